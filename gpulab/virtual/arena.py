@@ -1,0 +1,140 @@
+"""Host address space behind a virtual device's memory.
+
+Device pointers are host addresses inside one arena, so the engine reads and writes them without
+translation. The arena is reserved, not used: the operating system backs a page with memory only
+when something writes to it, which lets an 80 GB device fit on a laptop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# First address tried, and the distance to the next try, so that runs show the same pointers.
+_HINT_ADDRESS = 0x7000_0000_0000
+_HINT_STRIDE = 0x0080_0000_0000
+_HINT_TRIES = 32
+
+_PROT_READ_WRITE = 0x1 | 0x2
+_MAP_PRIVATE = 0x02
+_MAP_FLAGS = {
+    # MAP_ANONYMOUS | MAP_NORESERVE of each system's <sys/mman.h>
+    "linux": _MAP_PRIVATE | 0x20 | 0x4000,
+    "darwin": _MAP_PRIVATE | 0x1000 | 0x0040,
+}
+_MADV_DONTNEED = 4
+
+_PAGE_BYTES = 1 << 16  # a multiple of every page size in use (4, 16 and 64 KiB)
+_ALIGNMENT = 1 << 21
+_SMALLEST_ARENA_BYTES = 64 << 20
+_PLAIN_BUFFER_BYTES = 2 << 30
+
+
+class _Mapping:
+    """One reserved address range; unmapped when no NumPy view of it is left."""
+
+    def __init__(self, libc: Any, address: int, size_bytes: int) -> None:
+        self.address = address
+        self.size_bytes = size_bytes
+        weakref.finalize(self, libc.munmap, address, size_bytes).atexit = False
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"shape": (self.size_bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_long,
+    ]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
+def _map(libc: Any, size_bytes: int) -> _Mapping | None:
+    """Map `size_bytes` at the first free hint address, or anywhere; None if the system refuses."""
+    flags = _MAP_FLAGS[sys.platform]
+    failed = ctypes.c_void_p(-1).value
+    for attempt in range(_HINT_TRIES + 1):
+        hint = _HINT_ADDRESS + attempt * _HINT_STRIDE if attempt < _HINT_TRIES else None
+        address = libc.mmap(hint, size_bytes, _PROT_READ_WRITE, flags, -1, 0)
+        if address is None or address == failed:
+            return None
+        if hint is None or address == hint:
+            return _Mapping(libc, address, size_bytes)
+        libc.munmap(address, size_bytes)
+    return None
+
+
+class Arena:
+    """A reserved range of zero bytes that costs host memory only where it was written.
+
+    Parameters
+    ----------
+    size_bytes : int
+        Wanted size. `size_bytes` of the result may be smaller where the system refuses that much
+        address space (strict overcommit, Windows).
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._libc: Any = None
+        mapping: _Mapping | None = None
+        wanted = -(-max(size_bytes, _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
+        if sys.platform in _MAP_FLAGS:
+            self._libc = _libc()
+            while mapping is None and wanted >= _ALIGNMENT:
+                mapping = _map(self._libc, wanted + _ALIGNMENT)
+                if mapping is None:
+                    if wanted <= _SMALLEST_ARENA_BYTES:
+                        break
+                    wanted = max(wanted // 2 // _ALIGNMENT * _ALIGNMENT, _SMALLEST_ARENA_BYTES)
+        whole: npt.NDArray[np.uint8]
+        if mapping is not None:
+            whole = np.asarray(mapping)
+        else:
+            wanted = min(wanted, _PLAIN_BUFFER_BYTES)
+            whole = np.zeros(wanted + _ALIGNMENT, dtype=np.uint8)
+        start = int(whole.ctypes.data)
+        skip = -start % _ALIGNMENT
+        self.address = start + skip
+        self.size_bytes = wanted
+        self.bytes: npt.NDArray[np.uint8] = whole[skip : skip + wanted]
+        self._can_discard = mapping is not None and sys.platform == "linux"
+
+    def view(self, address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+        """Bytes of one range; the view keeps the arena alive."""
+        offset = address - self.address
+        return self.bytes[offset : offset + size_bytes]
+
+    def zero(self, address: int, size_bytes: int) -> None:
+        """Set a range to zero, giving whole pages back to the host instead of writing them."""
+        first = -(-address // _PAGE_BYTES) * _PAGE_BYTES
+        last = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
+        if not self._can_discard or last - first < 16 * _PAGE_BYTES:
+            self.view(address, size_bytes)[:] = 0
+            return
+        self.view(address, first - address)[:] = 0
+        self.view(last, address + size_bytes - last)[:] = 0
+        if self._libc.madvise(first, last - first, _MADV_DONTNEED) != 0:
+            self.view(first, last - first)[:] = 0
+
+    def discard(self, address: int, size_bytes: int) -> None:
+        """Let the host reuse the pages of a range whose contents nobody needs any more."""
+        if self._can_discard:
+            first = -(-address // _PAGE_BYTES) * _PAGE_BYTES
+            last = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
+            if last > first:
+                self._libc.madvise(first, last - first, _MADV_DONTNEED)
