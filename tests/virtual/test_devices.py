@@ -1,0 +1,119 @@
+"""The device table against published figures and its own arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpulab.errors import UnknownDeviceError
+from gpulab.virtual import devices
+from gpulab.virtual.architectures import ARCHITECTURES, arch_limits
+from gpulab.virtual.devices import DEVICES, device_info, device_spec, names
+
+KIB = 1024
+
+
+def test_ten_gpus_with_distinct_names() -> None:
+    assert len(names()) == 10
+    assert len(set(names())) == 10
+
+
+@pytest.mark.parametrize("name", names())
+def test_fp32_rate_is_lanes_times_clock(name: str) -> None:
+    """Two operations (a fused multiply-add) per lane per clock give the datasheet's TFLOPS."""
+    info = device_info(name)
+    assert info.fp32_tflops is not None
+    assert info.boost_clock_mhz is not None
+    derived = info.sm_count * info.fp32_lanes_per_sm * 2 * info.boost_clock_mhz * 1e6 / 1e12
+    assert derived == pytest.approx(info.fp32_tflops, rel=0.01)
+
+
+@pytest.mark.parametrize("name", [spec.name for spec in DEVICES if spec.memory_clock_mhz])
+def test_bandwidth_is_clock_times_bus(name: str) -> None:
+    """deviceQuery's formula: 2 x memory clock x bus width / 8."""
+    info = device_info(name)
+    assert info.memory_clock_mhz
+    assert info.memory_bus_bits
+    assert info.memory_bandwidth_gbps
+    derived = 2 * info.memory_clock_mhz * 1e6 * info.memory_bus_bits / 8 / 1e9
+    assert derived == pytest.approx(info.memory_bandwidth_gbps, rel=0.002)
+
+
+def test_published_per_sm_limits() -> None:
+    """A few cells of the programming guide's table, typed in again."""
+    assert device_info("T4").max_threads_per_sm == 1024
+    assert device_info("A100").max_threads_per_sm == 2048
+    assert device_info("RTX 3090").max_threads_per_sm == 1536
+    assert device_info("H100").shared_per_block_optin_bytes == 227 * KIB
+    assert device_info("A100").shared_per_sm_bytes == 164 * KIB
+    assert device_info("L4").max_blocks_per_sm == 24
+    assert device_info("V100").reserved_shared_per_block_bytes == 0
+    assert device_info("A100").reserved_shared_per_block_bytes == KIB
+    assert device_info("B200").max_grid_dim == (2147483647, 65535, 65535)
+    assert device_info("B200").max_block_dim == (1024, 1024, 64)
+
+
+def test_optin_shared_is_what_the_reserve_leaves() -> None:
+    for arch in ARCHITECTURES:
+        if arch.compute_capability >= (7, 0):
+            left = arch.shared_per_sm_bytes - arch.reserved_shared_per_block_bytes
+            assert arch.shared_per_block_optin_bytes == left, arch
+        else:
+            assert arch.shared_per_block_optin_bytes == 48 * KIB
+
+
+def test_architectures_are_in_order_and_distinct() -> None:
+    capabilities = [arch.compute_capability for arch in ARCHITECTURES]
+    assert capabilities == sorted(set(capabilities))
+    assert {arch.architecture for arch in ARCHITECTURES} == {
+        "Maxwell",
+        "Pascal",
+        "Volta",
+        "Turing",
+        "Ampere",
+        "Ada Lovelace",
+        "Hopper",
+        "Blackwell",
+    }
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("h200", "H200"),
+        ("T4", "T4"),
+        ("tesla-t4", "T4"),
+        ("A100", "A100-SXM4-80GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("rtx4090", "GeForce RTX 4090"),
+        ("RTX 4090", "GeForce RTX 4090"),
+        ("4090", "GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 3090", "GeForce RTX 3090"),
+        ("NVIDIA H100 80GB HBM3", "H100-SXM5-80GB"),
+        ("virtual:H200", "H200"),
+        ("HGX B200", "B200"),
+    ],
+)
+def test_aliases(typed: str, found: str) -> None:
+    assert device_info(typed).name == found
+
+
+def test_every_record_says_modelled() -> None:
+    for name in names():
+        assert device_info(name).provenance.label == f"modelled on virtual {name}"
+
+
+@pytest.mark.parametrize(("typed", "suggested"), [("H2000", "H200"), ("RTX 4080", "GeForce RTX 4090")])
+def test_unknown_name_suggests_the_nearest(typed: str, suggested: str) -> None:
+    with pytest.raises(UnknownDeviceError, match=f"Did you mean {suggested!r}"):
+        device_spec(typed)
+
+
+def test_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(UnknownDeviceError) as caught:
+        devices.device_info("???")
+    assert all(name in str(caught.value) for name in names())
+
+
+def test_unknown_capability_lists_what_there_is() -> None:
+    with pytest.raises(UnknownDeviceError, match=r"compute capability 4\.2.*5\.0.*12\.1"):
+        arch_limits((4, 2))
