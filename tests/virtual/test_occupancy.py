@@ -1,0 +1,126 @@
+"""Occupancy against NVIDIA's own calculator and against placing warps one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from gpulab.records import DeviceInfo
+from gpulab.virtual.architectures import arch_limits
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.occupancy import occupancy, occupancy_curve
+
+FIXTURE = Path(__file__).parent / "data" / "cuda_occupancy.tsv"
+
+
+def device_of(capability: tuple[int, int]) -> DeviceInfo:
+    """Any device, given another architecture's limits."""
+    arch = arch_limits(capability)
+    return dataclasses.replace(
+        device_info("A100"),
+        compute_capability=capability,
+        max_warps_per_sm=arch.max_warps_per_sm,
+        max_blocks_per_sm=arch.max_blocks_per_sm,
+        registers_per_block=arch.registers_per_block,
+        shared_per_sm_bytes=arch.shared_per_sm_bytes,
+        shared_per_block_optin_bytes=arch.shared_per_block_optin_bytes,
+        reserved_shared_per_block_bytes=arch.reserved_shared_per_block_bytes,
+    )
+
+
+def fixture_rows() -> list[list[str]]:
+    lines = [line for line in FIXTURE.read_text().splitlines() if not line.startswith("#")]
+    return [line.split("\t") for line in lines[1:]]
+
+
+def test_equals_nvidias_calculator() -> None:
+    rows = fixture_rows()
+    assert len(rows) > 300
+    for row in rows:
+        major, minor = (int(part) for part in row[0].split("."))
+        threads, registers, static, dynamic, blocks, *limits = (int(value) for value in row[1:])
+        found = occupancy(device_of((major, minor)), threads, registers, static + dynamic)
+        mine = found.blocks_by_limit
+        assert found.blocks_per_sm == blocks, row
+        assert [mine["warps"], mine["blocks"], mine["registers"]] == limits[:3], row
+        if limits[3] >= 0:
+            assert mine["shared memory"] == limits[3], row
+        else:
+            assert mine["shared memory"] > mine["blocks"], row
+
+
+@pytest.mark.parametrize(
+    ("device", "threads", "registers", "shared", "blocks", "percent", "limiters"),
+    [
+        ("A100", 256, 32, 0, 8, 100.0, ("warps", "registers")),
+        ("A100", 1024, 65, 0, 0, 0.0, ("registers",)),
+        ("RTX 3090", 1024, 32, 0, 1, 66.67, ("warps",)),
+        ("RTX 3090", 32, 32, 0, 16, 33.33, ("blocks",)),
+        ("H200", 512, 16, 0, 4, 100.0, ("warps",)),
+        ("T4", 256, 32, 33 * 1024, 1, 25.0, ("shared memory",)),
+        ("H200", 128, 32, 227 * 1024, 1, 6.25, ("shared memory",)),
+        ("H200", 128, 32, 227 * 1024 + 1, 0, 0.0, ("shared memory",)),
+        ("H200", 1025, 16, 0, 0, 0.0, ("warps",)),
+    ],
+)
+def test_worked_by_hand(
+    device: str,
+    threads: int,
+    registers: int,
+    shared: int,
+    blocks: int,
+    percent: float,
+    limiters: tuple[str, ...],
+) -> None:
+    found = occupancy(device_info(device), threads, registers, shared)
+    assert found.blocks_per_sm == blocks
+    assert found.fraction * 100 == pytest.approx(percent, abs=0.01)
+    assert found.limiters == limiters
+
+
+def blocks_by_placing(info: DeviceInfo, threads: int, registers: int, shared: int) -> int:
+    """Put warps of one block after another into four partitions until something is full."""
+    warps = (threads + 31) // 32
+    register_units = (registers * 32 + 255) // 256
+    free_units = [info.registers_per_sm // 4 // 256] * 4
+    shared_unit = 128 if info.compute_capability[0] >= 8 else 256
+    needed = shared + info.reserved_shared_per_block_bytes
+    needed += -needed % shared_unit
+    free_shared, free_warps, placed = info.shared_per_sm_bytes, info.max_warps_per_sm, 0
+    while placed < info.max_blocks_per_sm and free_shared >= needed and free_warps >= warps:
+        for _ in range(warps):
+            emptiest = free_units.index(max(free_units))
+            if free_units[emptiest] < register_units:
+                return placed
+            free_units[emptiest] -= register_units
+        free_shared, free_warps, placed = free_shared - needed, free_warps - warps, placed + 1
+    return placed
+
+
+@pytest.mark.parametrize("device", ["T4", "A100", "L4", "H200"])
+def test_equals_placing_warps_one_by_one(device: str) -> None:
+    info = device_info(device)
+    for threads in range(32, 1025, 96):
+        for registers in (16, 40, 56, 64):
+            for shared in (0, 1000, 9_000, 40_000):
+                found = occupancy(info, threads, registers, shared)
+                assert found.blocks_per_sm == blocks_by_placing(info, threads, registers, shared)
+
+
+def test_curve_covers_every_whole_warp() -> None:
+    points = occupancy_curve(device_info("A100"), 40)
+    assert [point.block_threads for point in points] == list(range(32, 1025, 32))
+    assert max(point.fraction for point in points) == 0.75
+
+
+def test_says_what_it_is() -> None:
+    assert occupancy(device_info("T4"), 64, 32).provenance.label == "modelled on virtual T4 (occupancy rules)"
+
+
+def test_refuses_nonsense() -> None:
+    with pytest.raises(ValueError, match="at least 1 thread"):
+        occupancy(device_info("T4"), 0, 32)
+    with pytest.raises(ValueError, match="cannot be negative"):
+        occupancy(device_info("T4"), 32, 32, -1)
