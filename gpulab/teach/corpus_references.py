@@ -1,0 +1,277 @@
+# ruff: noqa: D103  the module says what every public function here does
+"""What NumPy and plain Python expect of each kernel, one function a kernel: arguments -> output arrays.
+
+References are written from the kernel's purpose rather than from its code, where that can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpulab.teach.corpus_inputs import Array
+
+
+def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:
+    """``values`` padded to whole blocks, one row a block."""
+    rows = _ceil(values.size, block)
+    padded = np.full(rows * block, fill, dtype=values.dtype)
+    padded[: values.size] = values
+    return padded.reshape(rows, block)
+
+
+def matmul(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (values[0].astype(np.float64) @ values[1].astype(np.float64),)
+
+
+def transpose(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (np.ascontiguousarray(values[0].T),)
+
+
+def block_sums(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (_block_rows(values[0].astype(np.float64), 256).sum(axis=1),)
+
+
+def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
+    warps = values[0].reshape(-1, 32)
+    lanes = np.arange(32)
+    up = np.where(lanes < 3, lanes, lanes - 3)
+    down = np.where(lanes % 8 == 7, lanes, lanes + 1)
+    columns = [
+        np.broadcast_to(warps[:, 5:6], warps.shape),
+        warps[:, up],
+        warps[:, down],
+        warps[:, lanes ^ 16],
+    ]
+    return (np.stack(columns, axis=-1).reshape(-1),)
+
+
+def vote(values: Sequence[Any]) -> tuple[Array, ...]:
+    data = values[0]
+    odd = _block_rows(data % 2 == 1, 1024, False).reshape(-1, 32)
+    ballots = (odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
+    before = np.cumsum(odd, axis=1) - odd
+    ranks = np.where(odd, before, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
+    large = _block_rows(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
+    above = _block_rows(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
+    return ballots, ranks, np.asarray(2 * large + above, np.uint32)
+
+
+def two_ways(values: Sequence[Any]) -> tuple[Array, ...]:
+    v, addend, n = values[0].copy(), values[1], int(values[2])
+    odd = np.arange(n) % 2 == 1
+    with np.errstate(over="ignore"):
+        for _ in range(20):
+            v = np.where(odd, v * np.uint32(1664525) + (v >> np.uint32(13)) + addend, v)
+        for _ in range(10):
+            v = np.where(odd, v, (v ^ (v << np.uint32(7))) + np.uint32(1013904223) * addend)
+    return (v,)
+
+
+def maze(values: Sequence[Any]) -> tuple[Array, ...]:
+    data = [int(v) for v in values[0]]
+    wrap = 0xFFFFFFFF
+    results = []
+    for v in data:
+        steps = 0
+        for k in range(40):
+            if v % 7 == 3:
+                break
+            if v % 5 == 0:
+                v = (v + 11) & wrap
+                continue
+            way = v & 3
+            if way == 0:
+                v = (v // 2 + data[k]) & wrap
+            elif way == 1:
+                v = (3 * v + 1) & wrap
+                if v > 1_000_000:
+                    v -= 1_000_000
+                    if v & 16:
+                        steps += 100
+            else:
+                if way == 2:
+                    v ^= v >> 3
+                v = (v + k) & wrap
+            steps += 1
+        results.append((v + (steps << 24)) & wrap)
+    return (np.array(results, np.uint32),)
+
+
+def collatz(values: Sequence[Any]) -> tuple[Array, ...]:
+    def steps(v: int) -> int:
+        count = 0
+        while v != 1:
+            v = 3 * v + 1 if v % 2 else v // 2
+            count += 1
+        return count
+
+    return (np.array([steps(i + 1) for i in range(int(values[1]))], np.uint32),)
+
+
+def histogram(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (np.bincount(values[0] // 4, minlength=64).astype(np.uint32),)
+
+
+def totals(values: Sequence[Any]) -> tuple[Array, ...]:
+    v = values[0].astype(np.int64)
+    out = np.array(
+        [
+            5 + v.sum(),
+            v.min(),
+            v.max(),
+            np.bitwise_xor.reduce(v),
+            np.bitwise_or.reduce(v & 0x00FF00FF),
+            np.bitwise_and.reduce(v | 0xF),
+            min(100, v.size),
+        ]
+    )
+    return out.astype(np.int32), np.array([(v * v).sum()], np.uint64)
+
+
+def scan(values: Sequence[Any]) -> tuple[Array, ...]:
+    sums = np.cumsum(_block_rows(values[0], 256), axis=1).astype(np.int32)
+    return (sums.reshape(-1)[: values[0].size],)
+
+
+def stencil(values: Sequence[Any]) -> tuple[Array, ...]:
+    weights = np.array([0.03125, 0.109375, 0.21875, 0.28125, 0.21875, 0.109375, 0.03125])
+    return (np.convolve(values[0].astype(np.float64), weights, mode="same"),)
+
+
+def copy_strided(values: Sequence[Any]) -> tuple[Array, ...]:
+    n, stride = int(values[2]), int(values[3])
+    return (values[0][np.arange(n) * stride % n],)
+
+
+def gather(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (values[0][values[1]],)
+
+
+def copy_double(values: Sequence[Any]) -> tuple[Array, ...]:
+    out = np.zeros_like(values[0])
+    out[:-3] = values[0][3:]
+    return (out,)
+
+
+def bank_stride(values: Sequence[Any]) -> tuple[Array, ...]:
+    words, stride = values[0], int(values[2])
+    thread = np.arange(256)
+    total = np.zeros(256, np.int32)
+    for k in range(8):
+        total = 3 * total + words[(thread * stride + 33 * k) % 1024]
+    return (np.tile(total, 4).astype(np.int32),)
+
+
+def sort(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (np.sort(values[0].reshape(-1, 256), axis=1).reshape(-1),)
+
+
+def _signed32(v: int) -> int:
+    v &= 0xFFFFFFFF
+    return v - (1 << 32) if v >> 31 else v
+
+
+def _signed64(v: int) -> int:
+    v &= (1 << 64) - 1
+    return v - (1 << 64) if v >> 63 else v
+
+
+def _quotient(a: int, b: int) -> int:
+    """C's integer division: towards zero."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def mix32(values: Sequence[Any]) -> tuple[Array, ...]:
+    data = [int(v) for v in values[0]]
+    wrap = 0xFFFFFFFF
+    results = []
+    for i, h in enumerate(data):
+        h ^= h >> 16
+        h = h * 0x85EBCA6B & wrap
+        h ^= h * 0xC2B2AE35 >> 32
+        h = h + h // (data[(i + 1) % len(data)] | 1) & wrap
+        h -= h % 10007
+        s = _signed32(h)
+        third = _quotient(s, 1000)
+        s = _signed32(_quotient(s, -17) + (s - 1000 * third) + (s >> 5))
+        low = s & wrap
+        h = low ^ ((h << 9 | low >> 23) & wrap)
+        results.append(min(h, ~h & wrap) + max(_signed32(h), s) & wrap)
+    return (np.array(results, np.uint32),)
+
+
+def mix64(values: Sequence[Any]) -> tuple[Array, ...]:
+    data = [int(v) for v in values[0]]
+    wrap = (1 << 64) - 1
+    results = []
+    for i, h in enumerate(data):
+        h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9 & wrap
+        h ^= h * 0x94D049BB133111EB >> 64
+        h = h + h // (data[(i + 3) % len(data)] >> 20 | 1) & wrap
+        h -= h % 1000003
+        s = _signed64(h)
+        s = _quotient(s, -12345) + (s >> 7)
+        results.append((s & wrap) ^ (h << 13 & wrap))
+    return (np.array(results, np.uint64),)
+
+
+def bits(values: Sequence[Any]) -> tuple[Array, ...]:
+    wrap = 0xFFFFFFFF
+    results = []
+    for v in (int(x) for x in values[0]):
+        first = (v & -v).bit_length()
+        r = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first & wrap
+        r ^= int(f"{v:032b}"[::-1], 2)
+        pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
+        r = r + int.from_bytes(bytes(pool[s] for s in (2, 1, 7, 4)), "little") & wrap
+        signed = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
+        r ^= sum(a * b for a, b in zip(signed, (4, 3, 2, 1), strict=True)) + r & wrap
+        results.append(r + (v >> 3 & 0xFFFF) + signed[0] & wrap)
+    return (np.array(results, np.uint32),)
+
+
+def polynomial(values: Sequence[Any]) -> tuple[Array, ...]:
+    factorials = [5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0]
+    return (np.polyval([1.0 / f for f in factorials], values[0]),)
+
+
+def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
+    v = values[0]
+    w = np.roll(v, -1)
+    wide_v, wide_w = v.astype(np.float64), w.astype(np.float64)
+    with np.errstate(over="ignore"):
+        rounded = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
+        whole = rounded + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
+        return v / w, np.sqrt(np.abs(v)), whole.astype(np.int32), wide_v / wide_w + np.sqrt(np.abs(wide_w))
+
+
+def fast(values: Sequence[Any]) -> tuple[Array, ...]:
+    v = values[0].astype(np.float64)
+    size = np.abs(v)
+    return (np.stack([np.sin(v), np.cos(v), np.exp(v), np.log(size + 1.5), 1 / np.sqrt(size + 0.5)], axis=1),)
+
+
+def softmax(values: Sequence[Any]) -> tuple[Array, ...]:
+    x = values[0].astype(np.float64)
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return (e / e.sum(axis=1, keepdims=True),)
+
+
+def life(values: Sequence[Any]) -> tuple[Array, ...]:
+    now = values[0].astype(np.int64)
+    shifts = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
+    near = sum(np.roll(now, shift, axis=(0, 1)) for shift in shifts)
+    return (((near == 3) | ((near == 2) & (now == 1))).astype(np.uint8),)
+
+
+def median(values: Sequence[Any]) -> tuple[Array, ...]:
+    padded = np.pad(values[0], 4, mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 9)
+    return (np.sort(windows, axis=1)[:, 4].astype(np.int32),)
+
+
+def tile_sum(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (values[0].reshape(-1, 8).sum(axis=1).astype(np.int32),)
