@@ -205,7 +205,7 @@ CASES: tuple[Case, ...] = (
     Case("ieee", "precision.cu", "ieee", (8, 1, 1), (256, 1, 1), inputs.ieee, references.ieee),
     Case(
         "fast_functions", "precision.cu", "fast_functions", (4, 1, 1), (256, 1, 1), inputs.fast_functions,
-        references.fast, exact=False, ulp=2, rtol=1e-4,
+        references.fast_functions, exact=False, ulp=2, rtol=1e-4,
     ),
     Case(
         "softmax", "precision.cu", "softmax", (16, 1, 1), (128, 1, 1), inputs.softmax,

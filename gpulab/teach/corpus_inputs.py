@@ -266,9 +266,3 @@ def params(seed: int) -> Arguments:
     n = 500
     line = np.array([(1.5, -0.25, 7, (10, 20, 30))], dtype=LINE)[0]
     return Arguments((line, _float32(seed, n), np.zeros(n), _i32(n)), outputs=(2,))
-
-
-def params_reference(values: Sequence[Any]) -> tuple[Array, ...]:
-    line, x = values[0], values[1]
-    product = (line["slope"] * x).astype(np.float64) * float(line["scale"])
-    return (product + line["intercept"] + line["offsets"][np.arange(x.size) % 3],)

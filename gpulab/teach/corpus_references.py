@@ -16,7 +16,7 @@ from gpulab.teach.corpus_inputs import Array
 
 def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:
     """``values`` padded to whole blocks, one row a block."""
-    rows = _ceil(values.size, block)
+    rows = -(-values.size // block)
     padded = np.full(rows * block, fill, dtype=values.dtype)
     padded[: values.size] = values
     return padded.reshape(rows, block)
@@ -248,7 +248,7 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
         return v / w, np.sqrt(np.abs(v)), whole.astype(np.int32), wide_v / wide_w + np.sqrt(np.abs(wide_w))
 
 
-def fast(values: Sequence[Any]) -> tuple[Array, ...]:
+def fast_functions(values: Sequence[Any]) -> tuple[Array, ...]:
     v = values[0].astype(np.float64)
     size = np.abs(v)
     return (np.stack([np.sin(v), np.cos(v), np.exp(v), np.log(size + 1.5), 1 / np.sqrt(size + 0.5)], axis=1),)
@@ -275,3 +275,9 @@ def median(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def tile_sum(values: Sequence[Any]) -> tuple[Array, ...]:
     return (values[0].reshape(-1, 8).sum(axis=1).astype(np.int32),)
+
+
+def params(values: Sequence[Any]) -> tuple[Array, ...]:
+    line, x = values[0], values[1]
+    product = (line["slope"] * x).astype(np.float64) * float(line["scale"])
+    return (product + line["intercept"] + line["offsets"][np.arange(x.size) % 3],)
