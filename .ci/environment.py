@@ -1,0 +1,105 @@
+"""Build the virtual environment that the Makefile uses, or reuse it in a moment.
+
+``python3 .ci/environment.py --venv .venv --extras test`` makes the environment if it is missing, installs
+this checkout in editable mode with those extras and the CuPy that fits the driver, and leaves a stamp.
+While pyproject.toml, Python and the CuPy choice stay the same, the stamp makes later runs return at once.
+Standard library only: it runs before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pick_cuda
+
+ROOT = Path(__file__).resolve().parent.parent
+OLDEST_PYTHON = (3, 11)
+STAMP = "gpulab-environment.json"
+
+
+def fingerprint(pyproject: bytes, python: str, cuda_extra: str, root: str) -> str:
+    """Hash what decides whether an environment still fits."""
+    parts = (pyproject, python.encode(), cuda_extra.encode(), root.encode())
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
+
+
+def missing_extras(stamp: dict[str, object] | None, key: str, wanted: set[str]) -> set[str] | None:
+    """Return the extras to install, or None when the stamped environment has them all."""
+    if stamp is None or stamp.get("key") != key:
+        return wanted
+    listed = stamp.get("extras")
+    have = {str(name) for name in listed} if isinstance(listed, list) else set()
+    return None if wanted <= have else wanted | have
+
+
+def read_stamp(venv: Path) -> dict[str, object] | None:
+    """Read the stamp; None if there is none or it cannot be read."""
+    try:
+        stamp = json.loads((venv / STAMP).read_text())
+    except (OSError, ValueError):
+        return None
+    return stamp if isinstance(stamp, dict) else None
+
+
+def python_of(venv: Path) -> Path:
+    """Return the environment's interpreter."""
+    return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def works(python: Path) -> bool:
+    """Whether the environment's Python starts and has pip (a moved environment has neither)."""
+    try:
+        asked = subprocess.run([python, "-m", "pip", "--version"], capture_output=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return asked.returncode == 0
+
+
+def create(venv: Path) -> None:
+    """Make the environment afresh."""
+    print(f"Making an environment in {venv} with Python {sys.version.split()[0]} ...", flush=True)
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)])
+    if made.returncode != 0:
+        raise SystemExit("Python's venv module failed. On Debian or Ubuntu: apt-get install python3-venv")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Make the environment ready."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--venv", default=".venv", help="where the environment lives (default: .venv)")
+    parser.add_argument("--extras", default="", help="extras of pyproject.toml, comma separated")
+    options = parser.parse_args(arguments)
+    if sys.version_info < OLDEST_PYTHON:
+        raise SystemExit(
+            f"gpulab needs Python 3.11 or newer, this is {sys.version.split()[0]}. "
+            "Name another one: make lab PYTHON=python3.12"
+        )
+    venv = Path(options.venv).absolute()
+    cuda_extra, why = pick_cuda.choose(pick_cuda.from_libcuda() or pick_cuda.from_nvidia_smi(), os.environ)
+    python_version = ".".join(str(part) for part in sys.version_info[:2])
+    key = fingerprint((ROOT / "pyproject.toml").read_bytes(), python_version, cuda_extra, str(ROOT))
+    wanted = {name for name in (*options.extras.split(","), cuda_extra) if name}
+    python = python_of(venv)
+    install = missing_extras(read_stamp(venv) if python.exists() else None, key, wanted)
+    if install is None:
+        return
+    if not works(python):
+        create(venv)
+    print(why, flush=True)
+    chosen = f"[{','.join(sorted(install))}]" if install else ""
+    print(f"Installing gpulab{chosen} (the first time takes a few minutes) ...", flush=True)
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    pip += ["-e", f"{ROOT}{chosen}"]
+    if subprocess.run(pip).returncode != 0:
+        raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")
+    (venv / STAMP).write_text(json.dumps({"key": key, "extras": sorted(install)}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

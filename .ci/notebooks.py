@@ -1,0 +1,76 @@
+"""Run the notebooks and write them back clean, so that they read well without a kernel.
+
+Every cell runs afresh in order. Text and pictures stay; widget state, execution times and whatever
+else depends on the machine goes. ``--strip`` cleans without running; names limit the work:
+``python .ci/notebooks.py 01`` runs the notebooks whose names start with 01.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from suite import stage_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+CELL_TIMEOUT_S = 300
+
+
+def clean(notebook: Any) -> Any:
+    """Strip one notebook in place: no widget state, no times, one kernel name."""
+    notebook.metadata = nbformat.from_dict({"kernelspec": KERNEL, "language_info": {"name": "python"}})
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02d}"
+        cell.metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
+        if cell.cell_type != "code":
+            continue
+        cell.outputs = [output for output in map(clean_output, cell.outputs) if output is not None]
+    return notebook
+
+
+def clean_output(output: Any) -> Any | None:
+    """Drop a live widget's reference where a picture or text stands in for it; join nothing else."""
+    data = output.get("data")
+    if data is not None:
+        data.pop(WIDGET_VIEW, None)
+        output.metadata = {}
+        if not data:
+            return None
+    return output
+
+
+def execute(notebook: Any) -> None:
+    """Run all cells in this environment's Python."""
+    from nbclient import NotebookClient
+
+    NotebookClient(
+        notebook, timeout=CELL_TIMEOUT_S, resources={"metadata": {"path": str(ROOT / "notebooks")}}
+    ).execute()
+
+
+def main() -> None:
+    """Run and clean the notebooks named on the command line, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--strip", action="store_true", help="clean only, run nothing")
+    parser.add_argument("prefixes", nargs="*", help="first letters of notebook names")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+        os.environ.update(stage_environment(scratch))
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+            if options.prefixes and not path.name.startswith(tuple(options.prefixes)):
+                continue
+            print(path.relative_to(ROOT), flush=True)
+            notebook = nbformat.read(path, as_version=4)
+            if not options.strip:
+                execute(notebook)
+            nbformat.write(clean(notebook), path)
+
+
+if __name__ == "__main__":
+    main()

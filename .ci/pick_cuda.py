@@ -1,0 +1,88 @@
+"""Name the CuPy extra that fits this machine's driver: ``cuda13``, ``cuda12`` or nothing.
+
+Prints the extra on stdout (an empty line without a usable GPU) and the reason on stderr.
+``GPULAB_CUDA`` overrides the choice: ``13``, ``12`` or ``none``. Standard library only: it runs before
+anything is installed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+
+OLDEST_MAJOR, NEWEST_MAJOR = 12, 13
+Version = tuple[int, int]
+
+
+def from_libcuda() -> Version | None:
+    """Ask the driver library for the newest CUDA it serves; None without a driver or a device."""
+    for name in ("libcuda.so.1", "libcuda.so", "nvcuda.dll", "/usr/lib/wsl/lib/libcuda.so.1"):
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        count, version = ctypes.c_int(), ctypes.c_int()
+        found = (
+            library.cuInit(0) == 0
+            and library.cuDeviceGetCount(ctypes.byref(count)) == 0
+            and count.value > 0
+            and library.cuDriverGetVersion(ctypes.byref(version)) == 0
+        )
+        return (version.value // 1000, version.value % 1000 // 10) if found else None
+    return None
+
+
+def from_smi_text(text: str) -> Version | None:
+    """Read ``CUDA Version: 13.0`` off nvidia-smi's banner (newer ones say ``CUDA UMD Version``)."""
+    match = re.search(r"CUDA (?:UMD )?Version:\s*(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def from_nvidia_smi() -> Version | None:
+    """Run nvidia-smi; None if it is missing, fails or lists no GPU."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    try:
+        listed = subprocess.run([program, "-L"], capture_output=True, text=True, timeout=30, check=True)
+        banner = subprocess.run([program], capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return from_smi_text(banner.stdout) if "GPU 0" in listed.stdout else None
+
+
+def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return the extra's name (or "") and a sentence that says why."""
+    wish = environment.get("GPULAB_CUDA", "").strip().lower().removeprefix("cuda")
+    if wish in ("none", "0", "off"):
+        return "", "GPULAB_CUDA=none: no CuPy, the notebooks run on the virtual GPU."
+    if wish:
+        major = wish.split(".")[0]
+        if major not in (str(OLDEST_MAJOR), str(NEWEST_MAJOR)):
+            raise SystemExit(f"GPULAB_CUDA={wish}: use {OLDEST_MAJOR}, {NEWEST_MAJOR} or none.")
+        return f"cuda{major}", f"GPULAB_CUDA={wish}: CuPy for CUDA {major}."
+    if version is None:
+        return "", "No NVIDIA GPU found: no CuPy, the notebooks run on the virtual GPU."
+    shown = f"{version[0]}.{version[1]}"
+    if version[0] < OLDEST_MAJOR:
+        return "", (
+            f"The driver serves CUDA {shown}, CuPy needs {OLDEST_MAJOR} or newer: update the driver to use "
+            "this GPU. Until then the notebooks run on the virtual GPU."
+        )
+    return f"cuda{min(version[0], NEWEST_MAJOR)}", f"The driver serves CUDA {shown}."
+
+
+def main() -> None:
+    """Print the choice for this machine."""
+    extra, why = choose(from_libcuda() or from_nvidia_smi(), os.environ)
+    print(extra)
+    print(why, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""Run the test suite in stages, all of them even if one fails, and sum up.
+
+``python .ci/suite.py lint types unit notebooks browser`` runs those stages with the Python that runs this
+file. Each stage's time and pytest's closing line are repeated at the end; the exit status is 1 if any
+stage failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
+NO_TESTS_COLLECTED = 5
+
+
+@dataclass
+class Result:
+    """How one stage ended."""
+
+    name: str
+    ok: bool
+    seconds: float
+    closing: str
+
+
+def tee(command: list[str], environment: dict[str, str]) -> tuple[int, list[str]]:
+    """Run a command with its output shown as it comes; return its status and its lines."""
+    print(f"\n$ {' '.join(command)}".replace(sys.executable, "python"), flush=True)
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            lines.append(line.rstrip())
+    return process.returncode, lines
+
+
+def counts(line: str) -> dict[str, int]:
+    """Read pytest's closing line, such as ``3 passed, 1 skipped in 0.5s``."""
+    return {name.rstrip("s") if name == "errors" else name: int(n) for n, name in PYTEST_COUNT.findall(line)}
+
+
+def pytest(*arguments: str) -> list[str]:
+    """Return a pytest command line."""
+    return [sys.executable, "-m", "pytest", *arguments]
+
+
+def notebooks() -> list[str]:
+    """Return the course's notebooks, in order."""
+    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+
+
+def workers() -> list[str]:
+    """Spread whole files over the cores; one process where there is one core or no xdist."""
+    try:
+        import xdist  # noqa: F401
+    except ImportError:
+        return []
+    cores = min(os.cpu_count() or 1, 8)
+    return ["-n", str(cores), "--dist", "loadfile"] if cores > 1 else []
+
+
+def lint() -> list[list[str]]:
+    ruff = [sys.executable, "-m", "ruff"]
+    places = [name for name in ("gpulab", "tests", "notebooks", ".ci") if (ROOT / name).exists()]
+    return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
+
+
+def types() -> list[list[str]]:
+    return [[sys.executable, "-m", "mypy"]]
+
+
+def unit() -> list[list[str]]:
+    return [pytest(*workers(), "-m", "not browser and not gpu", "tests")]
+
+
+def fast() -> list[list[str]]:
+    return [pytest(*workers(), "-m", "not browser and not gpu and not slow", "tests")]
+
+
+def notebook_cells() -> list[list[str]]:
+    # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
+    options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
+    return [pytest(*workers(), *options, *notebooks())] if notebooks() else []
+
+
+def browser() -> list[list[str]]:
+    return [pytest("-m", "browser", "tests")]
+
+
+def gpu() -> list[list[str]]:
+    return [pytest("-m", "gpu", "tests")]
+
+
+STAGES: dict[str, Callable[[], list[list[str]]]] = {
+    "lint": lint,
+    "types": types,
+    "unit": unit,
+    "fast": fast,
+    "notebooks": notebook_cells,
+    "browser": browser,
+    "gpu": gpu,
+}
+
+
+def stage_environment(scratch: str) -> dict[str, str]:
+    """Keep the learner's own progress, predictions and device choice out of the tests."""
+    environment = dict(os.environ)
+    environment["GPULAB_HOME"] = str(Path(scratch) / "gpulab")
+    environment["JUPYTER_CONFIG_DIR"] = str(Path(scratch) / "jupyter")
+    environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
+    environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    return environment
+
+
+def run(name: str, environment: dict[str, str]) -> Result:
+    """Run one stage."""
+    print(f"\n=== {name} " + "=" * (90 - len(name)), flush=True)
+    start = time.perf_counter()
+    ok, closing = True, ""
+    for command in STAGES[name]():
+        status, lines = tee(command, environment)
+        if "pytest" in command:
+            closing = next((line.strip("= ") for line in reversed(lines) if counts(line)), "no test ran")
+            ok &= status in (0, NO_TESTS_COLLECTED)
+        else:
+            ok &= status == 0
+    return Result(name, ok, time.perf_counter() - start, closing)
+
+
+def summarise(results: list[Result]) -> str:
+    """Return the table of stages and one line with the totals."""
+    lines = ["", "=== summary " + "=" * 83]
+    total = {"passed": 0, "failed": 0, "skipped": 0}
+    for result in results:
+        state = "ok" if result.ok else "FAILED"
+        lines.append(f"{result.name:10} {state:7} {result.seconds:6.0f} s  {result.closing}")
+        found = counts(result.closing)
+        total["passed"] += found.get("passed", 0)
+        total["failed"] += found.get("failed", 0) + found.get("error", 0)
+        total["skipped"] += found.get("skipped", 0)
+    lines.append(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Run the stages named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stages", nargs="+", choices=list(STAGES))
+    stages = parser.parse_args().stages
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+        environment = stage_environment(scratch)
+        results = [run(name, environment) for name in stages]
+    print(summarise(results), flush=True)
+    raise SystemExit(0 if all(result.ok for result in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

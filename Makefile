@@ -1,0 +1,62 @@
+# gpulab: everything here needs only Python >= 3.11, pip and make.
+#
+#   VENV=dir          where the environment lives (default .venv)
+#   PYTHON=python3.12 which Python makes it
+#   GPULAB_CUDA=none  CuPy for another CUDA than the driver's: 13, 12 or none
+#   GPULAB_PYTHON=... run `test-gpu`, `bench` and `notebooks` with an environment of your own
+#   ARGS="..."        more arguments for JupyterLab, pytest or the benchmark
+
+VENV ?= .venv
+PYTHON ?= python3
+ARGS ?=
+
+BIN := $(VENV)/bin
+ENVIRONMENT = @$(PYTHON) .ci/environment.py --venv $(VENV)
+RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test test-fast test-gpu test-browser lint format bench notebooks env env-test clean env-bench
+
+help:  ## Show these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+lab: env  ## Set up and open the course in JupyterLab
+	@$(BIN)/python -m gpulab.cli lab $(ARGS)
+
+test: env-test  ## Set up and run everything: ruff, mypy, unit tests, notebooks, browser tests
+	@GPULAB_CHROMIUM="$$($(PYTHON) .ci/chromium.py)" $(BIN)/python .ci/suite.py lint types unit notebooks browser
+
+test-fast: env-test  ## ruff, mypy and the quick unit tests
+	@$(BIN)/python .ci/suite.py lint types fast
+
+test-browser: env-test  ## The tests that drive a real JupyterLab in Chromium
+	@GPULAB_CHROMIUM="$$($(PYTHON) .ci/chromium.py)" $(BIN)/python .ci/suite.py browser
+
+test-gpu: $(if $(GPULAB_PYTHON),,env-test)  ## On a GPU machine: the GPU tests and the notebooks on that GPU
+	@GPULAB_DEVICE=cuda:0 $(RUN) .ci/suite.py gpu notebooks
+
+lint: env-test  ## ruff and mypy only
+	@$(BIN)/python .ci/suite.py lint types
+
+format: env-test  ## Format code and notebooks, fix what ruff can fix
+	@$(BIN)/python -m ruff check --fix gpulab tests notebooks .ci || true
+	@$(BIN)/python -m ruff format gpulab tests notebooks .ci
+
+bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
+	@$(RUN) -m gpulab.bench $(ARGS)
+
+notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
+	@$(RUN) .ci/notebooks.py $(ARGS)
+
+env:
+	$(ENVIRONMENT)
+
+env-test:
+	$(ENVIRONMENT) --extras test
+
+env-bench:
+	$(ENVIRONMENT) --extras bench
+
+clean:  ## Remove the environment, caches and build output
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find gpulab tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

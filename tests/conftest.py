@@ -1,0 +1,90 @@
+"""What all tests share: which of them this machine can run, and a word about those it cannot."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def gpu_obstacle() -> str:
+    """Why no GPU test can run here; empty if they can."""
+    if importlib.util.find_spec("cupy") is None:
+        return "needs an NVIDIA GPU and CuPy; CuPy is not installed"
+    try:
+        import cupy
+    except Exception as error:
+        return f"needs CuPy, whose import failed: {error!r}"
+    if not cupy.cuda.is_available():
+        return "needs an NVIDIA GPU; CuPy finds none"
+    return ""
+
+
+def chromium() -> str | None:
+    """Path of the Chromium that the browser tests drive (``GPULAB_CHROMIUM`` names another)."""
+    wish = os.environ.get("GPULAB_CHROMIUM")
+    if wish:
+        return shutil.which(wish)
+    return next((path for path in map(shutil.which, CHROMIUM_NAMES) if path), None)
+
+
+def browser_obstacle() -> str:
+    """Why no browser test can run here; empty if they can."""
+    if importlib.util.find_spec("playwright") is None:
+        return "needs Playwright: pip install -e .[test]"
+    if chromium() is None:
+        return "needs Chromium; `make test` installs Debian's where apt-get needs no password"
+    return ""
+
+
+OBSTACLES = {"gpu": gpu_obstacle, "browser": browser_obstacle}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine cannot run, with the reason."""
+    for mark, obstacle in OBSTACLES.items():
+        marked = [item for item in items if item.get_closest_marker(mark)]
+        why = obstacle() if marked else ""
+        if why:
+            for item in marked:
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped, and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if not skipped:
+        return
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        if isinstance(report.longrepr, tuple)
+        else str(report.longrepr)
+        for report in skipped
+    )
+    terminalreporter.section(f"{len(skipped)} skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.line(f"{count:4}  {reason}")
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Path of the Chromium to drive."""
+    path = chromium()
+    if path is None:
+        pytest.skip(browser_obstacle())
+    return path
+
+
+@pytest.fixture(autouse=True)
+def learner_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keep predictions and progress of the person who runs the tests out of them."""
+    folder = tmp_path / "learner"
+    monkeypatch.setenv("GPULAB_HOME", str(folder))
+    return folder

@@ -1,0 +1,82 @@
+"""environment.yml asks conda for what pyproject.toml asks pip for."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# pip's name -> conda-forge's, where they differ. CUDA's own parts get their version from `cuda-version`.
+CONDA_NAMES = {
+    "cupy-cuda13x": "cupy",
+    "nvidia-cuda-cccl": "cuda-cccl",
+    "nvidia-cuda-nvrtc": "cuda-nvrtc",
+    "nvidia-cuda-runtime": "cuda-cudart-dev",
+    "playwright": "playwright-python",
+}
+VERSIONED_BY_CUDA = {"cuda-bindings", "cuda-cccl", "cuda-cudart-dev", "cuda-nvrtc"}
+# Wheels with no conda-forge package; the code works without them.
+PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti"}
+# What conda needs beside the package's own dependencies.
+CONDA_ONLY = {"cuda-version", "make", "pip", "python"}
+
+
+def split(requirement: str) -> tuple[str, str]:
+    """``"cupy-cuda13x[ctk]>=14; ..."`` -> ("cupy-cuda13x", ">=14")."""
+    text = requirement.split(";")[0].strip()
+    match = re.fullmatch(r"([\w.-]+)(?:\[[\w,-]+\])?(?:\s+(\d\S*)|\s*([<>=!~].*))?", text)
+    assert match, requirement
+    return match[1].lower(), (match[2] or match[3] or "").replace(" ", "")
+
+
+def wanted() -> dict[str, str]:
+    """Requirements of pyproject.toml under conda's names."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    found = {}
+    for requirement in (*project["dependencies"], *extras["cuda13"], *extras["test"]):
+        name, versions = split(requirement)
+        if name not in PIP_ONLY:
+            conda = CONDA_NAMES.get(name, name)
+            found[conda] = "" if conda in VERSIONED_BY_CUDA else versions
+    found["python"] = project["requires-python"]
+    return found
+
+
+def listed() -> dict[str, str]:
+    """What environment.yml lists."""
+    content = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert content["channels"] == ["conda-forge"]
+    return dict(split(item) for item in content["dependencies"])
+
+
+def test_same_packages() -> None:
+    assert set(listed()) - (CONDA_ONLY - {"python"}) == set(wanted())
+
+
+def test_same_versions() -> None:
+    conda = listed()
+    assert {name: conda.get(name) for name in wanted()} == wanted()
+
+
+def test_cuda_version_is_a_line_of_its_own() -> None:
+    assert listed()["cuda-version"] == "13.*"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "expected"),
+    [
+        ("cupy-cuda13x[ctk]>=14.0", ("cupy-cuda13x", ">=14.0")),
+        ("ipykernel >=6.29,!=7.0.*", ("ipykernel", ">=6.29,!=7.0.*")),
+        ("nvidia-cuda-nvrtc>=13.0,<14; sys_platform == 'linux'", ("nvidia-cuda-nvrtc", ">=13.0,<14")),
+        ("cuda-version 13.*", ("cuda-version", "13.*")),
+        ("pip", ("pip", "")),
+    ],
+)
+def test_split(requirement: str, expected: tuple[str, str]) -> None:
+    assert split(requirement) == expected

@@ -1,0 +1,212 @@
+"""The scripts behind the Makefile: which CuPy, when to install again, how stages are summed up."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CI = ROOT / ".ci"
+
+SMI_BANNER = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.159                Driver Version: 580.159        CUDA Version: {}     |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+def script(name: str) -> ModuleType:
+    """Load a script of .ci as a module."""
+    sys.path.insert(0, str(CI))
+    try:
+        spec = importlib.util.spec_from_file_location(f"ci_{name}", CI / f"{name}.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        return module
+    finally:
+        sys.path.remove(str(CI))
+
+
+pick_cuda = script("pick_cuda")
+environment = script("environment")
+suite = script("suite")
+chromium = script("chromium")
+
+
+@pytest.mark.parametrize(
+    ("version", "variables", "extra"),
+    [
+        ((13, 0), {}, "cuda13"),
+        ((12, 4), {}, "cuda12"),
+        ((14, 1), {}, "cuda13"),  # a newer driver serves older CUDA
+        ((11, 8), {}, ""),
+        (None, {}, ""),
+        (None, {"GPULAB_CUDA": "12"}, "cuda12"),
+        ((12, 9), {"GPULAB_CUDA": "cuda13"}, "cuda13"),
+        ((12, 9), {"GPULAB_CUDA": "12.4"}, "cuda12"),
+        ((13, 0), {"GPULAB_CUDA": "none"}, ""),
+    ],
+)
+def test_cuda_choice(version: tuple[int, int] | None, variables: dict[str, str], extra: str) -> None:
+    chosen, why = pick_cuda.choose(version, variables)
+    assert chosen == extra
+    assert why.endswith(".")
+
+
+def test_old_driver_is_told_to_update() -> None:
+    assert "update the driver" in pick_cuda.choose((11, 8), {})[1]
+
+
+def test_wrong_wish_is_refused() -> None:
+    with pytest.raises(SystemExit, match="use 12, 13 or none"):
+        pick_cuda.choose(None, {"GPULAB_CUDA": "11"})
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        (SMI_BANNER.format("13.0"), (13, 0)),
+        (SMI_BANNER.format("12.10"), (12, 10)),
+        (SMI_BANNER.format("13.1").replace("CUDA Version", "CUDA UMD Version"), (13, 1)),
+        ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", None),
+    ],
+)
+def test_nvidia_smi_banner(text: str, version: tuple[int, int] | None) -> None:
+    assert pick_cuda.from_smi_text(text) == version
+
+
+def fake_program(folder: Path, name: str, body: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+@pytest.mark.parametrize(("gpus", "version"), [("GPU 0: NVIDIA H200 (UUID: GPU-1)", (12, 8)), ("", None)])
+def test_nvidia_smi_without_a_gpu_counts_as_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpus: str, version: tuple[int, int] | None
+) -> None:
+    banner = SMI_BANNER.format("12.8")
+    fake_program(tmp_path, "nvidia-smi", f'if [ "$1" = -L ]; then echo "{gpus}"; else echo "{banner}"; fi')
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert pick_cuda.from_nvidia_smi() == version
+
+
+def test_broken_nvidia_smi_counts_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_program(tmp_path, "nvidia-smi", "echo failed; exit 9")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert pick_cuda.from_nvidia_smi() is None
+
+
+def test_script_prints_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, CI / "pick_cuda.py"],
+        env={**os.environ, "GPULAB_CUDA": "13"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "cuda13\n"
+
+
+def test_fingerprint_follows_what_matters() -> None:
+    first = environment.fingerprint(b"[project]", "3.11", "", "here")
+    assert first == environment.fingerprint(b"[project]", "3.11", "", "here")
+    others = [
+        environment.fingerprint(b"[project] ", "3.11", "", "here"),
+        environment.fingerprint(b"[project]", "3.12", "", "here"),
+        environment.fingerprint(b"[project]", "3.11", "cuda13", "here"),
+        environment.fingerprint(b"[project]", "3.11", "", "there"),
+    ]
+    assert len({first, *others}) == 5
+
+
+@pytest.mark.parametrize(
+    ("stamp", "wanted", "install"),
+    [
+        (None, set(), set()),
+        (None, {"test"}, {"test"}),
+        ({"key": "k", "extras": ["test"]}, set(), None),
+        ({"key": "k", "extras": ["test"]}, {"test"}, None),
+        ({"key": "k", "extras": ["test"]}, {"bench"}, {"bench", "test"}),
+        ({"key": "old", "extras": ["test"]}, set(), set()),
+        ({"key": "k"}, {"test"}, {"test"}),
+    ],
+)
+def test_what_to_install(stamp: dict[str, object] | None, wanted: set[str], install: set[str] | None) -> None:
+    assert environment.missing_extras(stamp, "k", wanted) == install
+
+
+@pytest.mark.parametrize("content", [None, "", "[1]", "{"])
+def test_unreadable_stamp_means_none(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / environment.STAMP).write_text(content)
+    assert environment.read_stamp(tmp_path) is None
+
+
+def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_CUDA", "none")
+    python = environment.python_of(tmp_path)
+    python.parent.mkdir()
+    python.touch()
+    version = ".".join(map(str, sys.version_info[:2]))
+    key = environment.fingerprint((ROOT / "pyproject.toml").read_bytes(), version, "", str(ROOT))
+    (tmp_path / environment.STAMP).write_text(json.dumps({"key": key, "extras": ["test"]}))
+    monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: pytest.fail("ran a program"))
+    environment.main(["--venv", str(tmp_path), "--extras", "test"])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("== 3 passed, 1 skipped in 0.52s ==", {"passed": 3, "skipped": 1}),
+        ("1 failed, 2 passed, 2 errors in 1s", {"failed": 1, "passed": 2, "error": 2}),
+        ("collected 5 items", {}),
+    ],
+)
+def test_counts(line: str, expected: dict[str, int]) -> None:
+    assert suite.counts(line) == expected
+
+
+def test_summary_ends_with_the_totals() -> None:
+    results = [
+        suite.Result("lint", True, 1.0, ""),
+        suite.Result("unit", False, 9.6, "1 failed, 10 passed in 9.50s"),
+        suite.Result("notebooks", True, 20.0, "30 passed, 2 skipped in 19.9s"),
+    ]
+    lines = suite.summarise(results).splitlines()
+    assert lines[-1] == "40 passed, 1 failed, 2 skipped"
+    assert "FAILED" in lines[-3]
+
+
+@pytest.mark.parametrize(
+    ("body", "ok"),
+    [
+        ("def test_it():\n    assert True\n", True),
+        ("def test_it():\n    assert False\n", False),
+        ("import absent_module\n", False),
+    ],
+)
+def test_a_failing_stage_fails_the_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, ok: bool
+) -> None:
+    path = tmp_path / "test_example.py"
+    path.write_text(body)
+    command = suite.pytest("-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(path))
+    monkeypatch.setitem(suite.STAGES, "unit", lambda: [command])
+    assert suite.run("unit", dict(os.environ)).ok is ok
+
+
+def test_chromium_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_program(tmp_path, "my-browser", "exit 0")
+    monkeypatch.setenv("GPULAB_CHROMIUM", str(tmp_path / "my-browser"))
+    assert chromium.find() == str(tmp_path / "my-browser")
+    monkeypatch.setenv("GPULAB_NO_APT", "1")
+    assert chromium.apt_prefix() is None
