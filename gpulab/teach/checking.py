@@ -1,0 +1,168 @@
+"""Exercise checks: run the learner's answer on several inputs, and say why it is not yet right.
+
+A check never raises and never hangs: the answer runs in a watched thread, and whatever it does wrong
+comes back as a sentence that names the smallest failing case.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab.errors import GpulabError
+from gpulab.teach.store import store
+
+TIME_LIMIT_S = 30.0
+_POLL_S = 0.05
+_SECTION = "exercises"
+
+
+class NotYet(Exception):
+    """Raised by a judge: the answer is not right yet; the message says why."""
+
+
+class _Abandoned(BaseException):
+    """Thrown into the thread of an answer that ran past its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One exercise: `judge` returns a sentence of praise or raises `NotYet`."""
+
+    exercise_id: str
+    title: str
+    judge: Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found. True in a boolean context if the answer passed."""
+
+    exercise_id: str
+    passed: bool
+    message: str
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def __repr__(self) -> str:
+        return f"{self.exercise_id}: {'passed' if self.passed else 'not yet'}: {self.message}"
+
+
+class UnknownExerciseError(GpulabError, ValueError):
+    """An exercise that does not exist; the message names the nearest."""
+
+
+def check(exercise_id: str, answer: Any) -> Verdict:
+    """Try `answer` on the inputs of an exercise, edge cases included.
+
+    Parameters
+    ----------
+    exercise_id
+        The exercise's name in the notebook, such as ``"00-saxpy"``.
+    answer
+        What the exercise asks for: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function
+        or a value.
+
+    Returns
+    -------
+    Verdict
+        ``passed`` and a sentence. A wrong, crashing or endless answer is a verdict, not an error.
+
+    Raises
+    ------
+    UnknownExerciseError
+        If there is no such exercise.
+    """
+    from gpulab.teach.exercises import EXERCISES
+
+    if exercise_id not in EXERCISES:
+        near = difflib.get_close_matches(exercise_id, EXERCISES, n=1, cutoff=0.3)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UnknownExerciseError(
+            f"There is no exercise {exercise_id!r}.{hint} Exercises: {', '.join(EXERCISES)}."
+        )
+    verdict = judge_within(EXERCISES[exercise_id], answer, TIME_LIMIT_S)
+    if verdict.passed or not store().get(_SECTION, exercise_id):
+        store().put(_SECTION, exercise_id, verdict.passed)
+    return verdict
+
+
+def judge_within(exercise: Exercise, answer: Any, limit_s: float) -> Verdict:
+    """Judge `answer` in a thread of its own and give up after `limit_s` seconds."""
+    if answer is None or answer is ...:
+        return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
+    box: list[Verdict] = []
+
+    def work() -> None:
+        try:
+            box.append(Verdict(exercise.exercise_id, True, exercise.judge(answer)))
+        except NotYet as reason:
+            box.append(Verdict(exercise.exercise_id, False, str(reason)))
+        except _Abandoned:
+            pass
+        except BaseException as error:
+            # sys.exit() in an answer is a wrong answer, too.
+            box.append(Verdict(exercise.exercise_id, False, _unexpected(error)))
+
+    thread = threading.Thread(target=work, name=f"check {exercise.exercise_id}", daemon=True)
+    thread.start()
+    deadline = time.monotonic() + limit_s
+    try:
+        while thread.is_alive() and time.monotonic() < deadline:
+            thread.join(_POLL_S)
+    except KeyboardInterrupt:
+        _abandon(thread)
+        return Verdict(exercise.exercise_id, False, "you stopped the check.")
+    if thread.is_alive():
+        _abandon(thread)
+        return Verdict(
+            exercise.exercise_id,
+            False,
+            f"it did not finish within {limit_s:g} s; look for a loop that never ends.",
+        )
+    return box[0]
+
+
+def _abandon(thread: threading.Thread) -> None:
+    # The only way to end a Python loop in another thread; it acts at the next bytecode.
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Abandoned))
+        thread.join(0.5)
+
+
+def _unexpected(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"it raised {type(error).__name__}" + (f": {text[0]}" if text else ".")
+
+
+def call(function: Any, *args: Any, name: str) -> Any:
+    """Call a learner's function; what it raises becomes `NotYet` with the call spelled out.
+
+    Raises
+    ------
+    NotYet
+        If `function` is not callable, raises, or still returns None.
+    """
+    shown = spell(name, args)
+    if not callable(function):
+        raise NotYet(
+            f"{name} should be a function, not {type(function).__name__}; pass it without calling it."
+        )
+    try:
+        result = function(*args)
+    except Exception as error:
+        raise NotYet(f"{shown} raised {_unexpected(error).removeprefix('it raised ')}") from error
+    if result is None or result is ...:
+        raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
+    return result
+
+
+def spell(name: str, args: tuple[Any, ...]) -> str:
+    """A call as the learner would write it."""
+    return f"{name}({', '.join(repr(argument) for argument in args)})"

@@ -1,0 +1,126 @@
+"""Run a learner's kernel on the virtual GPU, where a wrong one cannot do harm and faults name the thread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.backend import kernel_source
+from gpulab.records import Dim3, KernelSource
+from gpulab.teach.checking import NotYet
+from gpulab.teach.safe import virtual_cp
+
+Array = npt.NDArray[Any]
+
+# Results are compared exactly for integers; for floats within a few roundings.
+_RELATIVE = 1e-5
+_ABSOLUTE = 1e-6
+
+
+class KernelUnderTest:
+    """A learner's kernel, compiled for the virtual GPU.
+
+    Parameters
+    ----------
+    answer
+        A RawKernel, or CUDA C++ text.
+    name
+        The kernel's name, if `answer` is text.
+
+    Raises
+    ------
+    NotYet
+        If `answer` is no kernel, or does not compile.
+    """
+
+    def __init__(self, answer: Any, name: str) -> None:
+        self.cp = virtual_cp()
+        try:
+            source = KernelSource(name, answer) if isinstance(answer, str) else kernel_source(answer)
+        except TypeError as error:
+            raise NotYet("pass the kernel itself: a cp.RawKernel or its CUDA C++ text.") from error
+        self.code = source.code
+        try:
+            self.kernel = self.cp.RawKernel(source.code, source.name, options=source.options)
+            self.kernel.compile()
+        except Exception as error:
+            raise NotYet(f"it does not compile: {_first_error(error)}") from error
+
+    def run(
+        self,
+        grid: Dim3,
+        block: Dim3,
+        inputs: list[Any],
+        outputs: list[Array],
+        *,
+        case: str,
+        shared_bytes: int = 0,
+    ) -> list[Array]:
+        """Launch with `inputs` (arrays are copied to the device) and `outputs`; return the outputs.
+
+        The order of arguments is that of `arguments`: arrays of `outputs` stand where `inputs` holds
+        their position as ``Out(i)``.
+
+        Raises
+        ------
+        NotYet
+            If the kernel faults, does not end or refuses its arguments; the message opens with `case`.
+        """
+        device_outputs = [self.cp.asarray(output) for output in outputs]
+        arguments = [
+            device_outputs[item.index]
+            if isinstance(item, Out)
+            else self.cp.asarray(item)
+            if isinstance(item, np.ndarray)
+            else item
+            for item in inputs
+        ]
+        try:
+            self.kernel(grid, block, tuple(arguments), shared_mem=shared_bytes)
+            self.cp.cuda.Device().synchronize()
+        except Exception as error:
+            raise NotYet(f"{case}: {_plain(error)}") from error
+        return [self.cp.asnumpy(output) for output in device_outputs]
+
+
+class Out:
+    """Stands for output `index` in a list of kernel arguments."""
+
+    def __init__(self, index: int = 0) -> None:
+        self.index = index
+
+
+def compare(found: Array, wanted: Array, *, case: str, what: str) -> None:
+    """Raise `NotYet` that names the first wrong element.
+
+    Raises
+    ------
+    NotYet
+        If an element differs by more than rounding.
+    """
+    if np.issubdtype(wanted.dtype, np.integer):
+        wrong = found != wanted
+    else:
+        wrong = ~np.isclose(found, wanted, rtol=_RELATIVE, atol=_ABSOLUTE, equal_nan=True)
+    if not wrong.any():
+        return
+    first = tuple(int(axis[0]) for axis in np.nonzero(wrong))
+    index = ", ".join(str(position) for position in first)
+    raise NotYet(
+        f"{case}: {what}[{index}] is {found[first]:.6g}, it should be {wanted[first]:.6g} "
+        f"({int(wrong.sum()):,} of {wanted.size:,} elements differ)."
+    )
+
+
+def _first_error(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        if "error" in line:
+            return line
+    return lines[0] if lines else type(error).__name__
+
+
+def _plain(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

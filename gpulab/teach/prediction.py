@@ -1,0 +1,244 @@
+"""Predictions that are locked before a cell reveals the number, and the sentence that compares them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from gpulab.records import Provenance
+from gpulab.teach.store import store
+
+Value = int | float | str
+
+_SECTION = "predictions"
+
+
+def predict(
+    question: str,
+    *,
+    key: str,
+    choices: Sequence[Value] = (),
+    unit: str = "",
+    default: Value | None = None,
+    answer: Value | None = None,
+) -> Prediction:
+    """Ask for a prediction; the object returned later compares it with what was found.
+
+    In JupyterLab it shows as a small form with a *Lock* button. In plain Python pass `answer`
+    or call ``.lock(value)``. Where nobody answers (a test run, a batch run) `default` stands in.
+
+    Parameters
+    ----------
+    question
+        One sentence that a number or one of `choices` answers.
+    key
+        Name under which the prediction is kept for this learner, such as ``"02-waves"``.
+    choices
+        The answers to pick from; empty for a free number.
+    unit
+        Unit of the number, for the sentence that compares.
+    default
+        The common guess that stands in when no prediction was locked.
+    answer
+        Locks this value at once.
+
+    Raises
+    ------
+    ValueError
+        If `answer` or `default` is not among `choices`, or is not a number where there are none.
+    """
+    return Prediction(question, key=key, choices=choices, unit=unit, default=default, answer=answer)
+
+
+class Prediction:
+    """One question, the learner's locked answer, and its comparison with the number found."""
+
+    def __init__(
+        self,
+        question: str,
+        *,
+        key: str,
+        choices: Sequence[Value] = (),
+        unit: str = "",
+        default: Value | None = None,
+        answer: Value | None = None,
+    ) -> None:
+        self.question = question
+        self.key = key
+        self.choices = tuple(choices)
+        self.unit = unit
+        self.default = None if default is None else self._valid(default)
+        self.value: Value | None = None
+        self.revealed = False
+        self._listeners: list[Callable[[], None]] = []
+        if answer is not None:
+            self.lock(answer)
+        else:
+            self._recall()
+
+    @property
+    def locked(self) -> bool:
+        return self.value is not None
+
+    def lock(self, value: Value) -> Prediction:
+        """Fix the prediction. After the number was revealed it can no longer be changed.
+
+        Raises
+        ------
+        ValueError
+            If `value` is none of the choices, or not a number where there are no choices.
+        """
+        if self.revealed and self.locked:
+            return self
+        self.value = self._valid(value)
+        store().put(_SECTION, self.key, self.value)
+        self._notify()
+        return self
+
+    def unlock(self) -> None:
+        """Take the prediction back, as long as nothing was revealed."""
+        if self.revealed:
+            return
+        self.value = None
+        store().forget(_SECTION, self.key)
+        self._notify()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every lock, unlock and reveal."""
+        self._listeners.append(listener)
+
+    def reveal(
+        self, found: Value, source: Provenance | str = "", because: str = "", tolerance: float = 0.1
+    ) -> Reveal:
+        """Compare the prediction with `found`.
+
+        Parameters
+        ----------
+        found
+            The number or choice that was found.
+        source
+            Where it comes from: a record's provenance, or a phrase such as ``"counted by hand"``.
+        because
+            One sentence that explains the number.
+        tolerance
+            Relative distance up to which a number counts as close.
+        """
+        label = source.label if isinstance(source, Provenance) else source
+        self.revealed = True
+        self._notify()
+        return Reveal(self, found, label, because, tolerance)
+
+    def show(self, value: Value) -> str:
+        """`value` with its unit, as it stands in sentences."""
+        text = (
+            f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if _is_number(value) else str(value)
+        )
+        return f"{text} {self.unit}" if self.unit and _is_number(value) else text
+
+    def _valid(self, value: Value) -> Value:
+        if self.choices:
+            for choice in self.choices:
+                if value == choice or str(value) == str(choice):
+                    return choice
+            listed = ", ".join(str(choice) for choice in self.choices)
+            raise ValueError(f"{value!r} is not one of the choices: {listed}.")
+        if _is_number(value):
+            return value
+        try:
+            number = float(str(value).replace(",", "").replace("_", ""))
+        except ValueError:
+            raise ValueError(f"{value!r} is not a number; this prediction takes a plain number.") from None
+        return int(number) if number.is_integer() else number
+
+    def _recall(self) -> None:
+        earlier = store().get(_SECTION, self.key)
+        if earlier is None:
+            return
+        try:
+            self.value = self._valid(earlier)
+        except ValueError:
+            # The question has changed since: ask again.
+            self.value = None
+
+    def _notify(self) -> None:
+        for listener in self._listeners:
+            listener()
+
+    def __str__(self) -> str:
+        lines = [f"Predict: {self.question}"]
+        if self.choices:
+            lines.append("  " + " / ".join(str(choice) for choice in self.choices))
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        state = f"locked at {self.show(self.value)}" if self.value is not None else "open"
+        return f"Prediction '{self.key}' ({self.question}): {state}."
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        from gpulab.teach.widgets import prediction_bundle
+
+        return prediction_bundle(self)
+
+
+class Reveal:
+    """What was found beside what was predicted, in a sentence or two."""
+
+    def __init__(
+        self, prediction: Prediction, found: Value, label: str, because: str, tolerance: float
+    ) -> None:
+        self.prediction = prediction
+        self.found = found
+        self.label = label
+        self.because = because
+        self.tolerance = tolerance
+
+    @property
+    def right(self) -> bool | None:
+        """Whether the prediction holds, or None where nothing was predicted."""
+        said = self.prediction.value
+        return None if said is None else _same(said, self.found, self.tolerance)
+
+    def __repr__(self) -> str:
+        prediction = self.prediction
+        if prediction.value is not None:
+            said: Value | None = prediction.value
+            opening = f"You said {prediction.show(prediction.value)}"
+        elif prediction.default is not None:
+            said = prediction.default
+            opening = f"You made no prediction; a common guess is {prediction.show(prediction.default)}"
+        else:
+            said = None
+            opening = "You made no prediction"
+        where = f"{self.label}: " if self.label else "found: "
+        text = f"{opening}. {where[0].upper()}{where[1:]}{prediction.show(self.found)}."
+        if said is not None:
+            text += f" {_verdict(said, self.found, self.tolerance)}"
+        return f"{text} {self.because}".rstrip()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        from gpulab.teach.widgets import reveal_bundle
+
+        return reveal_bundle(self)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _same(said: Value, found: Value, tolerance: float) -> bool:
+    if isinstance(said, int | float) and isinstance(found, int | float):
+        return math.isclose(said, found, rel_tol=tolerance, abs_tol=1e-12)
+    return said == found
+
+
+def _verdict(said: Value, found: Value, tolerance: float) -> str:
+    if said == found:
+        return "Right."
+    if not (isinstance(said, int | float) and isinstance(found, int | float)):
+        return "Not this one."
+    if _same(said, found, tolerance):
+        return "Close."
+    if said <= 0 or found <= 0:
+        return "Not this one."
+    ratio = found / said
+    return f"{ratio:,.3g} times that." if ratio >= 1 else f"1/{said / found:,.3g} of that."

@@ -1,0 +1,124 @@
+"""Multiple-choice questions with feedback for every choice."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from gpulab.errors import GpulabError
+from gpulab.teach.store import store
+
+_SECTION = "quizzes"
+_LETTERS = "abcdefgh"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer, whether it holds, and why."""
+
+    text: str
+    why: str
+    right: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question with exactly one right choice."""
+
+    text: str
+    options: tuple[Choice, ...]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return tuple(option.text for option in self.options)
+
+
+class UnknownQuizError(GpulabError, ValueError):
+    """A quiz topic that does not exist; the message lists those that do."""
+
+
+def quiz(topic: str) -> Quiz:
+    """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
+
+    Without the form, answer with ``q = gl.quiz("warps")`` and ``q.answer(1, "b")``.
+
+    Raises
+    ------
+    UnknownQuizError
+        If there is no such topic; the message names the nearest.
+    """
+    from gpulab.teach.quizzes import QUIZZES
+
+    if topic not in QUIZZES:
+        near = difflib.get_close_matches(topic, QUIZZES, n=1, cutoff=0.3)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UnknownQuizError(f"There is no quiz {topic!r}.{hint} Topics: {', '.join(QUIZZES)}.")
+    title, questions = QUIZZES[topic]
+    return Quiz(topic, title, questions)
+
+
+class Quiz:
+    """The questions of a topic and the answers given so far. The first answer counts."""
+
+    def __init__(self, topic: str, title: str, questions: tuple[Question, ...]) -> None:
+        self.topic = topic
+        self.title = title
+        self.questions = questions
+        self._first_answers: dict[int, bool] = {}
+
+    @property
+    def answered(self) -> int:
+        return len(self._first_answers)
+
+    @property
+    def score(self) -> int:
+        """Questions answered right the first time."""
+        return sum(self._first_answers.values())
+
+    def answer(self, number: int, choice: int | str) -> str:
+        """Answer question `number` (from 1) with a letter or a position (from 1); returns feedback.
+
+        Raises
+        ------
+        ValueError
+            If there is no such question or choice.
+        """
+        if not 1 <= number <= len(self.questions):
+            raise ValueError(f"Question {number} does not exist; there are 1 to {len(self.questions)}.")
+        question = self.questions[number - 1]
+        position = _position(choice)
+        if not 0 <= position < len(question.options):
+            raise ValueError(f"{choice!r} is no choice; use a to {_LETTERS[len(question.options) - 1]}.")
+        option = question.options[position]
+        self._first_answers.setdefault(number, option.right)
+        if self.answered == len(self.questions):
+            store().put(_SECTION, self.topic, {"right": self.score, "questions": len(self.questions)})
+        return f"{'Right' if option.right else 'Not quite'}. {option.why}"
+
+    def __str__(self) -> str:
+        lines = [self.title]
+        for number, question in enumerate(self.questions, start=1):
+            lines.append(f"{number}. {question.text}")
+            lines += [
+                f"   {letter}) {text}" for letter, text in zip(_LETTERS, question.choices, strict=False)
+            ]
+        lines.append("Answer with q.answer(number, 'a').")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        count = len(self.questions)
+        if not self.answered:
+            return f"Quiz '{self.topic}': {count} questions, none answered yet."
+        return f"Quiz '{self.topic}': {self.answered} of {count} answered, {self.score} right first time."
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
+        from gpulab.teach.widgets import quiz_bundle
+
+        return quiz_bundle(self)
+
+
+def _position(choice: int | str) -> int:
+    if isinstance(choice, int):
+        return choice - 1
+    text = choice.strip().lower()
+    return _LETTERS.find(text) if len(text) == 1 else -1

@@ -1,0 +1,12 @@
+"""The quizzes of the course: one module a notebook."""
+
+from gpulab.teach.questions import Question
+from gpulab.teach.quizzes import device, execution, start
+
+QUIZZES: dict[str, tuple[str, tuple[Question, ...]]] = {
+    "start": (start.TITLE, start.QUESTIONS),
+    "device": (device.TITLE, device.QUESTIONS),
+    "execution": (execution.TITLE, execution.QUESTIONS),
+}
+
+__all__ = ["QUIZZES"]

@@ -1,0 +1,84 @@
+"""Questions of notebook 02."""
+
+from gpulab.teach.questions import Choice, Question
+
+TITLE = "Execution model: eight questions"
+
+QUESTIONS = (
+    Question(
+        "In a block of (16, 16) threads, which threads form warp 0?",
+        (
+            Choice("threadIdx.x from 0 to 15, y = 0", "That is half a warp: a warp has 32 lanes."),
+            Choice("the rows y = 0 and y = 1", "x runs fastest: 2 × 16 threads make 32.", right=True),
+            Choice("the columns x = 0 and x = 1", "Threads are numbered x first, then y, then z."),
+        ),
+    ),
+    Question(
+        "n = 1,000,000 and 256 threads a block. How many blocks?",
+        (
+            Choice("3,906", "That covers 999,936 elements; 64 are left out."),
+            Choice("3,907", "(n + 255) // 256.", right=True),
+            Choice("1,000,000", "One block an element wastes 255 of 256 threads."),
+        ),
+    ),
+    Question(
+        "A grid fills a GPU exactly once. One more block of the same length is added. The time…",
+        (
+            Choice("stays the same", "Every SM is full; the extra block waits for a free place."),
+            Choice("grows a little", "The extra block runs for as long as any other, nearly alone."),
+            Choice("nearly doubles", "A second wave starts for one block: the tail.", right=True),
+        ),
+    ),
+    Question(
+        "Even lanes take the if, odd lanes the else. The warp…",
+        (
+            Choice("runs both sides at the same time", "A warp issues one instruction at a time."),
+            Choice("runs one side, then the other", "Each with half of its lanes masked off.", right=True),
+            Choice("is split into two warps", "A warp keeps its 32 lanes."),
+        ),
+    ),
+    Question(
+        "Which condition does not diverge within a warp (blocks of 256 in x)?",
+        (
+            Choice("threadIdx.x % 2 == 0", "Neighbouring lanes differ."),
+            Choice("(threadIdx.x / 32) % 2 == 0", "All lanes of a warp share threadIdx.x / 32.", right=True),
+            Choice("x[i] > 0", "It depends on the data of each lane."),
+        ),
+    ),
+    Question(
+        "__shfl_down_sync(0xffffffff, v, 16) is called by lanes 0 to 15 only. That is…",
+        (
+            Choice("fine, the others hold v", "Lanes named in the mask must all make the call."),
+            Choice(
+                "an error: the mask names lanes that do not come",
+                "Undefined on hardware: it may hang or give garbage.",
+                right=True,
+            ),
+            Choice("slow but right", "It is undefined, not slow."),
+        ),
+    ),
+    Question(
+        "Occupancy went from 50 % to 100 % and the time stayed the same. Why?",
+        (
+            Choice(
+                "The memory was already saturated",
+                "Warps hide latency; more of them do not make a full bus faster.",
+                right=True,
+            ),
+            Choice("Occupancy does not exist on that GPU", "Every GPU has resident warps."),
+            Choice("The clock halved", "Clocks do not follow occupancy."),
+        ),
+    ),
+    Question(
+        "What does __syncwarp() promise?",
+        (
+            Choice("All warps of the block have arrived", "That is __syncthreads()."),
+            Choice(
+                "The named lanes have arrived and see each other's writes",
+                "A barrier and a memory fence for one warp.",
+                right=True,
+            ),
+            Choice("The warp never diverges again", "It may at the next branch."),
+        ),
+    ),
+)
