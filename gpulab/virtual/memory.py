@@ -231,7 +231,7 @@ class DeviceMemory:
         with self._lock:
             if self._starts is None:
                 table = np.array(
-                    [(a.address, a.end) for a in self._tracked.values()], dtype=np.int64
+                    [(a.address, a.end) for a in list(self._tracked.values())], dtype=np.int64
                 ).reshape(-1, 2)
                 table = table[np.argsort(table[:, 0])]
                 self._starts = np.ascontiguousarray(table[:, 0])

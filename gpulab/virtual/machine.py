@@ -1,0 +1,207 @@
+"""The virtual machine: a host with one or more virtual GPUs, and which of them is current.
+
+Everything that changes while a program runs (memory, pools, streams, random state) hangs on a
+`Machine`, so that switching to another device starts afresh and tests stay independent.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpulab.records import DeviceInfo
+from gpulab.virtual.errors import CUDARuntimeError
+from gpulab.virtual.memory import DeviceMemory
+from gpulab.virtual.timeline import HostClock, Timeline
+
+if TYPE_CHECKING:
+    from gpulab.virtual.pinned import PinnedMemoryPool
+    from gpulab.virtual.pool import MemoryPool, SingleDeviceMemoryPool
+    from gpulab.virtual.streams import Stream
+
+DEFAULT_DEVICE = "A100"
+DEFAULT_WATCHDOG_S = 20.0
+# Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
+CONTEXT_BYTES = 512 << 20
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+class VirtualDevice:
+    """One virtual GPU: its specification, memory, pool and modelled time.
+
+    Attributes
+    ----------
+    id : int
+        Its number in the machine.
+    info : DeviceInfo
+        Capability and limits.
+    memory : DeviceMemory
+        Address space and live allocations.
+    timeline : Timeline
+        Queues and engines on the modelled clock.
+    watchdog_s : float
+        Real seconds after which a kernel counts as hung.
+    """
+
+    def __init__(self, machine: Machine, device_id: int, info: DeviceInfo) -> None:
+        self.machine = machine
+        self.id = device_id
+        self.info = info
+        context_bytes = min(CONTEXT_BYTES, info.memory_bytes // 16)
+        self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
+        self.timeline = Timeline(machine.clock, 2 if info.copy_engines is None else info.copy_engines)
+        self.watchdog_s = DEFAULT_WATCHDOG_S
+
+    @property
+    def clock(self) -> HostClock:
+        return self.machine.clock
+
+    @property
+    def pool(self) -> SingleDeviceMemoryPool:
+        """The part of the default memory pool that serves this device."""
+        return self.machine.memory_pool.device_pool(self.id)
+
+    @property
+    def default_stream(self) -> Stream:
+        from gpulab.virtual.streams import Stream
+
+        return Stream.null
+
+    def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
+        """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
+        from gpulab.virtual import cost
+
+        memory = float(cost.memory_bound_ns(self.info, bytes_moved))
+        if not flop or not self.info.fp32_tflops:
+            return memory
+        return max(memory, flop / (self.info.fp32_tflops * 1e3))
+
+    def launch_ns(self) -> float:
+        """Host time of one launch."""
+        from gpulab.virtual import cost
+
+        return float(cost.launch_overhead_ns(self.info))
+
+    def copy_ns(self, kind: str, size_bytes: int, pinned: bool) -> float:
+        from gpulab.virtual import cost
+
+        return float(cost.copy_ns(self.info, kind, size_bytes, pinned))
+
+
+class Machine:
+    """A host and its virtual GPUs.
+
+    Parameters
+    ----------
+    infos : sequence of DeviceInfo
+        One entry a device.
+    stdout : callable
+        Receives what kernels ``printf``.
+    """
+
+    def __init__(self, infos: Sequence[DeviceInfo], stdout: Callable[[str], None] = _print) -> None:
+        if not infos:
+            raise ValueError("A machine needs at least one device; pass at least one DeviceInfo.")
+        self.clock = HostClock()
+        self.stdout = stdout
+        self.kernel_launches = 0
+        self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
+        self.allocator: Callable[[int], Any] | None = None
+        self.pinned_allocator: Callable[[int], Any] | None = None
+        self.pinned_ranges: dict[int, int] = {}
+        self.random_states: dict[int, Any] = {}
+        self._pool: MemoryPool | None = None
+        self._pinned_pool: PinnedMemoryPool | None = None
+        self._lock = threading.RLock()
+        self.thread = threading.local()
+
+    @property
+    def current_device_id(self) -> int:
+        """Device of the calling thread, as in CUDA."""
+        return int(getattr(self.thread, "device_id", 0))
+
+    @current_device_id.setter
+    def current_device_id(self, device_id: int) -> None:
+        self.device(device_id)
+        self.thread.device_id = device_id
+
+    @property
+    def current_device(self) -> VirtualDevice:
+        return self.devices[self.current_device_id]
+
+    def device(self, device_id: int) -> VirtualDevice:
+        """The device with a number.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 101, ``cudaErrorInvalidDevice``.
+        """
+        if not 0 <= device_id < len(self.devices):
+            count = len(self.devices)
+            raise CUDARuntimeError(
+                101,
+                "cudaErrorInvalidDevice",
+                f"invalid device ordinal: {device_id} is not below the device count {count}; "
+                f"gl.use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
+            )
+        return self.devices[device_id]
+
+    @property
+    def memory_pool(self) -> MemoryPool:
+        """The default pool, one arena set a device."""
+        with self._lock:
+            if self._pool is None:
+                from gpulab.virtual.pool import MemoryPool
+
+                self._pool = MemoryPool(machine=self)
+            return self._pool
+
+    @property
+    def pinned_memory_pool(self) -> PinnedMemoryPool:
+        with self._lock:
+            if self._pinned_pool is None:
+                from gpulab.virtual.pinned import PinnedMemoryPool
+
+                self._pinned_pool = PinnedMemoryPool()
+            return self._pinned_pool
+
+    def count_launch(self) -> int:
+        """Count one kernel launch and return the number of launches so far."""
+        with self._lock:
+            self.kernel_launches += 1
+            return self.kernel_launches
+
+
+class _Slot:
+    """The one current machine of the process."""
+
+    def __init__(self) -> None:
+        self.machine: Machine | None = None
+        self.lock = threading.Lock()
+
+
+_slot = _Slot()
+
+
+def current() -> Machine:
+    """The machine that ``cp`` works on; a machine with one A100 if none was chosen."""
+    machine = _slot.machine
+    if machine is None:
+        with _slot.lock:
+            if _slot.machine is None:
+                from gpulab.virtual.devices import device_info
+
+                _slot.machine = Machine([device_info(DEFAULT_DEVICE)])
+            machine = _slot.machine
+    return machine
+
+
+def use(machine: Machine) -> None:
+    """Make `machine` the current one. Arrays of the previous machine stay readable."""
+    _slot.machine = machine

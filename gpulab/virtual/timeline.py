@@ -1,0 +1,209 @@
+"""Modelled time of one virtual device: in-order queues, engines and the host that feeds them.
+
+Work runs at once on the host computer; only its *time* is modelled. The host clock moves when the
+program submits work, asks about it or waits for it, never with the real clock, so the same program
+always gets the same times.
+
+Rules: work of one queue runs in order; the legacy default queue and the blocking queues wait for
+each other (CUDA C++ Programming Guide, "Default stream"); copies to and from the host use copy
+engines; kernels, device-side copies and memory sets share the SMs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
+
+LEGACY_QUEUE = 0
+LEGACY_ALIAS = 1  # cudaStreamLegacy
+PER_THREAD_QUEUE = 2  # cudaStreamPerThread
+
+# What one cudaEventQuery or cudaStreamQuery costs the host; without it a polling loop never ends.
+QUERY_NS = 1_000
+_KEPT_INTERVALS = 256
+_KEPT_ACTIVITIES = 65_536
+
+
+class HostClock:
+    """The host's modelled clock, shared by all devices of one machine."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.lock = threading.RLock()
+
+    def advance(self, duration_ns: float) -> int:
+        with self.lock:
+            self.now_ns += round(duration_ns)
+            return self.now_ns
+
+    def wait_until(self, time_ns: int) -> int:
+        with self.lock:
+            self.now_ns = max(self.now_ns, time_ns)
+            return self.now_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One piece of work on the device: what, on which queue, from when to when."""
+
+    kind: Kind
+    name: str
+    queue: int
+    submitted_ns: int
+    start_ns: int
+    end_ns: int
+    size_bytes: int = 0
+
+
+class _Engine:
+    """Capacity 1.0, shared by overlapping intervals; work takes the earliest place that fits."""
+
+    def __init__(self) -> None:
+        self._intervals: list[tuple[int, int, float]] = []
+        self._floor_ns = 0
+
+    def place(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
+        ready_ns = max(ready_ns, self._floor_ns)
+        self._intervals = [i for i in self._intervals if i[1] > now_ns]
+        for start in sorted({ready_ns, *(end for _, end, _ in self._intervals if end > ready_ns)}):
+            if self._load(start, start + duration_ns) + share <= 1.0 + 1e-9:
+                break
+        self._intervals.append((start, start + duration_ns, share))
+        if len(self._intervals) > _KEPT_INTERVALS:
+            self._intervals.sort(key=lambda interval: interval[1])
+            half = len(self._intervals) // 2
+            self._floor_ns = max(self._floor_ns, self._intervals[half - 1][1])
+            del self._intervals[:half]
+        return start
+
+    def _load(self, start: int, end: int) -> float:
+        """Highest total share in use within ``[start, end)``."""
+        busy = [i for i in self._intervals if i[0] < end and i[1] > start]
+        return max(
+            (
+                sum(s for a, b, s in busy if a <= t < b)
+                for t in [start, *(i[0] for i in busy if i[0] > start)]
+            ),
+            default=0.0,
+        )
+
+
+@dataclass(slots=True)
+class _Queue:
+    blocking: bool
+    priority: int
+    tail_ns: int = 0
+
+
+class Timeline:
+    """Queues and engines of one device.
+
+    Parameters
+    ----------
+    clock : HostClock
+        The machine's host clock.
+    copy_engines : int
+        Copy engines of the device; with 1, both directions share it.
+    """
+
+    def __init__(self, clock: HostClock, copy_engines: int) -> None:
+        self.clock = clock
+        self.activities: deque[Activity] = deque(maxlen=_KEPT_ACTIVITIES)
+        self._queues = {LEGACY_QUEUE: _Queue(True, 0), PER_THREAD_QUEUE: _Queue(True, 0)}
+        self._next_queue = 0x1000
+        self._compute = _Engine()
+        self._to_device = _Engine()
+        self._to_host = _Engine() if copy_engines != 1 else self._to_device
+        self._last_end_ns = 0
+        self._retired_tail_ns = 0
+
+    def create_queue(self, blocking: bool, priority: int) -> int:
+        """A new queue; the number stands for CUDA's stream handle."""
+        with self.clock.lock:
+            handle = self._next_queue
+            self._next_queue += 0x10
+            self._queues[handle] = _Queue(blocking, priority)
+            return handle
+
+    def destroy_queue(self, handle: int) -> None:
+        """Forget a queue; what it has already been given still runs."""
+        with self.clock.lock:
+            queue = self._queues.pop(handle, None)
+            if queue is not None and queue.blocking:
+                # The legacy default stream still waits for work of a destroyed blocking stream.
+                self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
+
+    def queue(self, handle: int) -> _Queue:
+        if handle == LEGACY_ALIAS:
+            handle = LEGACY_QUEUE
+        try:
+            return self._queues[handle]
+        except KeyError:
+            # A handle of another library, or of a stream that is gone: an ordinary blocking queue.
+            return self._queues.setdefault(handle, _Queue(True, 0))
+
+    def ready_ns(self, handle: int) -> int:
+        """When work submitted to a queue now could start at the earliest."""
+        with self.clock.lock:
+            queue = self.queue(handle)
+            ready = max(self.clock.now_ns, queue.tail_ns)
+            if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
+                tails = (q.tail_ns for q in self._queues.values() if q.blocking)
+                return max(ready, self._retired_tail_ns, *tails)
+            return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
+
+    def submit(
+        self,
+        handle: int,
+        kind: Kind,
+        name: str,
+        duration_ns: float,
+        *,
+        size_bytes: int = 0,
+        sm_share: float = 1.0,
+        host_ns: float = 0.0,
+    ) -> tuple[int, int]:
+        """Queue one piece of work and return its start and end in ns on the modelled clock.
+
+        Parameters
+        ----------
+        sm_share : float
+            Part of the SMs that a kernel keeps busy (0 to 1); kernels of different queues overlap
+            while their shares fit.
+        host_ns : float
+            What submitting costs the host.
+        """
+        with self.clock.lock:
+            submitted = self.clock.advance(host_ns)
+            ready = self.ready_ns(handle)
+            duration = max(1, round(duration_ns))
+            engine = {"h2d": self._to_device, "d2h": self._to_host}.get(kind, self._compute)
+            share = min(1.0, max(0.001, sm_share)) if engine is self._compute else 1.0
+            start = engine.place(ready, duration, share, self.clock.now_ns)
+            end = start + duration
+            self.queue(handle).tail_ns = end
+            self._last_end_ns = max(self._last_end_ns, end)
+            self.activities.append(Activity(kind, name, handle, submitted, start, end, size_bytes))
+            return start, end
+
+    def hold_until(self, handle: int, time_ns: int) -> None:
+        """Let nothing submitted to a queue later start before `time_ns`."""
+        with self.clock.lock:
+            queue = self.queue(handle)
+            queue.tail_ns = max(queue.tail_ns, time_ns)
+
+    def is_done(self, time_ns: int) -> bool:
+        """Whether the modelled clock has passed `time_ns`; asking costs the host a query."""
+        return self.clock.advance(QUERY_NS) >= time_ns
+
+    def synchronize(self, handle: int | None = None) -> None:
+        """Let the host wait for one queue, or (None) for everything on the device."""
+        with self.clock.lock:
+            end = self._last_end_ns if handle is None else self.queue(handle).tail_ns
+            if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
+                end = self.ready_ns(LEGACY_QUEUE)
+            self.clock.wait_until(end)
