@@ -1,0 +1,71 @@
+"""gpulab: how an NVIDIA GPU works, live, on a real device or on a virtual one.
+
+Names load on first use, so that ``import gpulab`` costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpulab import errors
+    from gpulab.diagnosis import doctor
+    from gpulab.lab import compare, count, device, launch, occupancy, warps
+    from gpulab.session import use_device, which_device
+    from gpulab.teach import check, predict, quiz
+
+    cp: Any
+    __version__: str
+
+__all__ = [
+    "check",
+    "compare",
+    "count",
+    "cp",
+    "device",
+    "doctor",
+    "errors",
+    "launch",
+    "occupancy",
+    "predict",
+    "quiz",
+    "use_device",
+    "warps",
+    "which_device",
+]
+
+_HOME = {
+    "check": "gpulab.teach",
+    "compare": "gpulab.lab",
+    "count": "gpulab.lab",
+    "device": "gpulab.lab",
+    "doctor": "gpulab.diagnosis",
+    "launch": "gpulab.lab",
+    "occupancy": "gpulab.lab",
+    "predict": "gpulab.teach",
+    "quiz": "gpulab.teach",
+    "use_device": "gpulab.session",
+    "warps": "gpulab.lab",
+    "which_device": "gpulab.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "cp":
+        # Asked anew each time: a switch between a real and a virtual device changes the answer.
+        return importlib.import_module("gpulab.session").cp()
+    if name == "errors":
+        return importlib.import_module("gpulab.errors")
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("gpulab")
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gpulab' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

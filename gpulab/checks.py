@@ -1,0 +1,358 @@
+"""The doctor's checks: each looks at one part of the machine and names the remedy.
+
+A check needs nothing but the standard library and NumPy to say that a part is missing. One that
+breaks is itself a finding, so that no part hides another.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.cuda_choice import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
+from gpulab.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
+
+Status = Literal["ok", "missing", "wrong"]
+
+REAL_GPU = "real GPU"
+VIRTUAL_GPU = "virtual GPU"
+
+_OLDEST_PYTHON = (3, 11)
+_OLDEST_CUDA = (12, 0)
+_NEEDS_A_GPU = "only a real GPU needs it"
+
+_SELF_TEST = r"""
+extern "C" __global__ void scale(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 3.0f * x[i] + (float)(i % 7);
+}
+"""
+_HEADER_TEST = r"""
+#include <cooperative_groups.h>
+#include <cuda_fp16.h>
+extern "C" __global__ void headers(__half* x) {
+    auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
+    if (tile.thread_rank() == 0) *x = __float2half(1.0f);
+}
+"""
+_THREADS, _BLOCK = 1000, 128
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the doctor's table. ``missing`` may be fine; ``wrong`` never is."""
+
+    subject: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+
+Result = tuple[Status, str, str]
+
+
+def run_checks() -> tuple[Finding, ...]:
+    """Run every check, in the order in which the parts build on each other."""
+    return tuple(_examine(subject, check) for subject, check in _CHECKS)
+
+
+def _examine(subject: str, check: Callable[[], Result]) -> Finding:
+    try:
+        return Finding(subject, *check())
+    except Exception as error:
+        return Finding(
+            subject, "wrong", _short(error), "Reinstall this part; `gpulab doctor` then checks it again."
+        )
+
+
+def _short(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" =\t")]
+    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return text if len(text) <= 160 else text[:159] + "…"
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(str(part) for part in version)
+
+
+# --- Python and the driver ---
+
+
+def check_python() -> Result:
+    """Whether the interpreter is new enough."""
+    found = _dotted(sys.version_info[:3])
+    if sys.version_info[:2] < _OLDEST_PYTHON:
+        return "wrong", found, f"Install Python {_dotted(_OLDEST_PYTHON)} or newer."
+    return "ok", found, ""
+
+
+def check_driver() -> Result:
+    """Whether the NVIDIA driver's library is there and starts."""
+    status = driver_status()
+    if status.library is None:
+        return "missing", "no driver library (libcuda)", "Nothing to do without an NVIDIA GPU."
+    if status.init_code in (0, NO_DEVICE) and not status.usable:
+        return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
+    if status.init_code:
+        return "wrong", f"{status.problem} (cuInit gave {status.init_code})", status.remedy
+    noun = "device" if status.device_count == 1 else "devices"
+    return "ok", f"{status.library}, {status.device_count} CUDA {noun}", ""
+
+
+def check_cuda_version() -> Result:
+    """Which CUDA version the driver supports at most."""
+    version = driver_status().cuda_version
+    if version is None:
+        return "missing", "no driver to ask", ""
+    if version < _OLDEST_CUDA:
+        return "wrong", f"CUDA {_dotted(version)}", "Update the NVIDIA driver: CuPy needs CUDA 12 or newer."
+    return "ok", f"up to CUDA {_dotted(version)}", ""
+
+
+def check_nvml() -> Result:
+    """Whether live readings (NVML) can be had."""
+    if importlib.util.find_spec("pynvml") is None:
+        return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
+    try:
+        status = sharing()
+    except NvmlError as error:
+        if driver_status().usable:
+            return "wrong", str(error), "In a container, let the driver's `utility` capability in."
+        return "missing", f"{error} ({_NEEDS_A_GPU})", ""
+    driver = f", driver {status.driver_version}" if status.driver_version else ""
+    return "ok", f"{status.name}{driver}", ""
+
+
+def check_sharing() -> Result:
+    """Whether MIG, exclusive mode or other processes touch the GPU."""
+    try:
+        status = sharing()
+    except NvmlError:
+        return "missing", "no GPU to ask about", ""
+    if status.phrase:
+        return "ok", status.phrase, "Nothing to repair; measured times may vary from run to run."
+    return "ok", "the whole GPU, no other process seen", ""
+
+
+# --- CuPy and the real GPU ---
+
+
+def check_cupy() -> Result:
+    """Whether one CuPy is installed, imports and fits the driver."""
+    wheels = sorted(
+        name
+        for item in metadata.distributions()
+        if (name := str(item.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
+    )
+    if importlib.util.find_spec("cupy") is None:
+        if driver_status().usable:
+            return "missing", "not installed, though there is a GPU", INSTALL_CUPY
+        return "missing", f"not installed ({_NEEDS_A_GPU})", ""
+    if len(wheels) > 1:
+        return (
+            "wrong",
+            f"several at once: {', '.join(wheels)}",
+            f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}",
+        )
+    import cupy
+
+    built = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
+    found = f"{cupy.__version__} for CUDA {_dotted(built)}"
+    offered = driver_status().cuda_version
+    # CUDA promises minor-version compatibility: a driver runs every toolkit of its major version.
+    if offered is not None and built[0] > offered[0]:
+        remedy = f"Update the driver, or install gpulab[cuda{offered[0]}] instead."
+        return "wrong", f"{found}, but the driver stops at CUDA {_dotted(offered)}", remedy
+    return "ok", found, ""
+
+
+def check_cupy_nvrtc() -> Result:
+    """Whether CuPy finds the compiler it needs for every kernel."""
+    if importlib.util.find_spec("cupy") is None:
+        return "missing", f"no CuPy ({_NEEDS_A_GPU})", ""
+    import cupy
+
+    try:
+        version = cupy.cuda.nvrtc.getVersion()
+    except Exception as error:
+        return "wrong", _short(error), f"CuPy cannot compile kernels without it: {INSTALL_CUPY}"
+    return "ok", _dotted(tuple(version)), ""
+
+
+def check_real_gpu() -> Result:
+    """Whether a kernel run through CuPy gives NumPy's answer."""
+    try:
+        device = open_cuda_device()
+    except CudaUnavailableError as error:
+        status: Status = "wrong" if driver_status().usable and importlib.util.find_spec("cupy") else "missing"
+        remedy = "See the lines above." if status == "wrong" else ""
+        return status, str(error), remedy
+    import cupy
+
+    x, expected = _self_test_data()
+    y = cupy.zeros(_THREADS, cupy.float32)
+    kernel = cupy.RawKernel(_SELF_TEST, "scale")
+    kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
+    if not np.allclose(y.get(), expected, rtol=1e-6):
+        return (
+            "wrong",
+            f"{device.name} gives other numbers than NumPy",
+            "Check the GPU's health: `nvidia-smi -q`.",
+        )
+    return "ok", f"{device.name}, compute capability {_dotted(device.compute_capability)}", ""
+
+
+def check_cupti() -> Result:
+    """Whether stream timelines can be recorded by CUPTI."""
+    version = _version("cupti-python")
+    if version is None:
+        return (
+            "missing",
+            "not installed (without it timelines come from events)",
+            ("pip install cupti-python" if driver_status().usable else ""),
+        )
+    try:
+        import cupti.cupti  # noqa: F401
+    except Exception as error:
+        return "wrong", f"{version}: {_short(error)}", "pip install --force-reinstall cupti-python"
+    return "ok", version, ""
+
+
+# --- the virtual GPU ---
+
+
+def check_nvrtc() -> Result:
+    """Whether the compiler that the virtual GPU uses is there."""
+    from gpulab.ptx import nvrtc
+
+    if not nvrtc.available():
+        if sys.platform == "darwin":
+            return "missing", "NVIDIA makes none for macOS", "Kernels compile on Linux and Windows."
+        return "missing", "not found", "pip install nvidia-cuda-nvrtc"
+    targets = nvrtc.supported_targets()
+    low, high = (f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1]))
+    return "ok", f"{_dotted(nvrtc.version())}, compute capability {low} to {high}", ""
+
+
+def check_headers() -> Result:
+    """Whether CUDA's headers are found (cooperative groups, half precision)."""
+    from gpulab.ptx import nvrtc
+
+    if not nvrtc.available():
+        return "missing", "no NVRTC to try them with", ""
+    try:
+        nvrtc.compile_ptx(_HEADER_TEST, target=80)
+    except nvrtc.NvrtcCompileError as error:
+        return "missing", error.log.splitlines()[0], "pip install nvidia-cuda-runtime nvidia-cuda-cccl"
+    return "ok", "cooperative_groups.h and cuda_fp16.h compile", ""
+
+
+def check_virtual_gpu() -> Result:
+    """Whether a kernel run by the engine gives NumPy's answer."""
+    version = _version("llvmlite")
+    if importlib.util.find_spec("llvmlite") is None:
+        return "missing", "llvmlite is not installed", "pip install llvmlite"
+    from gpulab.ptx import nvrtc
+
+    if not nvrtc.available():
+        return "missing", "no NVRTC", "See the line on NVRTC."
+    from gpulab.virtual.engine import Program
+    from gpulab.virtual.memory import DeviceMemory
+
+    x, expected = _self_test_data()
+    memory = DeviceMemory(1 << 20)
+    addresses = [memory.malloc(x.nbytes) for _ in range(2)]
+    for address, label in zip(addresses, "xy", strict=True):
+        memory.track(address, x.nbytes, label)
+    memory.view(addresses[0], x.nbytes)[:] = x.view(np.uint8)
+    program = Program(nvrtc.compile_ptx(_SELF_TEST, target=80).ptx, _SELF_TEST)
+    program.launch(
+        "scale",
+        (-(-_THREADS // _BLOCK), 1, 1),
+        (_BLOCK, 1, 1),
+        struct.pack("<QQi", *addresses, _THREADS),
+        memory=memory,
+        device_name="virtual A100",
+    )
+    result = memory.view(addresses[1], x.nbytes).view(np.float32)
+    if not np.allclose(result, expected, rtol=1e-6):
+        return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
+    return "ok", f"runs kernels on {os.cpu_count()} CPU threads, llvmlite {version}", ""
+
+
+def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    x = np.linspace(-4, 4, _THREADS, dtype=np.float32)
+    return x, (np.float32(3) * x + (np.arange(_THREADS) % 7).astype(np.float32)).astype(np.float32)
+
+
+# --- Jupyter ---
+
+
+def check_jupyterlab() -> Result:
+    """Whether JupyterLab is there, with a kernel whose threads may update widgets."""
+    version = _version("jupyterlab")
+    if version is None:
+        return "missing", "not installed", "pip install jupyterlab"
+    if _numbers(version) < (4, 2):
+        return "wrong", version, 'pip install "jupyterlab>=4.2"'
+    kernel = _version("ipykernel")
+    if kernel is None:
+        return "missing", f"{version}, but no ipykernel", "pip install ipykernel"
+    if _numbers(kernel)[:2] == (7, 0):
+        remedy = 'Updates from threads are broken in ipykernel 7.0: pip install "ipykernel!=7.0.*"'
+        return "wrong", f"{version}, ipykernel {kernel}", remedy
+    return "ok", f"{version}, ipykernel {kernel}", ""
+
+
+def check_widgets() -> Result:
+    """Whether the interactive views can be shown."""
+    oldest = {"ipywidgets": (8, 1), "anywidget": (0, 9), "matplotlib": (3, 8)}
+    found: dict[str, str | None] = {name: _version(name) for name in oldest}
+    absent = [name for name, version in found.items() if version is None]
+    if absent:
+        return "missing", f"no {', '.join(absent)}", f"pip install {' '.join(absent)}"
+    old = [name for name, version in found.items() if version and _numbers(version) < oldest[name]]
+    text = ", ".join(f"{name} {version}" for name, version in found.items())
+    if old:
+        wanted = " ".join(f'"{name}>={_dotted(oldest[name])}"' for name in old)
+        return "wrong", text, f"pip install {wanted}"
+    return "ok", text, ""
+
+
+_CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (
+    ("Python", check_python),
+    ("NVIDIA driver", check_driver),
+    ("CUDA version", check_cuda_version),
+    ("NVML", check_nvml),
+    ("GPU sharing", check_sharing),
+    ("CuPy", check_cupy),
+    ("CuPy's NVRTC", check_cupy_nvrtc),
+    (REAL_GPU, check_real_gpu),
+    ("CUPTI", check_cupti),
+    ("NVRTC", check_nvrtc),
+    ("CUDA headers", check_headers),
+    (VIRTUAL_GPU, check_virtual_gpu),
+    ("JupyterLab", check_jupyterlab),
+    ("widgets", check_widgets),
+)

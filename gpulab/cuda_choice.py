@@ -1,0 +1,126 @@
+"""Whether CuPy can use a CUDA device here, and if not, why, in words a learner can act on."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab.driver import driver_status, sharing
+from gpulab.errors import GpulabError
+
+INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
+
+# cudaError codes (driver_types.h) that a tiny use of a device can end in.
+_CUDA_REASONS = {
+    2: "its memory is used up by other processes",
+    3: "CUDA cannot be initialised (with MIG on, no instance may be assigned)",
+    34: "a stub library stands in for the driver",
+    35: "the NVIDIA driver is too old for this CuPy",
+    46: "it is busy in exclusive mode, or MIG is on without an instance",
+    100: "the driver finds no CUDA device",
+    101: "there is no such device",
+    209: "this CuPy has no code for its compute capability",
+    222: "the driver is too old for the PTX of this CuPy",
+    802: "the system is not ready yet (NVIDIA's fabric manager)",
+    803: "the driver's kernel module and its library differ in version",
+    999: "the driver reports an unknown error",
+}
+
+
+class CudaUnavailableError(GpulabError, RuntimeError):
+    """A real CUDA device was asked for where CuPy can use none; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CudaDevice:
+    """A CUDA device that CuPy has just allocated on. ``caution`` names what makes it unusual."""
+
+    index: int
+    count: int
+    name: str
+    compute_capability: tuple[int, int]
+    caution: str = ""
+
+
+def open_cuda_device(index: int = 0) -> CudaDevice:
+    """Make a device CuPy's current one, after a tiny allocation on it has worked.
+
+    Raises
+    ------
+    CudaUnavailableError
+        If CuPy is absent or broken, or the device is not there or refuses work.
+    """
+    cupy = _import_cupy()
+    runtime = cupy.cuda.runtime
+    try:
+        count = int(runtime.getDeviceCount())
+    except Exception as error:
+        raise CudaUnavailableError(f"CuPy is installed, but {_reason(error)}") from error
+    if count == 0:
+        raise CudaUnavailableError("CuPy is installed, but the driver finds no CUDA device")
+    if index >= count:
+        have = "only cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise CudaUnavailableError(f"there is no cuda:{index}; this machine has {have}")
+    try:
+        device = cupy.cuda.Device(index)
+        device.use()
+        probe = cupy.zeros(1, dtype="int32")
+        device.synchronize()
+        del probe
+    except Exception as error:
+        raise CudaUnavailableError(f"cuda:{index} refuses work: {_reason(error)}") from error
+    try:
+        cupy.cuda.nvrtc.getVersion()
+    except Exception as error:
+        raise CudaUnavailableError(
+            f"CuPy cannot load NVRTC and so cannot compile kernels; install it with {INSTALL_CUPY}"
+        ) from error
+    properties = runtime.getDeviceProperties(index)
+    name = properties["name"]
+    capability = (int(properties["major"]), int(properties["minor"]))
+    return CudaDevice(
+        index,
+        count,
+        name.decode() if isinstance(name, bytes) else str(name),
+        capability,
+        _caution(device),
+    )
+
+
+def _import_cupy() -> Any:
+    if importlib.util.find_spec("cupy") is None:
+        status = driver_status()
+        if status.usable:
+            raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
+        raise CudaUnavailableError(f"{status.problem} was found" if status.problem else "CuPy is absent")
+    try:
+        return importlib.import_module("cupy")
+    except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
+        raise CudaUnavailableError(
+            f"CuPy is installed but cannot be imported ({_first_line(error)}); gpulab doctor says more"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    status = getattr(error, "status", None)
+    if isinstance(status, int) and status in _CUDA_REASONS:
+        return _CUDA_REASONS[status]
+    if type(error).__name__ == "OutOfMemoryError":
+        return _CUDA_REASONS[2]
+    return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip(" =\t")]
+    return lines[0].rstrip(".") if lines else type(error).__name__
+
+
+def _caution(device: Any) -> str:
+    # NVML numbers all GPUs of the machine and CUDA only those that CUDA_VISIBLE_DEVICES lets
+    # through, so the two meet by PCI bus id.
+    with suppress(Exception):
+        return sharing(device.pci_bus_id).phrase
+    return ""

@@ -1,0 +1,96 @@
+"""``gpulab doctor``: what this machine has for the course, and what to do about the rest."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
+from gpulab.tables import Table
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis:
+    """All findings, with the verdict. Shown as a table; ``exit_code`` is 0 if all is well."""
+
+    findings: tuple[Finding, ...]
+
+    def __getitem__(self, subject: str) -> Finding:
+        for finding in self.findings:
+            if finding.subject == subject:
+                return finding
+        raise KeyError(subject)
+
+    @property
+    def virtual_gpu(self) -> bool:
+        """Whether kernels run on the virtual GPU here."""
+        return self[VIRTUAL_GPU].status == "ok"
+
+    @property
+    def real_gpu(self) -> bool:
+        """Whether kernels run on a real GPU here."""
+        return self[REAL_GPU].status == "ok"
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The parts that are there but do not work."""
+        return tuple(finding.subject for finding in self.findings if finding.status == "wrong")
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the course can run and nothing is wrong, else 1."""
+        return 0 if (self.virtual_gpu or self.real_gpu) and not self.wrong else 1
+
+    @property
+    def verdict(self) -> str:
+        """The outcome in a sentence or two."""
+        repair = f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
+        if self.real_gpu:
+            also = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
+            return f"The course runs here on the real GPU{also}.{repair}"
+        if self.virtual_gpu:
+            return f"The course runs here on the virtual GPU.{repair}"
+        return f"The course cannot run here yet: neither a real nor the virtual GPU works.{repair}"
+
+    def table(self) -> Table:
+        """All findings as a table."""
+        rows = tuple((item.subject, item.status, item.found, item.remedy) for item in self.findings)
+        return Table("", ("part", "status", "found", "remedy"), rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data, as ``gpulab doctor --json`` prints it."""
+        return {
+            "findings": [
+                {"part": item.subject, "status": item.status, "found": item.found, "remedy": item.remedy}
+                for item in self.findings
+            ],
+            "virtual_gpu": self.virtual_gpu,
+            "real_gpu": self.real_gpu,
+            "verdict": self.verdict,
+            "exit_code": self.exit_code,
+        }
+
+    def __repr__(self) -> str:
+        width = max(len(item.subject) for item in self.findings)
+        lines = []
+        for item in self.findings:
+            lines.append(f"{item.status:<7}  {item.subject:<{width}}  {item.found}")
+            if item.remedy:
+                lines.append(f"{'':<7}  {'':<{width}}  -> {item.remedy}")
+        return "\n".join([*lines, "", self.verdict])
+
+    def _repr_html_(self) -> str:
+        return f"<div>{self.table().html()}<p>{html.escape(self.verdict)}</p></div>"
+
+
+def doctor() -> Diagnosis:
+    """Check each part that the course uses on its own.
+
+    Returns
+    -------
+    Diagnosis
+        A table of what is found: each line is ``ok``, ``missing`` or ``wrong`` and names its
+        remedy. A missing GPU, with all that belongs to one, is fine.
+    """
+    return Diagnosis(run_checks())

@@ -1,0 +1,198 @@
+"""What a learner types: ``gl.device``, ``gl.launch``, ``gl.warps``, ``gl.occupancy``, ``gl.count``.
+
+Each function asks the session's device for records and hands them to a view. On a real GPU the
+virtual GPU replays the same launch beside the measurement: it predicts, counts, and finds faults
+before they can cost the CUDA context.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpulab import session
+from gpulab.arguments import Shape, byte_count, dims, warp_position
+from gpulab.backend import DEFAULT_MAX_STEPS, kernel_source
+from gpulab.call import Call, relauncher
+from gpulab.records import WARP_SIZE, DeviceInfo
+
+if TYPE_CHECKING:
+    from gpulab.tables import CounterTable
+    from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+
+
+def device(name: str | None = None) -> DeviceCard:
+    """Show what a GPU can do: capability, limits against other GPUs and live readings.
+
+    Parameters
+    ----------
+    name
+        A GPU of the table, such as ``"T4"``. None: the device in use, whose readings are live if
+        it is a real one.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    from gpulab.views import DeviceCard
+
+    if name is not None:
+        info = session.table_info(name)
+        return DeviceCard(info, others=_others(info))
+    backend = session.backend()
+    info = backend.device_info()
+    live = backend.metrics if session.which_device().kind == "cuda" else None
+    return DeviceCard(info, others=_others(info), metrics=live)
+
+
+def compare(*names: str) -> DeviceCard:
+    """Show several GPUs side by side.
+
+    Parameters
+    ----------
+    names
+        GPUs of the table, such as ``"T4", "H200"``. One alone is compared with the device in use.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    from gpulab.views import DeviceCard
+
+    if not names:
+        raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
+    infos = [session.table_info(name) for name in names]
+    if len(infos) == 1:
+        infos.insert(0, session.backend().device_info())
+    return DeviceCard(infos[0], others=tuple(infos[1:]))
+
+
+def launch(
+    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+) -> LaunchChart:
+    """Run a kernel and show which SM ran each block, and when.
+
+    Parameters
+    ----------
+    kernel
+        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
+    grid, block
+        Blocks in the grid and threads in a block: a number or a tuple of one to three.
+    args
+        The kernel's arguments, a tuple.
+    shared_bytes
+        Dynamic shared memory of each block.
+
+    Returns
+    -------
+    LaunchChart
+        Measured on a real GPU, with the virtual GPU's prediction beside it where the launch is
+        small enough to replay; modelled on a virtual GPU. For a one-dimensional launch it has a
+        slider for the block size, which keeps the number of threads and restores the arrays.
+    """
+    from gpulab.views import LaunchChart
+
+    call = Call.read(kernel, grid, block, args, shared_bytes)
+    predicted = call.replay(Call.trace_launch) if call.quick else None
+    trace = call.trace_launch(session.backend())
+    return LaunchChart(trace, at_block_size=relauncher(call), compare=predicted)
+
+
+def warps(
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    block_index: Shape = (0, 0, 0),
+    warp: int = 0,
+    shared_bytes: int = 0,
+    max_steps: int = DEFAULT_MAX_STEPS,
+) -> WarpStepper:
+    """Run a kernel and step through one of its warps: source lines, active lanes, memory accesses.
+
+    Parameters
+    ----------
+    kernel, grid, block, args, shared_bytes
+        As for `launch`.
+    block_index
+        Which block: a number or a tuple of one to three.
+    warp
+        Which warp of that block; warp 1 holds its threads 32 to 63.
+    max_steps
+        The trace ends after so many steps of the warp.
+
+    Returns
+    -------
+    WarpStepper
+        The virtual GPU's trace. On a real GPU it carries the active masks that the GPU itself
+        reported for each basic block.
+    """
+    from gpulab.views import WarpStepper
+
+    call = Call.read(kernel, grid, block, args, shared_bytes)
+    where = (*warp_position(call.grid, call.block, block_index, warp), max_steps)
+    replayed = call.replay(lambda copy, twin: copy.trace_warp(twin, *where))
+    trace = call.trace_warp(session.backend(), *where)
+    return WarpStepper(trace) if replayed is None else WarpStepper(replayed, measured=trace)
+
+
+def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> OccupancyChart:
+    """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
+
+    Parameters
+    ----------
+    kernel
+        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
+    block
+        The block size to point out: a number of threads, or a tuple of one to three.
+    shared_bytes
+        Dynamic shared memory of each block, the same at every block size.
+    """
+    from gpulab.views import OccupancyChart
+
+    kernel_source(kernel)
+    shared = byte_count(shared_bytes)
+    backend = session.backend()
+    chosen = backend.occupancy(kernel, math.prod(dims("block", block)), shared)
+    most = min(
+        backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
+    )
+    sizes = range(WARP_SIZE, most + 1, WARP_SIZE)
+    return OccupancyChart([backend.occupancy(kernel, size, shared) for size in sizes], chosen)
+
+
+def count(
+    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+) -> CounterTable:
+    """Run a kernel and count its instructions, memory requests, sectors, conflicts and branches.
+
+    Parameters
+    ----------
+    kernel, grid, block, args, shared_bytes
+        As for `launch`.
+
+    Returns
+    -------
+    CounterTable
+        The counters (`gpulab.records.KernelCounters`), which display as tables. On a real GPU they
+        come from the virtual GPU's replay of the same launch, since reading the hardware's own
+        takes administrator rights.
+    """
+    from gpulab.tables import CounterTable
+
+    call = Call.read(kernel, grid, block, args, shared_bytes)
+    code = kernel_source(kernel).code
+    twin = session.twin()
+    if twin is None:
+        return CounterTable.of(call.count(session.backend()), code)
+    counters = call.on_twin(twin).count(twin.backend)
+    call.run()
+    return CounterTable.of(counters, code, "counted in a replay on the virtual GPU")
+
+
+def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
+    """The GPUs of the table, but for the one shown."""
+    return tuple(other for other in session.table() if other.name != info.name)

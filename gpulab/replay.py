@@ -1,0 +1,80 @@
+"""Copies of a launch's arguments on another device, so that a kernel can be replayed there.
+
+Arrays that share memory on the one device share it on the other: a kernel sees the same aliasing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class _Region:
+    """Bytes of device memory that some arguments lie in."""
+
+    start: int
+    end: int
+    positions: list[int]
+
+
+def size_bytes(args: Sequence[Any], source: Any) -> int:
+    """Bytes of device memory that the array arguments span; `source` is their array module."""
+    return sum(region.end - region.start for region in _regions(args, source))
+
+
+def copy_arguments(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
+    """Copy every array of module `source` to module `target`'s device; pass the rest on.
+
+    Parameters
+    ----------
+    args
+        Kernel arguments.
+    source, target
+        Array modules with CuPy's interface.
+    """
+    copies = list(args)
+    for region in _regions(args, source):
+        first = args[region.positions[0]]
+        if len(region.positions) == 1 and first.flags.c_contiguous:
+            copies[region.positions[0]] = target.asarray(first.get())
+            continue
+        whole = target.asarray(_bytes_of(first, region, source).get())
+        for position in region.positions:
+            copies[position] = whole[args[position].data.ptr - region.start :]
+    return tuple(copies)
+
+
+def _regions(args: Sequence[Any], source: Any) -> list[_Region]:
+    spans = sorted(
+        (*_span(argument), position)
+        for position, argument in enumerate(args)
+        if isinstance(argument, source.ndarray)
+    )
+    regions: list[_Region] = []
+    for start, end, position in spans:
+        if regions and start < regions[-1].end:
+            regions[-1].end = max(regions[-1].end, end)
+            regions[-1].positions.append(position)
+        else:
+            regions.append(_Region(start, end, [position]))
+    return regions
+
+
+def _span(array: Any) -> tuple[int, int]:
+    """The first byte of an array and the one after its last, whichever way its strides run."""
+    start = end = int(array.data.ptr)
+    if array.size:
+        for length, stride in zip(array.shape, array.strides, strict=True):
+            if stride < 0:
+                start += (length - 1) * stride
+            else:
+                end += (length - 1) * stride
+        end += array.itemsize
+    return start, end
+
+
+def _bytes_of(array: Any, region: _Region, source: Any) -> Any:
+    pointer = array.data + (region.start - array.data.ptr)
+    return source.ndarray((region.end - region.start,), dtype="uint8", memptr=pointer)

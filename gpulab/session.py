@@ -1,0 +1,371 @@
+"""Which device serves this process: a real one through CuPy, or a virtual one.
+
+This is the only module that knows both sides and the only one that holds state. The choice is made
+on first use, from ``use_device`` or else from the environment variable ``GPULAB_DEVICE``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpulab.cuda_choice import CudaDevice, CudaUnavailableError, open_cuda_device
+from gpulab.errors import GpulabError, UnknownDeviceError
+
+if TYPE_CHECKING:
+    from gpulab.backend import Backend
+    from gpulab.records import DeviceInfo
+    from gpulab.virtual.machine import Machine
+
+DEFAULT_VIRTUAL_DEVICE = "A100"
+DEVICE_VARIABLE = "GPULAB_DEVICE"
+WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
+MAX_VIRTUAL_DEVICES = 16
+
+Kind = Literal["auto", "cuda", "virtual"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceChoice:
+    """The device in use and why. Its text is one sentence; ``.cp`` is the array module to use."""
+
+    kind: Literal["cuda", "virtual"]
+    device: str
+    compute_capability: tuple[int, int]
+    index: int = 0
+    count: int = 1
+    reason: str = ""
+    caution: str = ""
+
+    @property
+    def cp(self) -> Any:
+        """CuPy, or the virtual GPU's module of the same shape."""
+        return cp()
+
+    @property
+    def sentence(self) -> str:
+        capability = ".".join(str(part) for part in self.compute_capability)
+        change = f'gl.use_device("virtual:T4") or the environment variable {DEVICE_VARIABLE} changes that.'
+        if self.kind == "cuda":
+            caution = f" (note: {self.caution})" if self.caution else ""
+            return (
+                f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
+                f"{capability}){caution}: times and block placements are measured on it; {change}"
+            )
+        devices = f"{self.count} virtual {self.device} GPUs" if self.count > 1 else f"a virtual {self.device}"
+        because = f", because {self.reason}" if self.reason else ""
+        return (
+            f"This session uses {devices} (compute capability {capability}){because}: kernels really run, "
+            f"on the CPU, while times are modelled, not measured; {change}"
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    __repr__ = __str__
+
+
+@dataclass(slots=True)
+class _Session:
+    """What was chosen, with the objects that serve it."""
+
+    choice: DeviceChoice
+    request: tuple[Kind, str, int]
+    machine: Machine | None = None
+    backend: Backend | None = None
+    twin: Twin | None = None
+
+
+_lock = threading.RLock()
+_session: _Session | None = None
+
+
+def use_device(
+    device: str | None = None, count: int | None = None, *, watchdog_s: float | None = None
+) -> DeviceChoice:
+    """Choose the device that ``cp`` and gpulab's views use from now on.
+
+    Parameters
+    ----------
+    device
+        ``"auto"`` (a CUDA device if CuPy can use one, else a virtual A100), ``"cuda"`` or
+        ``"cuda:1"``, ``"virtual"`` or ``"virtual:T4"``, or a GPU's name alone, which means a
+        virtual one. None keeps the device and changes only the other settings.
+    count
+        How many virtual devices of that name there shall be (1).
+    watchdog_s
+        Seconds after which a kernel on the virtual GPU is stopped. The environment variable
+        ``GPULAB_WATCHDOG_S`` sets it at start.
+
+    Returns
+    -------
+    DeviceChoice
+        One sentence as its text, and the array module as ``.cp``. Between two virtual devices
+        ``cp`` stays the same module. Between a virtual and a real one it does not: take
+        ``cp = gl.use_device("cuda").cp``, or run ``from gpulab import cp`` again. Arrays stay on
+        the device they were made on.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    CudaUnavailableError
+        If a CUDA device is asked for where CuPy can use none.
+    """
+    global _session
+    with _lock:
+        if device is None:
+            current = _current()
+            if count is None or count == current.choice.count:
+                _set_watchdog(current, _check_watchdog(watchdog_s))
+                return current.choice
+            if current.choice.kind == "cuda":
+                raise ValueError(
+                    "`count` is for virtual devices; a machine's CUDA devices are all there already."
+                )
+            device = f"virtual:{current.choice.device}"
+        request = (*_parse(device), _check_count(1 if count is None else count))
+        if _session is None or _session.request != request or request[0] != "virtual":
+            watchdog_s = _initial_watchdog() if watchdog_s is None else watchdog_s
+            _session = _open(*request)
+        _set_watchdog(_session, _check_watchdog(watchdog_s))
+        return _session.choice
+
+
+def which_device() -> DeviceChoice:
+    """Tell in one sentence which device is in use and whether numbers are measured or modelled."""
+    with _lock:
+        return _current().choice
+
+
+def describe() -> str:
+    """The sentence of `which_device` as plain text."""
+    return which_device().sentence
+
+
+def cp() -> Any:
+    """The array module: ``cupy`` on a real device, ``gpulab.virtual.cp`` on a virtual one."""
+    if which_device().kind == "cuda":
+        import cupy
+
+        return cupy
+    import gpulab.virtual.cp as virtual_cp
+
+    return virtual_cp
+
+
+def backend() -> Backend:
+    """The object that answers every question about the device in use with records."""
+    with _lock:
+        session = _current()
+        if session.backend is None:
+            if session.machine is None:
+                from gpulab.probes.backend import CudaBackend
+
+                session.backend = CudaBackend()
+            else:
+                session.backend = _virtual_backend(session.machine)
+        return session.backend
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A virtual device with a real one's limits."""
+
+    machine: Machine
+    backend: Backend
+
+    @property
+    def cp(self) -> Any:
+        """The array module of the virtual side."""
+        import gpulab.virtual.cp as virtual_cp
+
+        return virtual_cp
+
+
+def twin() -> Twin | None:
+    """A virtual device like the real one in use, for predictions and replays; None if that is virtual.
+
+    While a real device is in use the virtual side is idle, so the twin is its current machine.
+    """
+    with _lock:
+        session = _current()
+        if session.choice.kind == "virtual":
+            return None
+        from gpulab.virtual import machine as slot
+
+        if session.twin is None:
+            machine = _new_machine(_modelled(backend().device_info()), 1)
+            session.twin = Twin(machine, _virtual_backend(machine))
+            _set_watchdog(session, _initial_watchdog())
+        slot.use(session.twin.machine)
+        return session.twin
+
+
+def table() -> tuple[DeviceInfo, ...]:
+    """Every GPU that the virtual one can be, from the device table."""
+    from gpulab.virtual import devices
+
+    return tuple(devices.device_info(name) for name in devices.names())
+
+
+def table_info(name: str) -> DeviceInfo:
+    """One GPU of the device table.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    from gpulab.virtual import devices
+
+    return devices.device_info(name)
+
+
+def here() -> Callable[[], AbstractContextManager[None]]:
+    """Remember the device in use now, for work that a widget's callback does later.
+
+    Returns
+    -------
+    callable
+        Gives a context in which that device is current. CuPy's and the virtual GPU's current
+        device belong to a thread, and callbacks run on several.
+    """
+    with _lock:
+        session = _current()
+        device = cp().cuda.Device()
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        if _session is not session:
+            raise GpulabError(
+                f"This was made on the {session.choice.device}, but the session has moved to another device; "
+                "run its cell again."
+            )
+        with device:
+            yield
+
+    return context
+
+
+def _current() -> _Session:
+    global _session
+    if _session is None:
+        text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
+        try:
+            _session = _open(*_parse(text), 1)
+        except (UnknownDeviceError, CudaUnavailableError) as error:
+            raise type(error)(f"{DEVICE_VARIABLE}={text}: {error}") from error
+        _set_watchdog(_session, _initial_watchdog())
+    return _session
+
+
+def _parse(text: str) -> tuple[Kind, str]:
+    """Split a device's name into its kind and the GPU's name or number."""
+    if not isinstance(text, str):
+        raise TypeError(f'A device is named by a string such as "cuda:0" or "virtual:T4", not {text!r}.')
+    head, _, tail = text.strip().partition(":")
+    kind, name = head.strip().lower(), tail.strip()
+    if kind == "auto" and not name:
+        return "auto", ""
+    if kind in ("cuda", "gpu"):
+        if name and not re.fullmatch(r"\d+", name):
+            raise UnknownDeviceError(
+                f'"{text}" is no CUDA device: they are numbered, as in "cuda:0"; '
+                f'a virtual one is "virtual:{name}".'
+            )
+        return "cuda", name or "0"
+    if kind == "virtual":
+        return "virtual", name or DEFAULT_VIRTUAL_DEVICE
+    return "virtual", text.strip()
+
+
+def _open(kind: Kind, name: str, count: int) -> _Session:
+    request = (kind, name, count)
+    reason = ""
+    if kind != "virtual":
+        try:
+            device = open_cuda_device(int(name or "0"))
+        except CudaUnavailableError as error:
+            if kind == "cuda":
+                raise CudaUnavailableError(
+                    f'No CUDA device can be used: {error}. Use gl.use_device("virtual") to go on without; '
+                    f"`gpulab doctor` checks each part."
+                ) from error
+            reason = str(error)
+        else:
+            if count != 1:
+                raise ValueError(
+                    "`count` is for virtual devices; a machine's CUDA devices are all there already."
+                )
+            return _Session(_real_choice(device), request)
+    info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
+    machine = _new_machine(info, count)
+    from gpulab.virtual import machine as slot
+
+    slot.use(machine)
+    choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
+    return _Session(choice, request, machine)
+
+
+def _real_choice(device: CudaDevice) -> DeviceChoice:
+    return DeviceChoice(
+        "cuda", device.name, device.compute_capability, device.index, device.count, caution=device.caution
+    )
+
+
+def _virtual_backend(machine: Machine) -> Backend:
+    from gpulab.virtual.backend import VirtualBackend
+
+    return VirtualBackend(machine)
+
+
+def _new_machine(info: DeviceInfo, count: int) -> Machine:
+    from gpulab.virtual.machine import Machine
+
+    return Machine([info] * count)
+
+
+def _modelled(info: DeviceInfo) -> DeviceInfo:
+    """The limits of a real device as those of a virtual one."""
+    from gpulab.records import Provenance
+
+    return replace(info, provenance=Provenance("modelled", f"virtual {info.name}"))
+
+
+def _set_watchdog(session: _Session, seconds: float | None) -> None:
+    if seconds is None:
+        return
+    machines = [session.machine, session.twin.machine if session.twin else None]
+    for machine in machines:
+        for device in machine.devices if machine else ():
+            device.watchdog_s = seconds
+
+
+def _initial_watchdog() -> float | None:
+    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
+    if not text:
+        return None
+    try:
+        return _check_watchdog(float(text))
+    except ValueError as error:
+        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is no number of seconds above 0.") from error
+
+
+def _check_watchdog(seconds: float | None) -> float | None:
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
+    return seconds
+
+
+def _check_count(count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
+        raise ValueError(
+            f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."
+        )
+    return count
