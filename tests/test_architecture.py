@@ -26,10 +26,11 @@ MAY_IMPORT = {
     "backend": BASE,
     "driver": {"errors"},
     "trace_io": BASE,
+    "occupancy": BASE,
     "sampler": BASE,
     "ptx": BASE | {"backend"},
-    "virtual": BASE | {"backend", "ptx"},
-    "probes": BASE | {"backend", "ptx", "trace_io", "driver"},
+    "virtual": BASE | {"backend", "ptx", "occupancy"},
+    "probes": BASE | {"backend", "ptx", "trace_io", "driver", "occupancy"},
     "views": BASE | {"sampler"},
 }
 # Only the session decides which side serves a call. The doctor and the benchmark examine one side.
