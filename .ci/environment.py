@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(why, flush=True)
     chosen = f"[{','.join(sorted(install))}]" if install else ""
     print(f"Installing gpulab{chosen} (the first time takes a few minutes) ...", flush=True)
-    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "-qq"]
     pip += ["-e", f"{ROOT}{chosen}"]
     if subprocess.run(pip).returncode != 0:
         raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")

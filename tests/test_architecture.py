@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "errors": {"records"},
     "backend": BASE,
     "driver": {"errors"},
+    "occupancy": BASE,
     "trace_io": BASE,
     "occupancy": BASE,
     "sampler": BASE,

@@ -1,0 +1,360 @@
+"""``gpulab bench``: how long the virtual GPU takes on this machine, in one table.
+
+All times are wall-clock times of this computer's processor, measured here and now; nothing in the
+table is the speed of a GPU. The kernels take turns, so that whatever else the machine does falls on
+all of them, and each row gives the median. Results are checked before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.bench_simulator import SimulatorTimes, run_simulator
+from gpulab.errors import GpulabError
+from gpulab.records import Dim3, Provenance
+from gpulab.tables import Table
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine import Program
+    from gpulab.virtual.memory import DeviceMemory
+
+TARGET = 80
+VECTOR_LENGTH = 1 << 20
+MATRIX_SIZE = 256
+TILE = 16
+WIDTH, HEIGHT, LIMIT = 1024, 768, 256
+IMPORT_TARGET_S = 0.3
+
+
+class BenchmarkError(GpulabError, RuntimeError):
+    """A kernel gave wrong numbers, so that its time would mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. Times in milliseconds; ``target_ms`` is the project's own limit."""
+
+    name: str
+    median_ms: float | None
+    min_ms: float | None = None
+    max_ms: float | None = None
+    target_ms: float | None = None
+    note: str = ""
+
+    @property
+    def verdict(self) -> str:
+        """``ok`` or ``slow`` where there is a target, else nothing."""
+        if self.target_ms is None or self.median_ms is None:
+            return ""
+        return "ok" if self.median_ms <= self.target_ms else "slow"
+
+    @classmethod
+    def of(cls, name: str, times_s: Sequence[float], target_ms: float | None = None, note: str = "") -> Row:
+        """Sum up repeated times, given in seconds."""
+        in_ms = [1e3 * value for value in times_s]
+        return cls(name, statistics.median(in_ms), min(in_ms), max(in_ms), target_ms, note)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kernel with its launch shape and inputs. ``check`` raises if the output is wrong."""
+
+    name: str
+    file: str
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    inputs: tuple[npt.NDArray[Any], ...]
+    output_shape: tuple[int, ...]
+    output_dtype: npt.DTypeLike
+    scalars: tuple[int, ...]
+    target_ms: float | None
+    check: Callable[[npt.NDArray[Any]], bool]
+
+    @property
+    def threads(self) -> int:
+        return int(np.prod(self.grid)) * int(np.prod(self.block))
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A case compiled and with its arrays on the virtual device."""
+
+    case: Case
+    code: str
+    ptx: str
+    program: Program
+    memory: DeviceMemory
+    params: bytes
+    output: npt.NDArray[Any]
+    compile_s: float
+    first_launch_s: float = 0.0
+
+    def launch(self, instrument: str, program: Program | None = None) -> Any:
+        """Run the kernel once."""
+        return (program or self.program).launch(
+            self.case.kernel,
+            self.case.grid,
+            self.case.block,
+            self.params,
+            memory=self.memory,
+            device_name="virtual A100",
+            instrument=instrument,
+        )
+
+    def seconds(self, instrument: str, program: Program | None = None) -> float:
+        """Time one launch."""
+        start = time.perf_counter()
+        self.launch(instrument, program)
+        return time.perf_counter() - start
+
+
+def cases() -> tuple[Case, ...]:
+    """Return the kernels that are timed, with fixed inputs."""
+    random = np.random.default_rng(1)
+    a, b = (random.random(VECTOR_LENGTH, dtype=np.float32) for _ in range(2))
+    left, right = (random.random((MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32) for _ in range(2))
+    product = left.astype(np.float64) @ right.astype(np.float64)
+    tiles = MATRIX_SIZE // TILE
+    return (
+        Case(
+            "vector add, 1,048,576 threads", "vector_add", "vector_add",
+            (VECTOR_LENGTH // 256, 1, 1), (256, 1, 1), (a, b), a.shape, np.float32, (VECTOR_LENGTH,), 10.0,
+            lambda c: bool(np.array_equal(c, a + b)),
+        ),
+        Case(
+            "tiled matmul, 256 × 256", "matmul", "matmul_tiled",
+            (tiles, tiles, 1), (TILE, TILE, 1), (left, right), left.shape, np.float32, (MATRIX_SIZE,), 120.0,
+            lambda c: bool(np.allclose(c, product, rtol=1e-4)),
+        ),
+        Case(
+            f"Mandelbrot, {WIDTH} × {HEIGHT}, limit {LIMIT}", "mandelbrot", "mandelbrot",
+            (WIDTH // 16, HEIGHT // 16, 1), (16, 16, 1), (), (HEIGHT, WIDTH), np.int32,
+            (WIDTH, HEIGHT, LIMIT), None,
+            _mandelbrot_is_right,
+        ),
+    )  # fmt: skip
+
+
+def _mandelbrot_is_right(iterations: npt.NDArray[Any]) -> bool:
+    # Every 16th pixel in double precision. At the edge of the set single precision leads to other
+    # counts, so a few may differ.
+    x, y = np.meshgrid(np.arange(0, WIDTH, 16), np.arange(0, HEIGHT, 16))
+    c = (-2 + 2.5 * x / WIDTH) + 1j * (-1.25 + 2.5 * y / HEIGHT)
+    z = np.zeros_like(c)
+    counts = np.zeros(c.shape, dtype=np.int32)
+    for _ in range(LIMIT):
+        inside = (z.real**2 + z.imag**2) < 4
+        counts += inside
+        z = np.where(inside, z * z + c, z)
+    return bool(np.mean(counts == iterations[::16, ::16]) > 0.98)
+
+
+def load(case: Case) -> Loaded:
+    """Compile a case, put its arrays on a virtual device, run it once and check the result.
+
+    Raises
+    ------
+    BenchmarkError
+        If the kernel's output differs from NumPy's.
+    NvrtcMissingError
+        If there is no NVRTC on this machine.
+    """
+    from gpulab.ptx import nvrtc
+    from gpulab.virtual.engine import Program
+    from gpulab.virtual.memory import DeviceMemory
+
+    code = resources.files("gpulab.teach").joinpath("kernels", f"{case.file}.cu").read_text(encoding="utf-8")
+    start = time.perf_counter()
+    ptx = nvrtc.compile_ptx(code, target=TARGET).ptx
+    compile_s = time.perf_counter() - start
+    memory = DeviceMemory(256 << 20)
+    addresses = []
+    size_bytes = int(np.prod(case.output_shape)) * np.dtype(case.output_dtype).itemsize
+    for values in (*case.inputs, None):
+        wanted = size_bytes if values is None else values.nbytes
+        address = memory.malloc(wanted)
+        memory.track(address, wanted, "an array of the benchmark")
+        addresses.append(address)
+        if values is not None:
+            memory.view(address, wanted)[:] = values.reshape(-1).view(np.uint8)
+    params = struct.pack(f"<{len(addresses)}Q{len(case.scalars)}i", *addresses, *case.scalars)
+    output = memory.view(addresses[-1], size_bytes).view(case.output_dtype).reshape(case.output_shape)
+    loaded = Loaded(case, code, ptx, Program(ptx, code), memory, params, output, compile_s)
+    loaded.first_launch_s = loaded.seconds("counters")
+    if not case.check(output):
+        raise BenchmarkError(
+            f"{case.name}: the result differs from NumPy's, so its time means nothing. Run `make test`."
+        )
+    return loaded
+
+
+def jit_seconds(loaded: Loaded, number: int) -> float:
+    """Time parse, code generation and LLVM: a first launch of fresh text less a later launch."""
+    from gpulab.virtual.engine import Program
+
+    program = Program(f"{loaded.ptx}\n// copy {number}\n", loaded.code)  # other text, so no cache serves it
+    first = loaded.seconds("counters", program)
+    return max(first - loaded.seconds("counters", program), 0.0)
+
+
+def import_seconds(statement: str, rounds: int) -> list[float]:
+    """Time an import in fresh processes.
+
+    Parameters
+    ----------
+    statement
+        What to import, such as ``import gpulab``.
+    rounds
+        How many processes.
+    """
+    code = f"import time; s = time.perf_counter(); {statement}; print(time.perf_counter() - s)"
+    environment = {**os.environ, "GPULAB_DEVICE": "virtual:A100"}
+    times = []
+    for _ in range(rounds):
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+        )
+        times.append(float(done.stdout.split()[-1]))
+    return times
+
+
+def simulator_row(loaded: Loaded, engine_s: float, times: SimulatorTimes | None, why: str) -> Row:
+    """Compare with the Numba CUDA simulator: its first blocks, scaled to all the threads."""
+    name = f"{loaded.case.name}: Numba CUDA simulator"
+    measured = times.kernels.get(loaded.case.kernel) if times else None
+    if measured is None or times is None:
+        return Row(name, None, note=f"not available: {why}")
+    scaled_s = measured.seconds / measured.threads * loaded.case.threads
+    note = (
+        f"{scaled_s / engine_s:,.0f} × the virtual GPU's time; extrapolated from {measured.threads:,} "
+        f"threads ({measured.seconds:.2g} s), {times.versions}"
+    )
+    return Row(name, 1e3 * scaled_s, note=note)
+
+
+def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
+    """Measure everything once.
+
+    Parameters
+    ----------
+    rounds
+        How often each kernel is launched; rows give the median.
+    simulator
+        Also run the Numba CUDA simulator (a few seconds), where it is installed.
+
+    Raises
+    ------
+    BenchmarkError
+        If a kernel's result is wrong.
+    """
+    loaded = [load(case) for case in cases()]
+    with_counters: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
+    without: dict[str, list[float]] = {item.case.kernel: [] for item in loaded}
+    for item in loaded:
+        item.launch("none")  # compiled before it is timed
+    for _ in range(rounds):
+        for item in loaded:
+            with_counters[item.case.kernel].append(item.seconds("counters"))
+            without[item.case.kernel].append(item.seconds("none"))
+    rows = []
+    for item in loaded:
+        counters = item.launch("counters").counters
+        note = f"{counters.thread_instructions / 1e6:,.1f} M thread instructions"
+        rows.append(
+            Row.of(f"{item.case.name}, counters", with_counters[item.case.kernel], item.case.target_ms, note)
+        )
+        plain = without[item.case.kernel]
+        ratio = statistics.median(with_counters[item.case.kernel]) / statistics.median(plain)
+        rows.append(Row.of(f"{item.case.name}, plain", plain, note=f"counters cost {ratio:.2f} ×"))
+    for item in loaded:
+        jit = [jit_seconds(item, number) for number in range(3)]
+        note = f"NVRTC before that: {1e3 * item.compile_s:.0f} ms; first launch of all: "
+        note += f"{1e3 * item.first_launch_s:.0f} ms"
+        rows.append(Row.of(f"{item.case.kernel}: PTX to machine code", jit, note=note))
+    times, why = run_simulator() if simulator else (None, "left out (--no-simulator)")
+    for item in loaded[:2]:
+        engine_s = statistics.median(with_counters[item.case.kernel])
+        rows.append(simulator_row(item, engine_s, times, why))
+    rows.append(Row.of("import gpulab", import_seconds("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
+    first_array = "from gpulab import cp; cp.arange(4).sum()"
+    rows.append(Row.of("first array on the virtual GPU", import_seconds(first_array, 3), note=first_array))
+    return rows
+
+
+def provenance() -> Provenance:
+    """Name this computer's processor."""
+    import llvmlite
+
+    name = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text(encoding="utf-8").splitlines()
+        name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
+    detail = f"{os.cpu_count()} cores, Python {platform.python_version()}, llvmlite {llvmlite.__version__}"
+    return Provenance("measured", name, detail)
+
+
+def table(rows: Sequence[Row], source: Provenance) -> Table:
+    """Lay the rows out for people."""
+
+    def number(value: float | None) -> str:
+        if value is None:
+            return "–"
+        return f"{value:,.2f}" if value < 100 else f"{value:,.0f}"
+
+    cells = tuple(
+        (
+            row.name,
+            number(row.median_ms),
+            f"{number(row.min_ms)} to {number(row.max_ms)}" if row.min_ms is not None else "–",
+            f"≤ {row.target_ms:g} {row.verdict}" if row.target_ms is not None else "",
+            row.note,
+        )
+        for row in rows
+    )
+    return Table(source.label, ("what", "median ms", "range ms", "target", "note"), cells)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``gpulab bench``.
+
+    Returns
+    -------
+    int
+        0, or 1 with ``--check`` if a target was missed.
+    """
+    parser = argparse.ArgumentParser(prog="gpulab bench", description="Time the virtual GPU on this machine.")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--rounds", type=int, default=15, metavar="N", help="launches a kernel (default: 15)")
+    parser.add_argument("--no-simulator", action="store_true", help="leave out the Numba CUDA simulator")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    options = parser.parse_args(arguments)
+    rows = measure(max(options.rounds, 1), not options.no_simulator)
+    source = provenance()
+    if options.json:
+        listed = [{**asdict(row), "verdict": row.verdict} for row in rows]
+        print(json.dumps({"provenance": asdict(source), "rows": listed}, indent=2, ensure_ascii=False))
+    else:
+        print(table(rows, source).text())
+    return int(options.check and any(row.verdict == "slow" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

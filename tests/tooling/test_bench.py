@@ -1,0 +1,89 @@
+"""The benchmark checks results before it times them and says what it measured, on what."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from gpulab import bench, bench_simulator
+from gpulab.records import Provenance
+
+
+def test_row_sums_up_in_milliseconds() -> None:
+    row = bench.Row.of("x", [0.003, 0.001, 0.002], target_ms=2.0)
+    assert (row.median_ms, row.min_ms, row.max_ms) == (2.0, 1.0, 3.0)
+    assert row.verdict == "ok"
+    assert dataclasses.replace(row, target_ms=1.9).verdict == "slow"
+    assert dataclasses.replace(row, target_ms=None).verdict == ""
+
+
+def test_table_says_measured_and_where() -> None:
+    rows = [bench.Row("a", 1.5, 1.0, 2.0, 10.0), bench.Row("b", None, note="not available: no Numba")]
+    text = bench.table(rows, Provenance("measured", "Some CPU", "2 cores")).text()
+    assert "measured on Some CPU (2 cores)" in text
+    assert "≤ 10 ok" in text
+    assert "not available: no Numba" in text
+
+
+def test_mandelbrot_check_tells_right_from_wrong() -> None:
+    x, y = np.meshgrid(np.arange(bench.WIDTH), np.arange(bench.HEIGHT))
+    c = ((-2 + 2.5 * x / bench.WIDTH) + 1j * (-1.25 + 2.5 * y / bench.HEIGHT)).astype(np.complex64)
+    z, counts = np.zeros_like(c), np.zeros(c.shape, dtype=np.int32)
+    for _ in range(bench.LIMIT):
+        inside = (z.real**2 + z.imag**2) < 4
+        counts += inside
+        z = np.where(inside, z * z + c, z)
+    mandelbrot = bench.cases()[2]
+    assert mandelbrot.check(counts)
+    assert not mandelbrot.check(counts.T.reshape(counts.shape).copy())
+    assert not mandelbrot.check(np.zeros_like(counts))
+
+
+def test_cases_have_the_sizes_they_name() -> None:
+    vector, matrix, picture = bench.cases()
+    assert vector.threads == 1 << 20
+    assert matrix.threads == 256 * 256
+    assert picture.threads == 1024 * 768
+
+
+def test_wrong_result_is_not_timed() -> None:
+    def wrong(output: npt.NDArray[Any]) -> bool:
+        return False
+
+    case = dataclasses.replace(bench.cases()[0], check=wrong)
+    with pytest.raises(bench.BenchmarkError, match="differs from NumPy's"):
+        bench.load(case)
+
+
+def test_simulator_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_simulator.importlib.util, "find_spec", lambda name: None)
+    times, why = bench_simulator.run_simulator()
+    assert times is None
+    assert "gpulab[bench]" in why
+
+
+def test_simulator_row_scales_by_threads() -> None:
+    case = bench.cases()[0]
+    loaded = bench.Loaded(case, "", "", None, None, b"", np.zeros(1), 0.0)  # type: ignore[arg-type]
+    times = bench_simulator.SimulatorTimes(
+        {"vector_add": bench_simulator.KernelTime(0.5, 4096)}, "numba 0, numba-cuda 0"
+    )
+    row = bench.simulator_row(loaded, 0.004, times, "")
+    assert row.median_ms == pytest.approx(0.5e3 * 256)
+    assert "32,000 ×" in row.note
+    assert bench.simulator_row(loaded, 0.004, None, "why").note == "not available: why"
+
+
+@pytest.mark.slow
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["--json", "--rounds", "1", "--no-simulator"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["provenance"]["source"] == "measured"
+    names = [row["name"] for row in found["rows"]]
+    assert len(names) == len(set(names))
+    assert all(row["median_ms"] > 0 for row in found["rows"] if row["median_ms"] is not None)

@@ -1,0 +1,78 @@
+"""What the README tells people to type exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCUMENTS = [README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")]
+MAKE_TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, TOOL = PYPROJECT["project"], PYPROJECT["tool"]
+
+
+def test_make_commands_exist() -> None:
+    named = {name for text in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)}
+    assert named & {"lab", "test", "test-gpu"} == {"lab", "test", "test-gpu"}
+    assert {
+        name for name in named if name in MAKE_TARGETS or f"`make {name}" in "".join(DOCUMENTS)
+    } <= MAKE_TARGETS
+
+
+def test_make_help_lists_what_the_readme_names() -> None:
+    done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in re.findall(r"^make ([a-z-]+)", README, re.M):
+        assert name == "help" or f"make {name} " in done.stdout, name
+
+
+def test_gpulab_commands_exist() -> None:
+    named = set(re.findall(r"`gpulab ([a-z]+)`", README))
+    assert named >= {"lab", "doctor", "bench"}
+    for name in named:
+        command = [sys.executable, "-m", "gpulab.cli", name, "--help"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, f"gpulab {name}: {done.stderr}"
+
+
+def test_extras_exist() -> None:
+    named = {extra for text in DOCUMENTS for extra in re.findall(r'"\.\[([\w-]+)\]"', text)}
+    assert named >= {"cuda12", "cuda13"}
+    assert named <= set(PROJECT["optional-dependencies"])
+
+
+def test_public_names_exist() -> None:
+    import gpulab
+
+    named = set(re.findall(r"\bgl\.(\w+)\(", README))
+    assert named <= set(gpulab.__all__)
+
+
+@pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))
+def test_links_within_the_repository_lead_somewhere(target: str) -> None:
+    if not target.startswith("https://"):
+        assert (ROOT / target).is_file()
+
+
+def test_package_data_patterns_cover_every_file() -> None:
+    patterns = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][
+        "gpulab"
+    ]
+    package = ROOT / "gpulab"
+    covered = {path for pattern in patterns for path in package.glob(pattern)}
+    listed = subprocess.run(["git", "ls-files", "-z", "gpulab"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("needs a git checkout")
+    data = {ROOT / name for name in listed.stdout.split("\0") if name and not name.endswith(".py")}
+    assert {path for path in data if path.exists()} <= covered
+
+
+def test_licence_matches() -> None:
+    assert PROJECT["license"] == "BSD-3-Clause"
+    assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
