@@ -8,6 +8,7 @@ stage failed.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
@@ -70,13 +71,12 @@ def notebooks() -> list[str]:
 
 
 def workers() -> list[str]:
-    """Spread whole files over the cores; one process where there is one core or no xdist."""
-    try:
-        import xdist  # noqa: F401
-    except ImportError:
-        return []
+    """Spread whole files over the cores. One process on a GPU: side by side they would measure each other."""
+    on_gpu = os.environ.get("GPULAB_DEVICE", "").startswith("cuda")
     cores = min(os.cpu_count() or 1, 8)
-    return ["-n", str(cores), "--dist", "loadfile"] if cores > 1 else []
+    if on_gpu or cores == 1 or importlib.util.find_spec("xdist") is None:
+        return []
+    return ["-n", str(cores), "--dist", "loadfile"]
 
 
 def lint() -> list[list[str]]:
@@ -111,6 +111,15 @@ def gpu() -> list[list[str]]:
     return [pytest("-m", "gpu", "tests")]
 
 
+NEEDS = {
+    "lint": ("ruff",),
+    "types": ("mypy",),
+    "unit": ("pytest",),
+    "fast": ("pytest",),
+    "notebooks": ("pytest", "nbval", "ipykernel"),
+    "browser": ("pytest",),
+    "gpu": ("pytest",),
+}
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "lint": lint,
     "types": types,
@@ -136,6 +145,9 @@ def run(name: str, environment: dict[str, str]) -> Result:
     """Run one stage."""
     print(f"\n=== {name} " + "=" * (90 - len(name)), flush=True)
     start = time.perf_counter()
+    missing = [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
+    if missing:
+        return Result(name, False, 0.0, f"pip install {' '.join(missing)}")
     ok, closing = True, ""
     for command in STAGES[name]():
         status, lines = tee(command, environment)

@@ -27,7 +27,6 @@ MAY_IMPORT = {
     "driver": {"errors"},
     "occupancy": BASE,
     "trace_io": BASE,
-    "occupancy": BASE,
     "sampler": BASE,
     "ptx": BASE | {"backend"},
     "virtual": BASE | {"backend", "ptx", "occupancy"},
