@@ -1,0 +1,36 @@
+"""Views: pictures of records, interactive in JupyterLab and PNG everywhere else.
+
+A view takes records and nothing else: it neither measures nor runs anything itself. What it needs
+beyond its records (a trace at another block size, live readings) it asks of a function it was given.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpulab.views.device_card import DeviceCard
+    from gpulab.views.launch_chart import LaunchChart
+    from gpulab.views.occupancy_chart import OccupancyChart
+    from gpulab.views.warp_stepper import WarpStepper
+
+__all__ = ["DeviceCard", "LaunchChart", "OccupancyChart", "WarpStepper"]
+
+_HOMES = {
+    "DeviceCard": "gpulab.views.device_card",
+    "LaunchChart": "gpulab.views.launch_chart",
+    "OccupancyChart": "gpulab.views.occupancy_chart",
+    "WarpStepper": "gpulab.views.warp_stepper",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Widgets and matplotlib take long to import: pay for them with the first view, not before.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

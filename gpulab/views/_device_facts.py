@@ -1,0 +1,127 @@
+"""Reading a device's information: quantities to compare, and limits as rows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gpulab.records import DeviceInfo, Dim3, Metric
+from gpulab.views._text import number, size
+
+UNKNOWN = "not known"
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One number that devices can be compared by."""
+
+    name: str
+    unit: str
+    of: Callable[[DeviceInfo], float | None]
+
+    def text(self, info: DeviceInfo) -> str:
+        value = self.of(info)
+        return UNKNOWN if value is None else f"{number(value)} {self.unit}".rstrip()
+
+
+def fp32_tflops(info: DeviceInfo) -> float | None:
+    """The peak FP32 rate, as given or else 2 operations (one FMA) x lanes x SMs x boost clock."""
+    if info.fp32_tflops is not None:
+        return info.fp32_tflops
+    if info.boost_clock_mhz is None:
+        return None
+    return 2 * info.fp32_lanes_per_sm * info.sm_count * info.boost_clock_mhz * 1e6 / 1e12
+
+
+def _gib(size_bytes: int) -> float:
+    return size_bytes / (1 << 30)
+
+
+QUANTITIES: tuple[Quantity, ...] = (
+    Quantity("SMs", "", lambda d: d.sm_count),
+    Quantity("Peak FP32 rate", "TFLOP/s", fp32_tflops),
+    Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps),
+    Quantity("Memory", "GiB", lambda d: _gib(d.memory_bytes)),
+    Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / (1 << 20)),
+    Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / 1024),
+    Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm),
+    Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm),
+)
+
+
+def _dims(dim: Dim3) -> str:
+    return " × ".join(number(d) for d in dim)
+
+
+def _known(value: float | str | None, unit: str = "") -> str:
+    if value is None:
+        return UNKNOWN
+    text = value if isinstance(value, str) else number(value, 4)
+    return f"{text} {unit}".rstrip()
+
+
+def limit_groups(info: DeviceInfo) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Every limit and capability as ``(heading, [(name, value with unit)])``."""
+    return [
+        (
+            "Launch limits",
+            [
+                ("Threads per block", number(info.max_threads_per_block)),
+                ("Block dimensions (x, y, z)", _dims(info.max_block_dim)),
+                ("Grid dimensions (x, y, z)", _dims(info.max_grid_dim)),
+                ("Shared memory per block", size(info.shared_per_block_bytes)),
+                ("Shared memory per block, opted in", size(info.shared_per_block_optin_bytes)),
+                ("Shared memory reserved per block", size(info.reserved_shared_per_block_bytes)),
+                ("Registers per block", number(info.registers_per_block)),
+            ],
+        ),
+        (
+            "One SM",
+            [
+                ("Warps (threads)", f"{number(info.max_warps_per_sm)} ({number(info.max_threads_per_sm)})"),
+                ("Blocks", number(info.max_blocks_per_sm)),
+                ("32-bit registers", number(info.registers_per_sm)),
+                ("Shared memory", size(info.shared_per_sm_bytes)),
+                ("FP32 lanes", number(info.fp32_lanes_per_sm)),
+            ],
+        ),
+        (
+            "Whole device",
+            [
+                ("Compute capability", info.capability),
+                ("SMs", number(info.sm_count)),
+                ("Boost clock", _known(info.boost_clock_mhz, "MHz")),
+                ("Peak FP32 rate", _known(fp32_tflops(info), "TFLOP/s")),
+                ("Peak FP16 tensor rate, dense", _known(info.fp16_tensor_tflops, "TFLOP/s")),
+                ("L2 cache", size(info.l2_bytes)),
+                ("Copy engines", _known(info.copy_engines)),
+            ],
+        ),
+        (
+            "Memory and links",
+            [
+                ("Memory", f"{size(info.memory_bytes)} {info.memory_type or ''}".strip()),
+                ("Bus width", _known(info.memory_bus_bits, "bit")),
+                ("Memory clock", _known(info.memory_clock_mhz, "MHz")),
+                ("Peak memory bandwidth", _known(info.memory_bandwidth_gbps, "GB/s")),
+                ("PCIe, each direction", _known(info.pcie_gbps, "GB/s")),
+                ("NVLink, both directions", "none" if info.nvlink_gbps == 0 else _known(info.nvlink_gbps, "GB/s")),
+                ("Driver", info.driver or UNKNOWN),
+            ],
+        ),
+    ]
+
+
+def metric_row(metric: Metric) -> dict[str, str | float | None]:
+    """A live reading for the browser: its number (for a history), its text, and why it is missing."""
+    if metric.value is None:
+        return {"name": metric.name, "value": None, "text": "not available", "why": metric.why}
+    if isinstance(metric.value, str):
+        return {"name": metric.name, "value": None, "text": f"{metric.value} {metric.unit}".rstrip(), "why": metric.why}
+    text = f"{number(metric.value)} {metric.unit}".rstrip()
+    return {"name": metric.name, "value": float(metric.value), "text": text, "why": metric.why}
+
+
+def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+    """`others` less those that are `info` under its own name and source."""
+    return tuple(o for o in others if (o.name, o.provenance.source) != (info.name, info.provenance.source))

@@ -1,0 +1,141 @@
+"""Reading a launch trace: waves, tail, idle places and where each block sits on its SM."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.records import LaunchTrace, Occupancy
+from gpulab.views._text import count, duration, listing, number, percent, product
+
+
+@dataclass(frozen=True)
+class Waves:
+    """A launch trace with its blocks in order of their start, and its numbers in words."""
+
+    trace: LaunchTrace
+
+    @cached_property
+    def order(self) -> npt.NDArray[np.int64]:
+        """Rows of the trace by start, then block number."""
+        return np.lexsort((self.trace.block_index, self.trace.start_ns))
+
+    @cached_property
+    def blocks(self) -> int:
+        return product(self.trace.grid)
+
+    @cached_property
+    def full_waves(self) -> int:
+        per_wave = self.trace.blocks_per_wave
+        return self.blocks // per_wave if per_wave else 0
+
+    @cached_property
+    def tail_blocks(self) -> int:
+        """Blocks of the last wave where it does not fill the device, else 0."""
+        per_wave = self.trace.blocks_per_wave
+        return self.blocks % per_wave if per_wave else 0
+
+    @cached_property
+    def wave(self) -> npt.NDArray[np.uint16]:
+        """Wave of each row in `order`: rank by start over the blocks that fit at once."""
+        per_wave = max(1, self.trace.blocks_per_wave)
+        ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
+        return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
+
+    @cached_property
+    def in_tail(self) -> npt.NDArray[np.bool_]:
+        """Whether each row in `order` belongs to the last, partly filled wave of several."""
+        if not self.full_waves or not self.tail_blocks:
+            return np.zeros(self.order.size, np.bool_)
+        return self.wave >= min(self.full_waves, int(np.iinfo(np.uint16).max))
+
+    @cached_property
+    def slot(self) -> npt.NDArray[np.int32]:
+        """Place of each row in `order` on its SM: the first one that is free at its start."""
+        sm_ids, starts, ends = (
+            column[self.order].tolist() for column in (self.trace.sm_id, self.trace.start_ns, self.trace.end_ns)
+        )
+        free_at: dict[int, list[int]] = {}
+        slots = []
+        for sm, start, end in zip(sm_ids, starts, ends, strict=True):
+            places = free_at.setdefault(sm, [])
+            for place, busy_until in enumerate(places):
+                if busy_until <= start:
+                    places[place] = end
+                    break
+            else:
+                place = len(places)
+                places.append(end)
+            slots.append(place)
+        return np.asarray(slots, dtype=np.int32)
+
+    @cached_property
+    def idle_share(self) -> float:
+        """Share of (block places on the device) x (span of the launch) in which no block ran."""
+        room = self.trace.blocks_per_wave * self.trace.span_ns
+        busy = int((self.trace.end_ns - self.trace.start_ns).sum()) * self.trace.sampled
+        return max(0.0, 1 - busy / room) if room else 0.0
+
+    def wave_words(self) -> str:
+        """The waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
+        if not self.trace.blocks_per_wave:
+            return "no block fits on an SM"
+        if not self.full_waves:
+            share = percent(self.tail_blocks / self.trace.blocks_per_wave)
+            return f"less than one wave ({share} of the places)"
+        full = count(self.full_waves, "full wave")
+        if not self.tail_blocks:
+            return full
+        share = percent(self.tail_blocks / self.trace.blocks_per_wave)
+        return f"{full} and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
+
+    def numbers(self) -> list[list[str]]:
+        """Rows of ``[term, value, detail]`` for a panel."""
+        trace, fit = self.trace, self.trace.occupancy
+        median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
+        per_wave = f"{number(trace.sm_count)} SMs × {count(fit.blocks_per_sm, 'block')}"
+        waves = trace.waves
+        tail = (
+            f"{percent(self.tail_blocks / trace.blocks_per_wave)} full" if self.tail_blocks and self.full_waves else "none"
+        )
+        return [
+            ["Blocks in the grid", number(self.blocks), f"of {count(product(trace.block), 'thread')}"],
+            ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave],
+            ["Waves", f"{waves:.2f}" if waves < 100 else number(waves), f"tail: {tail}"],
+            ["Occupancy", percent(fit.fraction), occupancy_words(fit)],
+            ["Span", duration(trace.span_ns), f"median block {duration(median)}"],
+            ["Idle block places", percent(self.idle_share), "of places × time"],
+        ]
+
+
+def occupancy_words(fit: Occupancy) -> str:
+    return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
+
+
+def limiter_words(fit: Occupancy) -> str:
+    """``limited by registers``, or that nothing fits."""
+    if not fit.blocks_per_sm:
+        return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
+    return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
+
+
+def limit_rows(fit: Occupancy) -> list[dict[str, Any]]:
+    """One row a limit: the blocks per SM it alone would allow, and whether it is the one that counts."""
+    return [
+        {"limit": limit, "blocks": blocks, "limits": limit in fit.limiters}
+        for limit, blocks in fit.blocks_by_limit.items()
+    ]
+
+
+def nice_ticks(limit: float, wanted: int) -> list[float]:
+    """Round positions from 0 to `limit`, about `wanted` of them."""
+    if limit <= 0:
+        return [0.0]
+    power = 10.0 ** math.floor(math.log10(limit / wanted))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= limit / wanted)
+    return [i * step for i in range(int(limit / step * 1.0001) + 1)]

@@ -1,0 +1,120 @@
+import { Frame, bar, element, number } from "./base.js";
+
+// Capability card of one device: quantities as bars against others, limits, and live readings.
+
+const HISTORY = 60;
+const PERIODS_MS = [[500, "0.5 s"], [1000, "1 s"], [2000, "2 s"], [5000, "5 s"]];
+
+function quantityPanel({ name, bars }) {
+  const highest = Math.max(...bars.map(({ value }) => value ?? 0)) || 1;
+  return element(
+    "div", { class: "gl-quantity" },
+    element("div", { class: "gl-heading" }, name),
+    ...bars.map(({ device, value, text, here }) => {
+      const row = bar(device, (value ?? 0) / highest, text, { strong: here });
+      row.title = `${device}: ${text}`;
+      return row;
+    }),
+  );
+}
+
+function limitTable({ heading, rows }) {
+  return element(
+    "div", { class: "gl-limit-group" },
+    element("div", { class: "gl-heading" }, heading),
+    element("table", { "aria-label": heading }, element("tbody", {}, ...rows.map(([name, value]) => element(
+      "tr", {}, element("th", { scope: "row" }, name), element("td", {}, value),
+    )))),
+  );
+}
+
+/** The last readings as a small line, from 0 (or below) to the highest. */
+function sparkline(values) {
+  if (values.length < 2) return null;
+  const top = Math.max(...values);
+  const low = Math.min(0, ...values);
+  const range = top - low || 1;
+  const points = values.map((value, at) => `${(at * 90) / (HISTORY - 1)},${(20 - (18 * (value - low)) / range).toFixed(1)}`).join(" ");
+  return element(
+    "svg:svg", { viewBox: "0 0 90 22", width: 90, height: 22, "aria-hidden": "true" },
+    element("svg:polyline", { points, class: "gl-spark" }),
+  );
+}
+
+function liveReadings(frame) {
+  const { model } = frame;
+  const history = new Map();
+  let timer = 0;
+  let readings = 0;
+  const refresh = () => model.send({ kind: "refresh" });
+  const refreshButton = element("button", { type: "button", onclick: refresh }, "Read now");
+  const autoButton = element("button", { type: "button", "aria-pressed": "false" }, "Read by itself");
+  const period = element("select", { "aria-label": "Period" }, ...PERIODS_MS.map(([ms, text]) => element("option", { value: ms, selected: ms === 1000 }, text)));
+  const note = element("span", { class: "gl-note", role: "status" });
+  const body = element("tbody");
+  const table = element("table", { class: "gl-readings", "aria-label": "Live readings" }, body);
+  const stop = (why = "") => {
+    clearInterval(timer);
+    timer = 0;
+    autoButton.textContent = "Read by itself";
+    autoButton.setAttribute("aria-pressed", "false");
+    note.textContent = why;
+  };
+  const tick = () => {
+    if (!frame.root.isConnected) return stop();
+    if (document.hidden || !frame.root.offsetParent) return undefined;
+    readings += 1;
+    if (readings > model.get("automatic_readings")) return stop(`paused after ${number(model.get("automatic_readings"))} readings`);
+    refresh();
+    return undefined;
+  };
+  const start = () => {
+    readings = 0;
+    note.textContent = "";
+    autoButton.textContent = "Pause";
+    autoButton.setAttribute("aria-pressed", "true");
+    clearInterval(timer);
+    timer = setInterval(tick, Number(period.value));
+    tick();
+  };
+  autoButton.addEventListener("click", () => (timer ? stop("paused") : start()));
+  period.addEventListener("change", () => { if (timer) start(); });
+  const caption = element("div", { class: "gl-note" });
+  frame.show("readings", ({ rows = [], label = "" }) => {
+    for (const { name, value } of rows) {
+      if (value === null) continue;
+      const values = history.get(name) ?? [];
+      values.push(value);
+      if (values.length > HISTORY) values.shift();
+      history.set(name, values);
+    }
+    body.replaceChildren(...rows.map(({ name, value, text, why }) => element(
+      "tr", {},
+      element("th", { scope: "row" }, name),
+      element("td", { class: value === null && text === "not available" ? "gl-missing" : "" }, text),
+      element("td", { class: "gl-why" }, why || (value === null ? null : sparkline(history.get(name)))),
+    )));
+    caption.textContent = label ? `Readings ${label}; lines show the last ${HISTORY} of them.` : "";
+  });
+  frame.endings.push(() => stop());
+  return element(
+    "div", { class: "gl-live" },
+    element("div", { class: "gl-heading" }, "Live readings"),
+    element("div", { class: "gl-tools" }, refreshButton, autoButton, element("label", {}, "every ", period), note),
+    table, caption,
+  );
+}
+
+function render({ model, el }) {
+  const frame = new Frame(model, el, "device-card");
+  const facts = model.get("facts");
+  frame.body.append(
+    element("div", { class: "gl-quantities" }, ...facts.quantities.map(quantityPanel)),
+    ...(model.get("has_metrics") ? [liveReadings(frame)] : []),
+    element("details", { open: true }, element("summary", {}, "All limits"), element("div", { class: "gl-limit-groups" }, ...facts.limits.map(limitTable))),
+    ...(facts.notes ? [element("div", { class: "gl-note" }, facts.notes)] : []),
+  );
+  return frame.ending();
+}
+
+export default { render };

@@ -1,0 +1,331 @@
+import { Frame, bar, canvasFont, columns, duration, element, number, prepare, ticks, timeUnit } from "./base.js";
+
+// Blocks of a launch on their SMs over time, with waves, occupancy limits and a block size slider.
+
+const CHART_HEIGHT = 320;
+const RUNNING_HEIGHT = 60;
+const AXIS_HEIGHT = 34;
+const LEFT = 46;
+const GAP = 10;
+
+/** One launch: its canvas, numbers and limits. */
+class LaunchPanel {
+  constructor(frame, names) {
+    this.frame = frame;
+    this.names = names;
+    this.chosen = -1;
+    this.heading = element("div", { class: "gl-heading" });
+    this.canvas = element("canvas", {
+      tabindex: 0, role: "img",
+      onkeydown: (event) => this.onKey(event),
+      onpointermove: (event) => this.choose(this.blockAt(event)),
+      onfocus: () => { if (this.chosen < 0) this.choose(0); },
+    });
+    this.chart = element("div", { class: "gl-chart" }, this.canvas);
+    this.block = element("div", { class: "gl-block-text", "aria-live": "polite" });
+    this.numbers = element("dl", { class: "gl-numbers" });
+    this.limits = element("div", { class: "gl-limits" });
+    this.node = element("div", { class: "gl-panel" }, this.heading, this.chart, this.block, this.numbers, this.limits);
+    this.load();
+  }
+
+  /** Take the traits' present values. */
+  load() {
+    const [data, layout, facts] = this.names.map((name) => this.frame.model.get(name));
+    this.facts = facts;
+    this.blocks = columns(data, layout);
+    this.count = this.blocks.sm.length;
+    this.chosen = -1;
+    this.block.textContent = "Point at a block, or focus the chart and use the arrow keys.";
+    this.assignPlaces();
+    this.heading.textContent = `${facts.label[0].toUpperCase()}${facts.label.slice(1)}: ${facts.wave_words}`;
+    this.canvas.setAttribute("aria-label", `Blocks of ${number(facts.block_threads)} threads on ${facts.sm_count} SMs over time: ${facts.wave_words}. Arrow keys go from block to block.`);
+    this.numbers.replaceChildren(...facts.numbers.map(([term, value, detail]) => element(
+      "div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, detail)),
+    )));
+    const highest = Math.max(1, ...facts.limits.map((limit) => limit.blocks));
+    this.limits.replaceChildren(
+      element("div", { class: "gl-heading" }, facts.occupancy),
+      element("div", { class: "gl-note" }, `Blocks per SM that each limit alone would allow, with ${facts.registers} registers a thread and ${number(facts.shared_bytes)} bytes of shared memory a block:`),
+      ...facts.limits.map(({ limit, blocks, limits }) => bar(limit, blocks / highest, number(blocks), { strong: limits, mark: limits ? "◀ limits" : "" })),
+    );
+  }
+
+  /** A place on its SM for every block: the first one free at its start. Rows come ordered by start. */
+  assignPlaces() {
+    const { sm, start_ns: start, end_ns: end } = this.blocks;
+    const freeAt = Array.from({ length: this.facts.sm_count }, () => []);
+    this.place = new Uint16Array(this.count);
+    this.bySm = Array.from({ length: this.facts.sm_count }, () => []);
+    // A sampled trace fills only some places; rows as wide as all of them would look empty.
+    this.places = this.facts.sampled > 1 ? 1 : Math.max(1, this.facts.blocks_per_sm);
+    for (let at = 0; at < this.count; at += 1) {
+      const places = freeAt[sm[at]];
+      if (!places) continue;
+      let place = places.findIndex((until) => until <= start[at]);
+      if (place < 0) place = places.push(0) - 1;
+      places[place] = end[at];
+      this.place[at] = place;
+      this.bySm[sm[at]].push(at);
+      if (place >= this.places) this.places = place + 1;
+    }
+  }
+
+  draw(spanNs) {
+    this.spanNs = Math.max(1, spanNs ?? this.spanNs);
+    const height = CHART_HEIGHT + GAP + RUNNING_HEIGHT + AXIS_HEIGHT;
+    const { pen, width, ratio } = prepare(this.canvas, height);
+    this.plotWidth = Math.max(10, width - LEFT - 8);
+    this.rowHeight = CHART_HEIGHT / this.facts.sm_count;
+    pen.font = canvasFont(this.frame.root, 11);
+    this.drawBlocks(pen, ratio);
+    this.drawRunning(pen);
+    this.drawAxes(pen);
+    this.drawChosen(pen);
+  }
+
+  x(timeNs) { return LEFT + (timeNs / this.spanNs) * this.plotWidth; }
+
+  /** Top and height of a block's bar; places share a row where they are thinner than a pixel. */
+  span(sm, place) {
+    const top = sm * this.rowHeight;
+    const inner = this.rowHeight - (this.rowHeight >= 4 ? 1 : 0);
+    return [top + (place * inner) / this.places, inner / this.places];
+  }
+
+  drawBlocks(pen, ratio) {
+    const { sm, start_ns: start, end_ns: end, wave, tail } = this.blocks;
+    pen.fillStyle = this.frame.colour("grid");
+    pen.fillRect(LEFT, 0, this.plotWidth, CHART_HEIGHT);
+    const lanes = Math.max(1, Math.min(this.places, Math.floor(this.rowHeight * ratio)));
+    const bottoms = new Float64Array(lanes * this.facts.sm_count);
+    const shades = ["accent", "accent-2", "tail"].map((name) => this.frame.colour(name));
+    for (let shade = 0; shade < 3; shade += 1) {
+      pen.fillStyle = shades[shade];
+      bottoms.fill(-1);
+      for (let at = 0; at < this.count; at += 1) {
+        if ((tail[at] ? 2 : wave[at] & 1) !== shade || sm[at] >= this.facts.sm_count) continue;
+        const lane = Math.floor((this.place[at] * lanes) / this.places);
+        const key = sm[at] * lanes + lane;
+        const left = this.x(start[at]);
+        let right = Math.max(left + 1 / ratio, this.x(end[at]));
+        // Blocks that end inside a pixel already painted in this row and shade add nothing.
+        if (right <= bottoms[key]) continue;
+        bottoms[key] = Math.ceil(right * ratio) / ratio;
+        if (right - left > 5) right -= 1;
+        const [top, high] = this.span(sm[at], (lane * this.places) / lanes);
+        const tall = (high * this.places) / lanes;
+        pen.fillRect(left, top, right - left, tall > 4 ? tall - 1 : tall);
+      }
+    }
+  }
+
+  drawRunning(pen) {
+    const { start_ns: start, end_ns: end } = this.blocks;
+    const bins = Math.floor(this.plotWidth);
+    const change = new Float64Array(bins + 1);
+    const bin = (timeNs) => Math.min(bins, Math.round((timeNs / this.spanNs) * bins));
+    for (let at = 0; at < this.count; at += 1) {
+      change[bin(start[at])] += this.facts.sampled;
+      change[bin(end[at])] -= this.facts.sampled;
+    }
+    const room = this.facts.blocks_per_sm * this.facts.sm_count;
+    const top = CHART_HEIGHT + GAP;
+    let running = 0;
+    let most = room;
+    const levels = new Float64Array(bins);
+    for (let at = 0; at < bins; at += 1) {
+      running += change[at];
+      levels[at] = running;
+      most = Math.max(most, running);
+    }
+    const scale = (RUNNING_HEIGHT - 4) / Math.max(1, most);
+    pen.fillStyle = this.frame.colour("accent-2");
+    for (let at = 0; at < bins; at += 1) {
+      pen.fillRect(LEFT + at, top + RUNNING_HEIGHT - levels[at] * scale, 1, levels[at] * scale);
+    }
+    pen.strokeStyle = this.frame.colour("muted");
+    pen.setLineDash([4, 3]);
+    pen.beginPath();
+    pen.moveTo(LEFT, top + RUNNING_HEIGHT - room * scale);
+    pen.lineTo(LEFT + this.plotWidth, top + RUNNING_HEIGHT - room * scale);
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.fillStyle = this.frame.colour("fg");
+    pen.textAlign = "right";
+    pen.textBaseline = "middle";
+    pen.fillText(number(room), LEFT - 5, top + RUNNING_HEIGHT - room * scale + 3);
+    pen.fillText("0", LEFT - 5, top + RUNNING_HEIGHT - 3);
+    pen.save();
+    pen.translate(8, top + RUNNING_HEIGHT / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.textAlign = "center";
+    pen.fillText("running", 0, 0);
+    pen.restore();
+  }
+
+  drawAxes(pen) {
+    const bottom = CHART_HEIGHT + GAP + RUNNING_HEIGHT;
+    pen.fillStyle = this.frame.colour("fg");
+    pen.strokeStyle = this.frame.colour("muted");
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    const every = ticks(this.facts.sm_count, 8);
+    for (const sm of every) {
+      if (sm < this.facts.sm_count && Number.isInteger(sm)) pen.fillText(String(sm), LEFT - 5, Math.max(6, (sm + 0.5) * this.rowHeight));
+    }
+    pen.save();
+    pen.translate(8, CHART_HEIGHT / 2);
+    pen.rotate(-Math.PI / 2);
+    pen.textAlign = "center";
+    pen.fillText("SM", 0, 0);
+    pen.restore();
+    const [unit, scale] = timeUnit(this.spanNs);
+    pen.textBaseline = "top";
+    pen.textAlign = "center";
+    for (const tick of ticks(this.spanNs / scale, Math.max(2, this.plotWidth / 90))) {
+      const x = this.x(tick * scale);
+      pen.beginPath();
+      pen.moveTo(x, bottom);
+      pen.lineTo(x, bottom + 4);
+      pen.stroke();
+      pen.fillText(number(tick), Math.min(x, LEFT + this.plotWidth - 6), bottom + 6);
+    }
+    pen.textAlign = "left";
+    pen.fillStyle = this.frame.colour("muted");
+    const words = this.plotWidth > 520
+      ? `time since the first block started (${unit}); dashed: blocks that fit at once`
+      : `time (${unit}); dashed: blocks that fit at once`;
+    pen.fillText(words, LEFT, bottom + 20);
+  }
+
+  drawChosen(pen) {
+    if (this.chosen < 0) return;
+    const { sm, start_ns: start, end_ns: end } = this.blocks;
+    const [top, high] = this.span(sm[this.chosen], this.place[this.chosen]);
+    const left = this.x(start[this.chosen]);
+    pen.strokeStyle = this.frame.colour("fg");
+    pen.lineWidth = 2;
+    pen.strokeRect(left - 1, top - 1, Math.max(3, this.x(end[this.chosen]) - left) + 1, Math.max(3, high) + 1);
+    pen.lineWidth = 1;
+  }
+
+  /** The block under the pointer, or -1. */
+  blockAt(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const time = ((event.clientX - box.left - LEFT) / this.plotWidth) * this.spanNs;
+    const onSm = this.bySm[Math.floor(y / this.rowHeight)];
+    if (!onSm || time < 0 || y >= CHART_HEIGHT) return -1;
+    const place = Math.floor(((y % this.rowHeight) / this.rowHeight) * this.places);
+    const { start_ns: start, end_ns: end } = this.blocks;
+    const here = onSm.filter((at) => start[at] <= time && time < end[at]);
+    return here.find((at) => this.place[at] === place) ?? here[0] ?? -1;
+  }
+
+  onKey(event) {
+    if (!this.count || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const { sm, start_ns: start } = this.blocks;
+    const at = Math.max(0, this.chosen);
+    const along = (by) => {
+      const row = this.bySm[sm[at]];
+      return row[Math.max(0, Math.min(row.length - 1, row.indexOf(at) + by))];
+    };
+    const across = (by) => {
+      const row = this.bySm[sm[at] + by];
+      if (!row?.length) return at;
+      return row.reduce((best, other) => (Math.abs(start[other] - start[at]) < Math.abs(start[best] - start[at]) ? other : best), row[0]);
+    };
+    const moves = {
+      ArrowRight: () => along(1), ArrowLeft: () => along(-1), ArrowDown: () => across(1), ArrowUp: () => across(-1),
+      Home: () => 0, End: () => this.count - 1,
+    };
+    if (!moves[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    this.choose(this.chosen < 0 ? 0 : moves[event.key]());
+  }
+
+  choose(at) {
+    if (at === this.chosen || at === undefined || at >= this.count) return;
+    this.chosen = at;
+    if (at >= 0) {
+      const { block, sm, start_ns: start, end_ns: end, wave, tail } = this.blocks;
+      this.block.textContent = `Block ${number(block[at])} on SM ${sm[at]}: from ${duration(start[at])} to ${duration(end[at])} (${duration(end[at] - start[at])}), wave ${wave[at] + 1}${tail[at] ? ", the tail" : ""}.`;
+    }
+    this.draw();
+  }
+}
+
+function render({ model, el }) {
+  const frame = new Frame(model, el, "launch-chart");
+  const panels = [new LaunchPanel(frame, ["data", "layout_of_data", "facts"])];
+  if (Object.keys(model.get("compare_layout")).length) {
+    panels.push(new LaunchPanel(frame, ["compare_data", "compare_layout", "compare_facts"]));
+  }
+  const drawAll = () => {
+    const span = Math.max(...panels.map((panel) => panel.facts.span_ns));
+    panels.forEach((panel) => panel.draw(span));
+  };
+
+  // The slider sends one place at a time: while Python works, only the latest is kept.
+  let waiting = false;
+  let movedAt = 0;
+  let wanted = model.get("block_threads");
+  const slider = element("input", { type: "range", min: 32, max: 1024, step: 32, value: wanted, "aria-label": "Threads a block" });
+  const shown = element("output", { class: "gl-slider-value" });
+  const showValue = () => {
+    shown.textContent = `${slider.value} threads = ${Number(slider.value) / 32} warps`;
+    slider.setAttribute("aria-valuetext", shown.textContent);
+  };
+  const ask = () => {
+    if (waiting || wanted === model.get("block_threads")) return;
+    waiting = true;
+    frame.send("block_threads", wanted);
+  };
+  slider.addEventListener("input", () => {
+    movedAt = performance.now();
+    wanted = Number(slider.value);
+    showValue();
+    ask();
+  });
+  showValue();
+  frame.on("block_threads", () => {
+    if (waiting) return;
+    wanted = model.get("block_threads");
+    slider.value = String(wanted);
+    showValue();
+  });
+  const status = element("span", { class: "gl-hidden-text", role: "status" });
+  const redrawn = element("span", { class: "gl-note gl-redraw" });
+  frame.on("pictures", () => {
+    const asked = waiting;
+    waiting = false;
+    panels[0].load();
+    drawAll();
+    if (!asked) return;
+    if (wanted !== model.get("block_threads")) {
+      ask();
+      return;
+    }
+    // After the next frame the new picture is on the screen.
+    requestAnimationFrame(() => {
+      const took = performance.now() - movedAt;
+      redrawn.textContent = `new picture in ${Math.round(took)} ms`;
+      status.textContent = `${panels[0].facts.wave_words}. ${panels[0].facts.occupancy}`;
+      frame.send("redraw_ms", took);
+    });
+  });
+
+  const legend = [["accent", "odd waves"], ["accent-2", "even waves"], ["tail", "tail: last, partly filled wave"], ["grid", "idle"]]
+    .map(([colour, words]) => element("span", {}, element("i", { style: `background:var(--gl-${colour})` }), words));
+  frame.body.append(
+    ...(model.get("has_slider") ? [element("div", { class: "gl-tools gl-slider" }, element("label", {}, "Threads a block ", slider), shown, redrawn, status)] : []),
+    element("div", { class: "gl-legend" }, ...legend),
+    element("div", { class: panels.length > 1 ? "gl-panels gl-two" : "gl-panels" }, ...panels.map((panel) => panel.node)),
+  );
+  frame.redraw(panels[0].chart, drawAll);
+  return frame.ending();
+}
+
+export default { render };

@@ -1,0 +1,148 @@
+import { number } from "./base.js";
+
+// Reading a warp trace: moves and sentences. Names and words are those of _warp_steps.py.
+
+const SPACE_WORDS = { const: "constant", generic: "generic-address" };
+
+export function bareText(text) {
+  return text.trim().replace(/;$/, "").replace(/^@!?%?\w+\s+/, "");
+}
+
+export function laneCount(mask) {
+  let lanes = 0;
+  for (let rest = mask >>> 0; rest; rest &= rest - 1) lanes += 1;
+  return lanes;
+}
+
+function count(value, noun, plural = `${noun}s`) {
+  return `${number(value)} ${value === 1 ? noun : plural}`;
+}
+
+/** First position in an ascending array whose value is at least `wanted`. */
+function firstAtLeast(stops, wanted) {
+  let low = 0;
+  let high = stops.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (stops[middle] < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export class WarpSteps {
+  constructor(columns, facts) {
+    Object.assign(this, columns);
+    this.facts = facts;
+    this.length = columns.pc.length;
+    this.value_steps ??= new Int32Array(0);
+  }
+
+  clamp(step) { return Math.max(0, Math.min(step, this.length - 1)); }
+  nextLine(step) { return this.after(this.line_starts, step); }
+  previousLine(step) { return this.before(this.line_starts, step); }
+  nextAccess(step) { return this.after(this.accesses, step); }
+  previousAccess(step) { return this.before(this.accesses, step); }
+
+  after(stops, step) {
+    const found = firstAtLeast(stops, step + 1);
+    return found < stops.length ? stops[found] : step;
+  }
+
+  before(stops, step) {
+    const found = firstAtLeast(stops, step) - 1;
+    return found >= 0 ? stops[found] : step;
+  }
+
+  instruction(step) { return this.facts.instructions[this.text[step]]; }
+
+  /** active, off (predicated off), inactive, or none (no such thread). */
+  laneState(step, lane) {
+    if (lane >= this.facts.threads) return "none";
+    if (!((this.active[step] >>> lane) & 1)) return "inactive";
+    return (this.executed[step] >>> lane) & 1 ? "active" : "off";
+  }
+
+  /** The step's memory access, or null. Addresses are BigInt, -1n where a lane has none. */
+  access(step) {
+    const at = firstAtLeast(this.accesses, step);
+    if (this.accesses[at] !== step) return null;
+    const store = Boolean(this.is_store?.[at]);
+    const text = bareText(this.instruction(step));
+    return {
+      space: this.facts.spaces[this.space[at]],
+      kind: text.startsWith("atom") || text.startsWith("red.") ? "atomic" : store ? "store" : "load",
+      sizeBytes: this.size_bytes?.[at] ?? 0,
+      sectors: this.sectors[at],
+      idealSectors: this.ideal_sectors[at],
+      wavefronts: this.wavefronts[at],
+      idealWavefronts: this.ideal_wavefronts[at],
+      addresses: this.address?.subarray(32 * at, 32 * at + 32) ?? null,
+    };
+  }
+
+  /** The register the step writes and its value in each lane as text, or null. */
+  values(step) {
+    const at = firstAtLeast(this.value_steps, step);
+    if (this.value_steps[at] !== step) return null;
+    const type = this.facts.value_types[this.text[step]] ?? "";
+    const bits = this.value.subarray(32 * at, 32 * at + 32);
+    return {
+      register: this.facts.value_registers[this.text[step]],
+      type,
+      lanes: Array.from(bits, (value) => valueText(value, type)),
+    };
+  }
+
+  accessWords(step) {
+    const access = this.access(step);
+    if (!access) return "";
+    const verb = { atomic: "updates atomically", store: "stores", load: "loads" }[access.kind];
+    const preposition = { atomic: "in", store: "to", load: "from" }[access.kind];
+    const space = SPACE_WORDS[access.space] ?? access.space;
+    const words = `It ${verb} ${count(access.sizeBytes, "byte")} a lane ${preposition} ${space} memory`;
+    if (access.space === "shared" && access.wavefronts > 0) {
+      return `${words}: ${count(access.wavefronts, "pass", "passes")} over the banks, at best ${access.idealWavefronts}.`;
+    }
+    if ((access.space === "global" || access.space === "generic") && access.sectors > 0) {
+      return `${words}: ${count(access.sectors, "sector")} of 32 bytes, at best ${access.idealSectors}.`;
+    }
+    return `${words}.`;
+  }
+
+  sentence(step) {
+    const where = this.line[step] ? `line ${this.line[step]}` : "no source line";
+    let lanes = `${laneCount(this.active[step])} of ${this.facts.threads} lanes active`;
+    if (this.executed[step] !== this.active[step]) {
+      lanes += `, ${laneCount(this.executed[step])} of them not predicated off`;
+    }
+    const words = `Step ${number(step + 1)} of ${number(this.length)}, ${where}: ${lanes}. ${bareText(this.instruction(step))}.`;
+    const access = this.accessWords(step);
+    return access ? `${words} ${access}` : words;
+  }
+}
+
+const BITS = new DataView(new ArrayBuffer(8));
+
+/** A register's bits as a number of its PTX type, short enough for a cell. */
+export function valueText(bits, type) {
+  const kind = type.replace(/^\./, "");
+  BITS.setBigUint64(0, BigInt.asUintN(64, bits), true);
+  if (kind === "f32") return floatText(BITS.getFloat32(0, true), 5);
+  if (kind === "f64") return floatText(BITS.getFloat64(0, true), 6);
+  if (kind === "pred") return bits & 1n ? "true" : "false";
+  const width = Number(/\d+$/.exec(kind)?.[0] ?? 64);
+  if (kind.startsWith("s")) return compact(BigInt.asIntN(width, bits), width);
+  return compact(BigInt.asUintN(width, bits), width);
+}
+
+function floatText(value, digits) {
+  if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "inf" : "-inf";
+  return String(Number(value.toPrecision(digits)));
+}
+
+/** Long integers are addresses or hashes: hexadecimal keeps them short. */
+function compact(value, width) {
+  const text = value.toString();
+  return text.length <= 8 ? text : `0x${BigInt.asUintN(width, value).toString(16)}`;
+}
