@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpulab.cuda_choice import CudaDevice, CudaUnavailableError, open_cuda_device
@@ -77,7 +77,7 @@ class _Session:
     choice: DeviceChoice
     request: tuple[Kind, str, int]
     machine: Machine | None = None
-    backend: Backend | None = None
+    backends: dict[int, Backend] = field(default_factory=dict)
     twin: Twin | None = None
 
 
@@ -137,6 +137,32 @@ def use_device(
         return _session.choice
 
 
+@contextmanager
+def on_device(device: str, count: int = 1) -> Iterator[Any]:
+    """Use another device for a moment, then the one before, with its arrays, again.
+
+    Parameters
+    ----------
+    device, count
+        As for `use_device`.
+
+    Yields
+    ------
+    module
+        The array module of that device.
+    """
+    global _session
+    with _lock:
+        before = _current()
+    try:
+        use_device(device, count)
+        yield cp()
+    finally:
+        with _lock:
+            _session = before
+            _make_current(before)
+
+
 def which_device() -> DeviceChoice:
     """Tell in one sentence which device is in use and whether numbers are measured or modelled."""
     with _lock:
@@ -160,17 +186,22 @@ def cp() -> Any:
 
 
 def backend() -> Backend:
-    """The object that answers every question about the device in use with records."""
+    """The object that answers every question about the device in use with records.
+
+    With several CUDA devices it is CuPy's current one, as ``cp.cuda.Device(1).use()`` sets it.
+    """
     with _lock:
         session = _current()
-        if session.backend is None:
-            if session.machine is None:
-                from gpulab.probes.backend import CudaBackend
+        if session.machine is not None:
+            if 0 not in session.backends:
+                session.backends[0] = _virtual_backend(session.machine)
+            return session.backends[0]
+        index = int(cp().cuda.Device().id)
+        if index not in session.backends:
+            from gpulab.probes.backend import CudaBackend
 
-                session.backend = CudaBackend()
-            else:
-                session.backend = _virtual_backend(session.machine)
-        return session.backend
+            session.backends[index] = CudaBackend(index)
+        return session.backends[index]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +336,22 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
                 )
             return _Session(_real_choice(device), request)
     info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
-    machine = _new_machine(info, count)
+    choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
+    session = _Session(choice, request, _new_machine(info, count))
+    _make_current(session)
+    return session
+
+
+def _make_current(session: _Session) -> None:
+    """Let the device of a session serve the array module."""
+    if session.machine is None:
+        import cupy
+
+        cupy.cuda.Device(session.choice.index).use()
+        return
     from gpulab.virtual import machine as slot
 
-    slot.use(machine)
-    choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
-    return _Session(choice, request, machine)
+    slot.use(session.machine)
 
 
 def _real_choice(device: CudaDevice) -> DeviceChoice:

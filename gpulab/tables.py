@@ -136,14 +136,9 @@ class CounterTable(KernelCounters):
             requests = self.total("requests", "global", kind)
             if requests:
                 sectors = self.total("sectors", "global", kind)
-                rows.append(
-                    (
-                        name,
-                        f"{requests:,}",
-                        f"requests, {sectors:,} sectors of {SECTOR_BYTES} bytes, "
-                        f"{sectors / requests:.2f} a request",
-                    )
-                )
+                each = f"{sectors / requests:.2f} a request"
+                meaning = f"requests, {sectors:,} sectors of {SECTOR_BYTES} bytes, {each}"
+                rows.append((name, f"{requests:,}", meaning))
         shared = self.total("requests", "shared")
         if shared:
             waves = self.total("wavefronts", "shared")

@@ -1,0 +1,107 @@
+"""What the session's tests share: a session that starts anew, and a CuPy that can be made to fail."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpulab import session
+from gpulab.virtual import machine
+
+FAKE_CUPY = """
+class CUDARuntimeError(RuntimeError):
+    def __init__(self, status, message):
+        super().__init__(message)
+        self.status = status
+
+class OutOfMemoryError(MemoryError):
+    pass
+
+def _fail(where):
+    error = {failures!r}.get(where)
+    if error == "oom":
+        raise OutOfMemoryError("Out of memory allocating 512 bytes")
+    if error is not None:
+        raise CUDARuntimeError(error, f"cudaError: failure {{error}} at {{where}}")
+
+_fail("import")
+
+class ndarray:
+    pass
+
+def zeros(*args, **kwargs):
+    _fail("zeros")
+    return ndarray()
+
+class runtime:
+    @staticmethod
+    def getDeviceCount():
+        _fail("count")
+        return {count}
+    @staticmethod
+    def getDeviceProperties(index):
+        return dict(name=b"NVIDIA Fake 3000", major=9, minor=0)
+
+class nvrtc:
+    @staticmethod
+    def getVersion():
+        _fail("nvrtc")
+        return 13, 0
+
+class Device:
+    pci_bus_id = "0000:00:00.0"
+    def __init__(self, index=0):
+        self.index = index
+    def use(self):
+        pass
+    def synchronize(self):
+        _fail("synchronize")
+    def __enter__(self):
+        return self
+    def __exit__(self, *rest):
+        pass
+
+class cuda:
+    runtime, nvrtc, Device = runtime, nvrtc, Device
+"""
+
+
+@pytest.fixture(autouse=True)
+def fresh_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test chooses its device anew and leaves none behind."""
+    monkeypatch.delenv("GPULAB_DEVICE", raising=False)
+    monkeypatch.delenv("GPULAB_WATCHDOG_S", raising=False)
+    monkeypatch.setattr(session, "_session", None)
+    before = machine._slot.machine
+    yield
+    machine._slot.machine = before
+
+
+@pytest.fixture
+def fake_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Install a ``cupy`` that has so many devices and fails where told, with a CUDA error code."""
+
+    def install(devices: int = 1, **failures: int | str) -> None:
+        folder = tmp_path / "site"
+        folder.mkdir(exist_ok=True)
+        (folder / "cupy.py").write_text(textwrap.dedent(FAKE_CUPY).format(count=devices, failures=failures))
+        monkeypatch.syspath_prepend(folder)
+        monkeypatch.delitem(sys.modules, "cupy", raising=False)
+
+    yield install
+    sys.modules.pop("cupy", None)
+
+
+@pytest.fixture
+def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which CuPy is not installed."""
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "cupy" else find(name, *rest)
+    )

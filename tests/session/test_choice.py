@@ -1,0 +1,171 @@
+"""Which device a session takes, and what it says about that."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.cuda_choice import CudaUnavailableError
+from gpulab.errors import GpulabError, UnknownDeviceError
+from gpulab.virtual import machine
+
+FakeCupy = Callable[..., None]
+
+
+def test_without_cupy_a_virtual_a100_is_used_and_the_sentence_says_why(no_cupy: None) -> None:
+    choice = gl.which_device()
+    assert (choice.kind, choice.compute_capability) == ("virtual", (8, 0))
+    assert machine.current().devices[0].info.sm_count == 108
+    for phrase in ("virtual A100", "8.0", "because no", "modelled", "use_device", "GPULAB_DEVICE"):
+        assert phrase in str(choice), phrase
+    assert str(choice).count(". ") == 0, "one sentence"
+
+
+def test_a_working_cupy_is_used(fake_cupy: FakeCupy) -> None:
+    fake_cupy()
+    choice = gl.which_device()
+    assert (choice.kind, choice.device, choice.index) == ("cuda", "NVIDIA Fake 3000", 0)
+    assert "real NVIDIA Fake 3000 (cuda:0, compute capability 9.0)" in str(choice)
+    assert "measured" in str(choice)
+    assert gl.cp.__name__ == choice.cp.__name__ == "cupy"
+
+
+@pytest.mark.parametrize(
+    ("failures", "why"),
+    [
+        ({"import": 1}, "cannot be imported (cudaError: failure 1 at import)"),
+        ({"count": 35}, "driver is too old"),
+        ({"count": 100}, "no CUDA device"),
+        ({"zeros": 46}, "exclusive mode"),
+        ({"zeros": "oom"}, "memory is used up by other processes"),
+        ({"synchronize": 999}, "unknown error"),
+        ({"nvrtc": 1}, "cannot load NVRTC"),
+    ],
+)
+def test_a_broken_cupy_is_explained_and_left(
+    fake_cupy: FakeCupy, failures: dict[str, int | str], why: str
+) -> None:
+    fake_cupy(**failures)
+    choice = gl.which_device()
+    assert choice.kind == "virtual"
+    assert why in str(choice)
+    with pytest.raises(CudaUnavailableError) as caught:
+        gl.use_device("cuda")
+    assert why in str(caught.value)
+    assert 'gl.use_device("virtual")' in str(caught.value)
+
+
+def test_a_device_number_that_is_not_there(fake_cupy: FakeCupy) -> None:
+    fake_cupy(devices=2)
+    assert gl.use_device("cuda:1").index == 1
+    with pytest.raises(CudaUnavailableError, match="no cuda:2; this machine has cuda:0 to cuda:1"):
+        gl.use_device("cuda:2")
+    assert gl.which_device().index == 1, "a failed choice changes nothing"
+
+
+@pytest.mark.parametrize("name", ["T4", "t4", "virtual:T4", " virtual: T4 ", "Virtual:t4"])
+def test_spellings_of_a_virtual_device(name: str) -> None:
+    choice = gl.use_device(name)
+    assert (choice.kind, choice.device) == ("virtual", "T4")
+    assert machine.current().devices[0].info.compute_capability == (7, 5)
+
+
+def test_several_virtual_devices() -> None:
+    choice = gl.use_device("virtual:H200", count=3)
+    assert [device.info.sm_count for device in machine.current().devices] == [132, 132, 132]
+    assert "3 virtual H200" in str(choice)
+    assert gl.use_device(count=2).count == 2
+    assert len(machine.current().devices) == 2
+
+
+def test_an_unknown_name_suggests_the_nearest_and_changes_nothing() -> None:
+    gl.use_device("T4")
+    with pytest.raises(UnknownDeviceError, match="H200"):
+        gl.use_device("virtual:H20")
+    with pytest.raises(UnknownDeviceError, match="cuda:0"):
+        gl.use_device("cuda:first")
+    assert gl.which_device().device == "T4"
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000])
+def test_a_bad_count(count: object) -> None:
+    with pytest.raises(ValueError, match="whole number of devices"):
+        gl.use_device("T4", count=count)  # type: ignore[arg-type]
+
+
+def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_DEVICE", "virtual:L4")
+    monkeypatch.setenv("GPULAB_WATCHDOG_S", "2.5")
+    assert gl.which_device().device == "L4"
+    assert machine.current().devices[0].watchdog_s == 2.5
+
+
+@pytest.mark.parametrize(("value", "error"), [("H20", UnknownDeviceError), ("cuda", CudaUnavailableError)])
+def test_a_wrong_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, no_cupy: None, value: str, error: type[Exception]
+) -> None:
+    monkeypatch.setenv("GPULAB_DEVICE", value)
+    with pytest.raises(error, match=f"^GPULAB_DEVICE={value}: "):
+        from gpulab import cp  # noqa: F401
+
+
+def test_a_wrong_watchdog_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_WATCHDOG_S", "soon")
+    with pytest.raises(ValueError, match="GPULAB_WATCHDOG_S=soon"):
+        gl.use_device("T4")
+
+
+def test_the_watchdog_can_be_set_alone() -> None:
+    gl.use_device("T4")
+    before = machine.current()
+    gl.use_device(watchdog_s=0.5)
+    assert machine.current() is before
+    assert before.devices[0].watchdog_s == 0.5
+    with pytest.raises(ValueError, match="above 0"):
+        gl.use_device(watchdog_s=0)
+
+
+def test_choosing_the_same_virtual_device_again_keeps_its_arrays() -> None:
+    gl.use_device("T4")
+    before = machine.current()
+    gl.use_device("T4")
+    assert machine.current() is before
+    gl.use_device("L4")
+    assert machine.current() is not before
+
+
+def test_work_for_later_refuses_a_device_that_was_left() -> None:
+    gl.use_device("virtual:H200", count=2)
+    cp = session.cp()
+    with cp.cuda.Device(1):
+        here = session.here()
+    seen = []
+
+    def callback() -> None:
+        with here():
+            seen.append(cp.cuda.Device().id)
+
+    thread = threading.Thread(target=callback)
+    thread.start()
+    thread.join()
+    assert seen == [1], "a callback's thread works on the device the work was made on"
+    gl.use_device("T4")
+    with pytest.raises(GpulabError, match="run its cell again"), here():
+        pass
+
+
+def test_another_device_for_a_moment_gives_the_first_one_back() -> None:
+    gl.use_device("T4")
+    before, choice = machine.current(), gl.which_device()
+    with session.on_device("virtual:H200", count=2):
+        assert gl.which_device().device.startswith("H200")
+        assert len(machine.current().devices) == 2
+    assert machine.current() is before
+    assert gl.which_device() is choice
+    with pytest.raises(RuntimeError, match="inside"), session.on_device("L4"):
+        raise RuntimeError("inside")
+    assert machine.current() is before

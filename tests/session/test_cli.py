@@ -1,0 +1,88 @@
+"""The ``gpulab`` command, run as a learner runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import gpulab
+from gpulab import cli
+
+ROOT = Path(gpulab.__file__).parents[1]
+
+
+def run(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpulab.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert done.stdout.strip() == f"gpulab {metadata.version('gpulab')}"
+
+
+def test_the_console_script_is_registered() -> None:
+    scripts = metadata.distribution("gpulab").entry_points.select(group="console_scripts", name="gpulab")
+    assert [script.load() for script in scripts] == [cli.main]
+
+
+def test_doctor_prints_a_table_and_json() -> None:
+    done = run("doctor")
+    data = json.loads(run("doctor", "--json").stdout)
+    assert done.returncode == data["exit_code"]
+    assert done.stdout.splitlines()[-1] == data["verdict"]
+    assert len(data["findings"]) > 10
+
+
+@pytest.mark.parametrize("arguments", [("nonsense",), ("doctor", "--nonsense"), ()])
+def test_wrong_use_is_two_lines_and_no_traceback(arguments: tuple[str, ...]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert "usage: gpulab" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lab_passes_arguments_on_to_jupyterlab() -> None:
+    done = run("lab", "--version")
+    assert done.stdout.strip() == metadata.version("jupyterlab")
+
+
+def test_lab_opens_the_first_notebook_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("01_b.ipynb", "00_a.ipynb"):
+        (tmp_path / name).write_text("{}")
+    script = tmp_path / "python"
+    script.write_text(f"#!{sys.executable}\nimport os, sys\nprint(os.getcwd(), *sys.argv[1:])\nsys.exit(7)\n")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(script))
+    read = tmp_path / "out"
+    with read.open("w") as stream:
+        real = subprocess.Popen
+        monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: real(*a, stdout=stream, **k))
+        assert cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"]) == 7
+    assert read.read_text().split() == [
+        str(tmp_path.resolve()), "-m", "jupyterlab", "--no-browser", "--port=9", "00_a.ipynb"
+    ]  # fmt: skip
+
+
+def test_lab_finds_the_notebooks_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = tmp_path / "notebooks"
+    course.mkdir()
+    (course / "00_start.ipynb").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert cli.find_first_notebook() == (course / "00_start.ipynb").resolve()
+    monkeypatch.chdir(course)
+    assert cli.find_first_notebook() == (course / "00_start.ipynb").resolve()
+
+
+def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:
+    done = run("lab", "--notebooks", str(tmp_path))
+    assert done.returncode == 1
+    assert done.stderr.startswith("gpulab: ")
+    assert "holds no notebook" in done.stderr
+    assert "Traceback" not in done.stderr

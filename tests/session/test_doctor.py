@@ -1,0 +1,176 @@
+"""The doctor finds what is there, names what is not, and never falls over."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpulab as gl
+from gpulab import checks, diagnosis, driver
+from gpulab.checks import Finding
+from gpulab.diagnosis import Diagnosis
+
+ROOT = Path(gl.__file__).parents[1]
+
+
+def test_it_says_what_this_machine_has() -> None:
+    found = gl.doctor()
+    assert found["Python"].found == ".".join(map(str, sys.version_info[:3]))
+    assert importlib.metadata.version("jupyterlab") in found["JupyterLab"].found
+    assert importlib.metadata.version("anywidget") in found["widgets"].found
+    assert found["NVRTC"].status == "ok"
+    assert found["virtual GPU"].status == "ok"
+    assert found.virtual_gpu
+    assert not [item for item in found.findings if item.status == "wrong" and not item.remedy]
+    for item in found.findings:
+        assert item.subject in repr(found)
+        assert item.subject in found._repr_html_()
+    assert json.loads(json.dumps(found.to_json()))["verdict"] == found.verdict
+
+
+def diagnosis_of(**status: str) -> Diagnosis:
+    everything = {"Python": "ok", "real GPU": "missing", "virtual GPU": "ok", **status}
+    return Diagnosis(tuple(Finding(name, value, "") for name, value in everything.items()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "says"),
+    [
+        ({}, 0, "runs here on the virtual GPU."),
+        ({"real GPU": "ok"}, 0, "on the real GPU and on the virtual one."),
+        ({"real GPU": "ok", "virtual GPU": "missing"}, 0, "on the real GPU, but not"),
+        ({"virtual GPU": "missing"}, 1, "cannot run here yet"),
+        ({"CuPy": "wrong"}, 1, "Wrong here: CuPy"),
+    ],
+)
+def test_verdict_and_exit_code(status: dict[str, str], code: int, says: str) -> None:
+    found = diagnosis_of(**status)
+    assert found.exit_code == code
+    assert says in found.verdict
+
+
+def test_a_check_that_breaks_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> checks.Result:
+        raise RuntimeError("first line\nsecond line")
+
+    monkeypatch.setattr(checks, "_CHECKS", (("broken part", breaks), ("Python", checks.check_python)))
+    broken, python = checks.run_checks()
+    assert (broken.status, broken.found) == ("wrong", "RuntimeError: first line")
+    assert python.status == "ok"
+
+
+def driver_of(
+    code: int | None, version: tuple[int, int] | None = None, count: int = 0
+) -> driver.DriverStatus:
+    return driver.DriverStatus(None if code is None else "libcuda.so.1", code, version, count)
+
+
+@pytest.mark.parametrize(
+    ("status", "driver_result", "version_result", "says"),
+    [
+        (driver_of(None), "missing", "missing", "no driver library"),
+        (driver_of(100, (13, 0)), "missing", "ok", "no CUDA device"),
+        (driver_of(0, (13, 0), 2), "ok", "ok", "2 CUDA devices"),
+        (driver_of(0, (11, 8), 1), "ok", "wrong", "1 CUDA device"),
+        (driver_of(803, (13, 0)), "wrong", "ok", "differ in version"),
+        (driver_of(12345), "wrong", "missing", "12345"),
+    ],
+)
+def test_driver_states(
+    monkeypatch: pytest.MonkeyPatch,
+    status: driver.DriverStatus,
+    driver_result: str,
+    version_result: str,
+    says: str,
+) -> None:
+    monkeypatch.setattr(checks, "driver_status", lambda: status)
+    found = checks.check_driver()
+    assert found[0] == driver_result
+    assert says in found[1]
+    assert checks.check_cuda_version()[0] == version_result
+
+
+def test_packed_cuda_versions() -> None:
+    assert driver.cuda_version(13020) == (13, 2)
+    assert driver.cuda_version(12090) == (12, 9)
+
+
+@pytest.mark.parametrize(
+    ("versions", "check", "status"),
+    [
+        ({"ipykernel": "7.0.1"}, checks.check_jupyterlab, "wrong"),
+        ({"ipykernel": "7.1.0"}, checks.check_jupyterlab, "ok"),
+        ({"jupyterlab": None}, checks.check_jupyterlab, "missing"),
+        ({"jupyterlab": "3.6.8"}, checks.check_jupyterlab, "wrong"),
+        ({"anywidget": None}, checks.check_widgets, "missing"),
+        ({"ipywidgets": "7.8.1"}, checks.check_widgets, "wrong"),
+    ],
+)
+def test_versions_of_jupyter_and_widgets(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str | None], check: object, status: str
+) -> None:
+    true_version = checks._version
+    monkeypatch.setattr(checks, "_version", lambda name: versions.get(name, true_version(name)))
+    result = check()  # type: ignore[operator]
+    assert result[0] == status
+    assert bool(result[2]) == (status != "ok")
+
+
+def test_a_gpu_without_cupy_gets_the_install_command(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
+    status, _, remedy = checks.check_cupy()
+    assert (status, remedy) == ("missing", checks.INSTALL_CUPY)
+
+
+def test_cupy_newer_than_the_driver_is_wrong(fake_cupy: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_cupy()  # type: ignore[operator]
+    import cupy
+
+    cupy.__version__ = "14.2.0"
+    monkeypatch.setattr(cupy.cuda.runtime, "runtimeGetVersion", lambda: 13020, raising=False)
+    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (12, 8), 1))
+    status, found, remedy = checks.check_cupy()
+    assert status == "wrong"
+    assert "stops at CUDA 12.8" in found
+    assert "gpulab[cuda12]" in remedy
+    monkeypatch.setattr(checks, "driver_status", lambda: driver_of(0, (13, 0), 1))
+    assert checks.check_cupy()[0] == "ok", "a driver runs every toolkit of its major version"
+
+
+def test_it_needs_nothing_but_numpy() -> None:
+    """All other packages hidden: every line still comes, and the exit code says that nothing runs."""
+    code = """
+import sys, importlib.abc, importlib.metadata, json, pathlib
+HIDDEN = "llvmlite cuda cupy pynvml cupti jupyterlab ipywidgets anywidget matplotlib IPython".split()
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HIDDEN:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+import importlib.util
+true_find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name.split(".")[0] in HIDDEN else true_find(name, *a)
+def version(name):
+    raise importlib.metadata.PackageNotFoundError(name)
+importlib.metadata.version = version
+sys.meta_path.insert(0, Hide())
+from gpulab.diagnosis import doctor
+print(json.dumps(doctor().to_json()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    result = json.loads(done.stdout)
+    status = {item["part"]: item["status"] for item in result["findings"]}
+    for part in ("virtual GPU", "NVRTC", "JupyterLab", "widgets", "CuPy", "NVML", "CUPTI"):
+        assert status[part] == "missing", part
+    assert status["Python"] == "ok"
+    assert result["exit_code"] == 1
+
+
+def test_nothing_is_hidden_by_this_process() -> None:
+    assert importlib.util.find_spec("numpy") is not None
+    assert diagnosis.doctor is gl.doctor

@@ -1,0 +1,59 @@
+"""``import gpulab`` is cheap, and its list of names is true."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpulab
+
+ROOT = Path(gpulab.__file__).parents[1]
+HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
+
+
+def test_import_takes_less_than_300_ms_of_python() -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", "import gpulab"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line.split("|") for line in done.stderr.splitlines() if line.rstrip().endswith(" gpulab")]
+    assert len(lines) == 1
+    cumulative_us = int(lines[0][1])
+    assert cumulative_us < 300_000
+    loaded = {
+        line.rsplit("|", 1)[1].strip().split(".")[0] for line in done.stderr.splitlines() if "|" in line
+    }
+    assert not loaded & set(HEAVY)
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    assert set(gpulab.__all__) <= set(dir(gpulab))
+    for name in gpulab.__all__:
+        assert getattr(gpulab, name) is not None
+
+
+def test_star_import_gives_the_public_names() -> None:
+    code = "from gpulab import *; print(callable(launch), callable(doctor), cp.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True True ")
+
+
+def test_unknown_names_raise_as_usual() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'lunch'"):
+        gpulab.lunch  # noqa: B018
+    with pytest.raises(ImportError, match="lunch"):
+        from gpulab import lunch  # type: ignore[attr-defined]  # noqa: F401
+
+
+def test_version_is_the_package_metadata() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    stated = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
+    assert stated
+    assert gpulab.__version__ == stated[1]
