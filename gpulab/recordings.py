@@ -1,0 +1,160 @@
+"""What a named GPU answered on a day to every case of the corpus, as shipped with the package.
+
+A recording is one JSON file in ``gpulab/data/recordings``, made by ``gpulab record``. The virtual
+GPU is tested against it, and lessons compare with it where no GPU is present.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.records import Provenance
+from gpulab.trace_io import check_version
+
+FORMAT = "gpulab-recording"
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOutput:
+    """One output array of a kernel: what it was, or at least its SHA-256."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    values: Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCase:
+    """What one GPU answered to one case of the corpus.
+
+    ``counters`` are Nsight Compute's metrics by name; they describe the machine code, in which
+    ptxas may have merged, moved or predicated what the PTX says.
+    """
+
+    inputs_sha256: str
+    outputs: tuple[RecordedOutput, ...]
+    stdout: str = ""
+    registers: int = 0
+    counters: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Duration of one kernel by CUDA events: alone, and as one of a row of launches (ns)."""
+
+    name: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    bytes_moved: int
+    flop: int
+    alone_ns: float
+    in_a_row_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Answers of one GPU to the whole corpus. ``versions`` names driver, CUDA, CuPy, NVRTC and ncu."""
+
+    provenance: Provenance
+    date: str
+    versions: dict[str, str]
+    seed: int
+    cases: dict[str, RecordedCase]
+    timings: tuple[Timing, ...] = ()
+
+
+def digest(array: Array) -> str:
+    """SHA-256 of an array's bytes in C order, little-endian, as hexadecimal."""
+    contiguous = np.ascontiguousarray(array)
+    return hashlib.sha256(
+        contiguous.astype(contiguous.dtype.newbyteorder("<"), copy=False).tobytes()
+    ).hexdigest()
+
+
+def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
+    """An output array for a recording's JSON."""
+    packed: dict[str, Any] = {"dtype": array.dtype.str, "shape": list(array.shape), "sha256": digest(array)}
+    if with_values:
+        packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
+    return packed
+
+
+def recording_names() -> tuple[str, ...]:
+    """Names of the recordings that ship with the package, such as ``h200``."""
+    folder = _folder()
+    if not folder.is_dir():
+        return ()
+    names = [entry.name for entry in folder.iterdir()]
+    return tuple(sorted(name.removesuffix(".json") for name in names if name.endswith(".json")))
+
+
+def load_recording(name: str) -> Recording:
+    """Read one of the shipped recordings.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none of that name; the message lists them.
+    TraceFormatError
+        If the file is of a newer version.
+    """
+    file = _folder() / f"{name}.json"
+    if not file.is_file():
+        raise FileNotFoundError(f"no recording {name!r}; there are {', '.join(recording_names()) or 'none'}")
+    return parse_recording(json.loads(file.read_text(encoding="utf-8")), name)
+
+
+def parse_recording(data: dict[str, Any], name: str = "recording") -> Recording:
+    """Turn a recording's JSON into a `Recording`."""
+    check_version(data, FORMAT, name)
+    versions = {str(k): str(v) for k, v in data["versions"].items()}
+    detail = f"{data['date']}, driver {versions.get('driver', 'unknown')}, NVRTC {versions.get('nvrtc', 'unknown')}"
+    return Recording(
+        provenance=Provenance("recorded", data["device"], detail),
+        date=data["date"],
+        versions=versions,
+        seed=int(data["seed"]),
+        cases={key: _parse_case(value) for key, value in data["cases"].items()},
+        timings=tuple(
+            Timing(**{**t, "grid": tuple(t["grid"]), "block": tuple(t["block"])})
+            for t in data.get("timings", ())
+        ),
+    )
+
+
+def _parse_timing(data: dict[str, Any]) -> Timing:
+    return Timing(**{**data, "grid": tuple(data["grid"]), "block": tuple(data["block"])})
+
+
+def _parse_case(data: dict[str, Any]) -> RecordedCase:
+    return RecordedCase(
+        inputs_sha256=data["inputs_sha256"],
+        outputs=tuple(_parse_output(output) for output in data["outputs"]),
+        stdout=data.get("stdout", ""),
+        registers=int(data.get("registers", 0)),
+        counters={str(k): float(v) for k, v in data.get("counters", {}).items()},
+    )
+
+
+def _parse_output(data: dict[str, Any]) -> RecordedOutput:
+    values = None
+    if "values" in data:
+        raw = zlib.decompress(base64.b64decode(data["values"]))
+        values = np.frombuffer(raw, np.dtype(data["dtype"])).reshape(data["shape"])
+    return RecordedOutput(data["dtype"], tuple(data["shape"]), data["sha256"], values)
+
+
+def _folder() -> Any:
+    return resources.files("gpulab") / "data" / "recordings"

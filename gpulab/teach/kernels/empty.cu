@@ -1,0 +1,4 @@
+// Shows: what a launch costs by itself.
+extern "C" __global__ void empty()
+{
+}
