@@ -4,5 +4,17 @@ from gpulab.teach.checking import Verdict, check
 from gpulab.teach.prediction import Prediction, predict
 from gpulab.teach.progress import Progress, progress
 from gpulab.teach.questions import Quiz, quiz
+from gpulab.teach.safe import on_device, virtual_cp
 
-__all__ = ["Prediction", "Progress", "Quiz", "Verdict", "check", "predict", "progress", "quiz"]
+__all__ = [
+    "Prediction",
+    "Progress",
+    "Quiz",
+    "Verdict",
+    "check",
+    "on_device",
+    "predict",
+    "progress",
+    "quiz",
+    "virtual_cp",
+]

@@ -1,7 +1,9 @@
-"""The virtual GPU beside whatever device the session uses: for programs that are meant to crash."""
+"""Another device for a moment: the virtual GPU for programs that are meant to crash, or a named one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gpulab import session
@@ -13,7 +15,26 @@ def virtual_cp() -> Any:
     One illegal access on a real GPU makes the whole CUDA context unusable. The virtual GPU stops the
     kernel, says where, and lives. On a real device the virtual one takes over that device's limits.
     """
-    session.twin()
-    import gpulab.virtual.cp as module
+    twin = session.twin()
+    return session.cp() if twin is None else twin.cp
 
-    return module
+
+@contextmanager
+def on_device(device: str, count: int = 1) -> Iterator[Any]:
+    """Use another device for a moment: ``with on_device("virtual:T4", count=2) as cp: ...``.
+
+    Arrays made before stay on the device they were made on; make new ones inside.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    before = session.which_device()
+    try:
+        yield session.use_device(device, count).cp
+    finally:
+        if before.kind == "cuda":
+            session.use_device(f"cuda:{before.index}")
+        else:
+            session.use_device(f"virtual:{before.device}", before.count)

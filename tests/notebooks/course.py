@@ -1,0 +1,68 @@
+"""Read the course's notebooks: cells, exercises, and the solutions folded into their text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+
+_SOLUTION = re.compile(
+    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
+)
+_HINT = re.compile(r"<summary>Hint for (?P<id>[\w-]+)</summary>")
+_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
+
+
+def read(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text(notebook: Any) -> str:
+    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
+def solutions(notebook: Any) -> dict[str, str]:
+    """Exercise -> the code of its folded solution."""
+    return {match["id"]: match["code"] for match in _SOLUTION.finditer(text(notebook))}
+
+
+def hints(notebook: Any) -> set[str]:
+    return {match["id"] for match in _HINT.finditer(text(notebook))}
+
+
+def exercises(notebook: Any) -> dict[str, Any]:
+    """Exercise -> the cell that holds its stub and its check."""
+    found = {}
+    for cell in code_cells(notebook):
+        match = _CHECK.search(cell.source)
+        if match:
+            found[match["id"]] = cell
+    return found
+
+
+def with_solutions(notebook: Any) -> Any:
+    """Replace each exercise's stub by the folded solution; its check line stays."""
+    answers = solutions(notebook)
+    for name, cell in exercises(notebook).items():
+        match = _CHECK.search(cell.source)
+        assert match is not None
+        cell.source = f"{answers[name]}\n\n{match[0]}"
+    return notebook
+
+
+def output_text(cell: Any) -> str:
+    """Everything a cell shows as plain text."""
+    parts = []
+    for output in cell.get("outputs", ()):
+        parts.append(output.get("text", ""))
+        parts.append(output.get("data", {}).get("text/plain", ""))
+    return "".join(parts)

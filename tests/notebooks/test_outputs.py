@@ -1,0 +1,64 @@
+"""What the notebooks show without a kernel: every cell's result, pictures included, and no leftovers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from course import NOTEBOOKS, code_cells, exercises, output_text, read
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+VIEWS = re.compile(r"^(gl\.(device|compare|launch|occupancy|warps)|figures\.)", re.MULTILINE)
+
+
+@each_notebook
+def test_every_cell_has_run_in_order(path: Path) -> None:
+    counts = [cell.execution_count for cell in code_cells(read(path))]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@each_notebook
+def test_no_stored_output_is_an_error_or_holds_escape_codes_or_paths(path: Path) -> None:
+    for cell in code_cells(read(path)):
+        assert not [output for output in cell.outputs if output.output_type == "error"], cell.id
+        shown = output_text(cell)
+        assert "\x1b" not in shown, cell.id
+        assert not re.search(r"(?<![\w.<>])/(?:work|home|root|tmp|usr)/", shown), cell.id
+
+
+@each_notebook
+def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
+    pictures = 0
+    for cell in code_cells(read(path)):
+        if not VIEWS.search(cell.source.splitlines()[-1]):
+            continue
+        (output,) = [output for output in cell.outputs if output.output_type == "execute_result"]
+        assert "image/png" in output.data, cell.id
+        assert len(output.data["text/plain"]) > 20, cell.id
+        pictures += 1
+    assert pictures or path.name.startswith("0") is False
+
+
+@each_notebook
+def test_every_comparison_names_where_its_number_comes_from(path: Path) -> None:
+    for cell in code_cells(read(path)):
+        if ".reveal(" in cell.source:
+            shown = output_text(cell)
+            assert shown.startswith("You made no prediction; a common guess is "), cell.id
+            assert "Found:" not in shown, f"{cell.id} reveals a number without its source"
+
+
+@each_notebook
+def test_stubs_are_not_yet_right(path: Path) -> None:
+    for name, cell in exercises(read(path)).items():
+        assert output_text(cell).startswith(f"{name}: not yet: "), cell.id
+
+
+@each_notebook
+def test_a_default_guess_is_wrong_more_often_than_right(path: Path) -> None:
+    """The guess that stands in is the common misconception: it shall teach something."""
+    shown = [output_text(cell) for cell in code_cells(read(path)) if ".reveal(" in cell.source]
+    right = [text for text in shown if " Right." in text]
+    assert len(right) < len(shown) / 2

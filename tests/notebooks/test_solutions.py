@@ -1,0 +1,51 @@
+"""Each notebook runs from top to bottom with its own folded solutions, and every check passes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
+
+from gpulab.teach import check
+from gpulab.teach.exercises import EXERCISES
+
+CELL_TIMEOUT_S = 240
+
+
+def run(notebook: Any, folder: Path) -> Any:
+    from nbclient import NotebookClient
+
+    NotebookClient(
+        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    ).execute()
+    return notebook
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_runs_with_its_solutions(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = path.parents[1]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
+    notebook = run(with_solutions(read(path)), path.parent)
+    for name, cell in exercises(notebook).items():
+        assert output_text(cell).startswith(f"{name}: passed: "), output_text(cell)
+
+
+def folded() -> dict[str, str]:
+    return {name: code for path in NOTEBOOKS for name, code in solutions(read(path)).items()}
+
+
+def test_every_exercise_has_a_folded_solution() -> None:
+    assert set(folded()) == set(EXERCISES)
+
+
+@pytest.mark.parametrize("name", sorted(EXERCISES))
+def test_the_folded_solution_passes_its_check(name: str) -> None:
+    names: dict[str, Any] = {}
+    exec(folded()[name], names)  # the learner pastes it just so
+    (answer,) = [value for key, value in names.items() if not key.startswith("__")]
+    verdict = check(name, answer)
+    assert verdict.passed, verdict.message

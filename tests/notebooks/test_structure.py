@@ -1,0 +1,117 @@
+"""Each notebook keeps the course's rhythm, stays readable, and carries nothing of a machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from course import FOLDER, NOTEBOOKS, code_cells, exercises, hints, read, solutions, text
+
+from gpulab.teach.exercises import EXERCISES
+from gpulab.teach.quizzes import QUIZZES
+
+MAX_CELL_LINES = 25
+MAX_BYTES = 700_000
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def test_the_first_notebooks_are_there() -> None:
+    assert [path.name[:2] for path in NOTEBOOKS][:3] == ["00", "01", "02"]
+
+
+@each_notebook
+def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
+    title, objectives, first = read(path).cells[:3]
+    assert title.source.startswith(f"# {path.name[:2]} · ")
+    assert objectives.source.startswith("## Objectives")
+    assert len(re.findall(r"^- \*\*\w+", objectives.source, re.MULTILINE)) >= 4, "objectives begin with verbs"
+    assert first.source.rstrip().endswith("gl.which_device()"), (
+        "the first code cell says which device it uses"
+    )
+
+
+@each_notebook
+def test_it_predicts_runs_and_compares(path: Path) -> None:
+    code = "\n".join(cell.source for cell in code_cells(read(path)))
+    predicted = set(re.findall(r"^(\w+) = gl\.predict\(", code, re.MULTILINE))
+    revealed = set(re.findall(r"^(\w+)\.reveal\(", code, re.MULTILINE))
+    assert len(predicted) >= 3
+    assert predicted == revealed, "each prediction is compared with what was found"
+
+
+@each_notebook
+def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Path) -> None:
+    sources = [cell.source for cell in code_cells(read(path))]
+    for number, source in enumerate(sources):
+        for name in re.findall(r"^(\w+) = gl\.predict\(", source, re.MULTILINE):
+            reveals = [i for i, other in enumerate(sources) if re.search(rf"^{name}\.reveal\(", other, re.M)]
+            assert reveals and reveals[0] > number, name
+
+
+@each_notebook
+def test_prediction_keys_belong_to_their_notebook_and_are_unique(path: Path) -> None:
+    keys = re.findall(r'key="([^"]+)"', "\n".join(cell.source for cell in code_cells(read(path))))
+    assert len(set(keys)) == len(keys)
+    assert all(key.startswith(path.name[:2] + "-") for key in keys)
+
+
+@each_notebook
+def test_exercises_have_check_hint_and_solution(path: Path) -> None:
+    notebook = read(path)
+    expected = {name for name in EXERCISES if name.startswith(path.name[:2] + "-")}
+    assert expected
+    assert set(exercises(notebook)) == expected
+    assert hints(notebook) == expected
+    assert set(solutions(notebook)) == expected
+
+
+@each_notebook
+def test_it_closes_with_breaks_questions_and_quiz(path: Path) -> None:
+    notebook = read(path)
+    prose = text(notebook)
+    assert "## What breaks if…" in prose
+    assert "## Questions" in prose
+    assert "<summary>Answers</summary>" in prose
+    code = "\n".join(cell.source for cell in code_cells(notebook))
+    (topic,) = re.findall(r'gl\.quiz\("(\w+)"\)', code)
+    assert topic in QUIZZES
+
+
+@each_notebook
+def test_folded_parts_open_and_close(path: Path) -> None:
+    for cell in read(path).cells:
+        opened, closed = cell.source.count("<details>"), cell.source.count("</details>")
+        assert opened == closed, cell.id
+        # Markdown inside <details> renders only after an empty line.
+        assert opened == len(re.findall(r"<details><summary>.*</summary>\n\n", cell.source)), cell.id
+
+
+@each_notebook
+def test_cells_are_short(path: Path) -> None:
+    long = {cell.id: cell.source.count("\n") + 1 for cell in code_cells(read(path))}
+    assert not {name: lines for name, lines in long.items() if lines > MAX_CELL_LINES}
+
+
+@each_notebook
+def test_ids_are_words_that_do_not_change_with_the_order(path: Path) -> None:
+    ids = [cell.id for cell in read(path).cells]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z][a-z0-9-]+", name) for name in ids)
+    assert not [name for name in ids if re.fullmatch(r"cell-\d+|[0-9a-f]{8}", name)]
+
+
+@each_notebook
+def test_no_widget_state_and_of_modest_size(path: Path) -> None:
+    notebook = read(path)
+    assert "widgets" not in notebook.metadata
+    assert path.stat().st_size < MAX_BYTES
+    assert notebook.metadata.kernelspec.name == "python3"
+
+
+@each_notebook
+def test_links_to_other_notebooks_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([\w./-]+\.ipynb)\)", text(read(path)))
+    assert links
+    assert not [link for link in links if not (FOLDER / link).exists()]
