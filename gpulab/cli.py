@@ -6,6 +6,7 @@ import argparse
 import importlib
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -77,13 +78,18 @@ def _lab(folder: Path | None, arguments: Sequence[str]) -> int:
     first = find_first_notebook(folder)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
-    command = [sys.executable, "-m", "jupyterlab", *arguments, first.name]
+    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *arguments, first.name]
     with subprocess.Popen(command, cwd=first.parent) as process:
         while True:
             try:
                 return process.wait()
             except KeyboardInterrupt:
                 continue  # JupyterLab has had it too and asks whether to stop
+
+
+def _as_root() -> list[str]:
+    # Containers often have no other user, and there JupyterLab would only say that it wants this.
+    return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
 def find_first_notebook(folder: Path | None = None) -> Path:

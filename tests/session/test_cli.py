@@ -53,20 +53,24 @@ def test_lab_passes_arguments_on_to_jupyterlab() -> None:
     assert done.stdout.strip() == metadata.version("jupyterlab")
 
 
-def test_lab_opens_the_first_notebook_in_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("user", "added"), [(0, ["--allow-root"]), (1000, [])])
+def test_lab_opens_the_first_notebook_in_its_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, added: list[str]
+) -> None:
     for name in ("01_b.ipynb", "00_a.ipynb"):
         (tmp_path / name).write_text("{}")
     script = tmp_path / "python"
     script.write_text(f"#!{sys.executable}\nimport os, sys\nprint(os.getcwd(), *sys.argv[1:])\nsys.exit(7)\n")
     script.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(script))
+    monkeypatch.setattr(cli.os, "geteuid", lambda: user, raising=False)
     read = tmp_path / "out"
     with read.open("w") as stream:
         real = subprocess.Popen
         monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: real(*a, stdout=stream, **k))
         assert cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"]) == 7
     assert read.read_text().split() == [
-        str(tmp_path.resolve()), "-m", "jupyterlab", "--no-browser", "--port=9", "00_a.ipynb"
+        str(tmp_path.resolve()), "-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"
     ]  # fmt: skip
 
 
