@@ -1,0 +1,148 @@
+"""Take the README's pictures: run a few cells in a real JupyterLab and photograph their output.
+
+``python .ci/pictures.py`` writes notebooks/images/*.png. It needs the `test` extra and Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from chromium import find
+from suite import stage_environment
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "notebooks" / "images"
+START_TIMEOUT_S = 90
+CELL_TIMEOUT_MS = 120_000
+CHROMIUM_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+
+SETUP = """\
+import numpy as np
+import gpulab as gl
+from gpulab import cp
+
+kernels = cp.RawModule(code=r'''
+extern "C" __global__ void collatz(const int* start, int* steps, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int x = start[i], count = 0;
+    while (x != 1) {
+        if (x % 2 == 0)
+            x = x / 2;
+        else
+            x = 3 * x + 1;
+        count++;
+    }
+    steps[i] = count;
+}
+''')
+collatz = kernels.get_function("collatz")
+n = 100_000
+start = cp.arange(1, n + 1, dtype=cp.int32)
+steps = cp.zeros(n, dtype=cp.int32)
+arguments = (start, steps, np.int32(n))
+"""
+# Picture -> the cell whose output it shows.
+CELLS = {
+    "device_card": "gl.device()",
+    "launch_chart": "gl.launch(collatz, grid=(n + 255) // 256, block=256, args=arguments)",
+    "warp_stepper": "gl.warps(collatz, grid=(n + 255) // 256, block=256, args=arguments)",
+    "occupancy_chart": "gl.occupancy(collatz, block=256)",
+}
+# Keys pressed in a view before its picture is taken.
+KEYS = {"warp_stepper": ["ArrowRight"] * 60}
+
+
+@contextmanager
+def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
+    """Serve a folder with JupyterLab on a free port; yield its address with the token."""
+    log = folder / "jupyter.log"
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--port=0"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    with log.open("w") as output:
+        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            found = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", log.read_text())
+            if found:
+                break
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"JupyterLab did not start:\n{log.read_text()}")
+            time.sleep(0.2)
+        yield found[0]
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def take(page: Any, address: str, names: list[str]) -> None:
+    """Run the notebook and photograph the named cells' output."""
+    page.goto(address.replace("/lab?", "/lab/tree/pictures.ipynb?"))
+    page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=CELL_TIMEOUT_MS)
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    for number, name in enumerate(names, start=1):
+        cell = page.locator(f'.jp-Cell[data-windowed-list-index="{number}"]')
+        output = cell.locator(".jp-OutputArea-output").last
+        output.wait_for(timeout=CELL_TIMEOUT_MS)
+        output.scroll_into_view_if_needed()
+        page.wait_for_timeout(1500)
+        for key in KEYS.get(name, ()):
+            if key == KEYS[name][0]:
+                output.locator("[tabindex='0']").first.focus()
+            page.keyboard.press(key)
+        page.wait_for_timeout(500)
+        output.screenshot(path=IMAGES / f"{name}.png")
+        print(f"notebooks/images/{name}.png", flush=True)
+
+
+def main() -> None:
+    """Take the pictures named on the command line, all by default."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"of: {', '.join(CELLS)}")
+    names = parser.parse_args().names or list(CELLS)
+    browser_path = find()
+    if browser_path is None:
+        raise SystemExit("The pictures need Chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    cells = [nbformat.v4.new_code_cell(SETUP), *(nbformat.v4.new_code_cell(CELLS[name]) for name in names)]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    notebook.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    IMAGES.mkdir(exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="gpulab-pictures-"))
+    try:
+        nbformat.write(notebook, folder / "pictures.ipynb")
+        with jupyterlab(folder, stage_environment(str(folder))) as address, sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=browser_path, args=CHROMIUM_OPTIONS)
+            page = browser.new_page(viewport={"width": 1400, "height": 1600}, device_scale_factor=1)
+            take(page, address, names)
+            browser.close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
