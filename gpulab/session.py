@@ -10,8 +10,8 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpulab.cuda_choice import CudaDevice, CudaUnavailableError, open_cuda_device
@@ -373,10 +373,16 @@ def _new_machine(info: DeviceInfo, count: int) -> Machine:
 
 
 def _modelled(info: DeviceInfo) -> DeviceInfo:
-    """The limits of a real device as those of a virtual one."""
+    """A real device as a virtual one: its own limits, and from the table what it does not tell."""
     from gpulab.records import Provenance
 
-    return replace(info, provenance=Provenance("modelled", f"virtual {info.name}"))
+    told = {item.name: getattr(info, item.name) for item in fields(info)}
+    with suppress(UnknownDeviceError):
+        known = table_info(info.name)
+        if known.compute_capability == info.compute_capability:
+            told = {name: getattr(known, name) if value is None else value for name, value in told.items()}
+    told["provenance"] = Provenance("modelled", f"virtual {info.name}")
+    return type(info)(**told)
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:

@@ -1,0 +1,39 @@
+"""Kernels that the session's tests run, as a learner would write them."""
+
+VECTOR_ADD = r"""
+extern "C" __global__
+void vector_add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        c[i] = a[i] + b[i];
+    }
+}
+"""
+
+NO_TAIL_CHECK = r"""
+extern "C" __global__ void double_all(float* x) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    x[i] = 2.0f * x[i];
+}
+"""
+
+COLUMN_SUM = r"""
+extern "C" __global__ void column(const float* x, float* y, int stride) {
+    __shared__ float part[64];
+    int i = threadIdx.x;
+    part[i] = x[i * stride];
+    __syncthreads();
+    if (i % 2) y[i] = part[i - 1]; else y[i] = part[i];
+}
+"""
+
+COUNT_UP = r"""
+extern "C" __global__ void count_up(int* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1;
+}
+"""
+
+FOREVER = r"""
+extern "C" __global__ void forever(volatile int* x) { while (x[0] == 0) {} }
+"""

@@ -1,0 +1,87 @@
+"""The public functions inside a real Jupyter kernel: sentence, pictures, widgets, errors, interrupt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+from tests.session.kernels import FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+
+SETUP = f"""
+import numpy as np
+import gpulab as gl
+from gpulab import cp
+n = 10_000
+x = cp.arange(n, dtype=cp.float32)
+y = cp.zeros(n, cp.float32)
+kernel = cp.RawKernel(r'''{VECTOR_ADD}''', "vector_add")
+args = (x, x, y, np.int32(n))
+"""
+
+
+@pytest.fixture
+def jupyter(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotebookClient]:
+    monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
+    notebook = nbformat.v4.new_notebook()
+    client = NotebookClient(notebook, timeout=120, kernel_name="python3")
+    with client.setup_kernel():
+        yield client
+
+
+def run(client: NotebookClient, source: str) -> list[Any]:
+    cell = nbformat.v4.new_code_cell(source)
+    client.nb.cells.append(cell)
+    client.execute_cell(cell, len(client.nb.cells) - 1)
+    return list(cell.outputs)
+
+
+def shown(outputs: list[Any]) -> dict[str, Any]:
+    (result,) = [output for output in outputs if output.output_type in ("execute_result", "display_data")]
+    return dict(result.data)
+
+
+def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
+    run(jupyter, SETUP)
+    assert shown(run(jupyter, "gl.which_device()"))["text/plain"].startswith(
+        "This session uses a virtual A100"
+    )
+    for call, begins in (
+        ("gl.device()", "Device card of A100"),
+        ("gl.launch(kernel, (n + 255) // 256, 256, args)", "Launch of kernel vector_add"),
+        ("gl.warps(kernel, (n + 255) // 256, 256, args)", "Warp 0"),
+        ("gl.occupancy(kernel)", ""),
+    ):
+        data = shown(run(jupyter, call))
+        assert {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"} <= set(data), call
+        assert begins in data["text/plain"]
+        assert "modelled" in data["text/plain"], call
+    data = shown(run(jupyter, "gl.count(kernel, (n + 255) // 256, 256, args)"))
+    assert "<table>" in data["text/html"]
+    (output,) = run(jupyter, "print(bool((y == x + x).all()))")
+    assert output.text.strip() == "True"
+
+
+def test_a_crashing_kernel_leaves_the_notebook_alive(jupyter: NotebookClient) -> None:
+    run(jupyter, SETUP)
+    with pytest.raises(CellExecutionError, match=r"cudaErrorIllegalAddress.*double_all.*line 4"):
+        run(jupyter, f"cp.RawKernel(r'''{NO_TAIL_CHECK}''', 'double_all')((40,), (256,), (x,))")
+    (output,) = run(jupyter, "kernel((40,), (256,), args); print(float(y[3]))")
+    assert output.text.strip() == "6.0"
+
+
+def test_an_endless_kernel_can_be_interrupted(jupyter: NotebookClient) -> None:
+    run(jupyter, SETUP)
+    run(
+        jupyter,
+        "import _thread, threading; timer = threading.Timer(1.0, _thread.interrupt_main); timer.start()",
+    )
+    source = f"cp.RawKernel(r'''{FOREVER}''', 'forever')((1,), (32,), (cp.zeros(1, cp.int32),))"
+    with pytest.raises(CellExecutionError, match=r"KeyboardInterrupt|LaunchTimeout"):
+        run(jupyter, source)
+    (output,) = run(jupyter, "kernel((40,), (256,), args); print(float(y[3]))")
+    assert output.text.strip() == "6.0"

@@ -1,0 +1,178 @@
+"""The public functions from end to end on the virtual GPU: kernel in, picture and numbers out."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.tables import CounterTable
+from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+
+N = 10_000
+BLOCK = 256
+GRID = -(-N // BLOCK)
+
+
+@pytest.fixture(autouse=True)
+def on_a_virtual_a100() -> None:
+    gl.use_device("virtual:A100")
+
+
+@pytest.fixture
+def addition() -> tuple[Any, tuple[Any, ...], np.ndarray]:
+    rng = np.random.default_rng(0)
+    a, b = rng.random((2, N), dtype=np.float32)
+    cp = gl.cp
+    return (
+        cp.RawKernel(VECTOR_ADD, "vector_add"),
+        (cp.asarray(a), cp.asarray(b), cp.zeros(N, cp.float32), np.int32(N)),
+        a + b,
+    )
+
+
+def test_launch_runs_the_kernel_and_places_every_block(addition: Any) -> None:
+    kernel, args, expected = addition
+    chart = gl.launch(kernel, GRID, BLOCK, args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+    trace = chart.trace
+    assert (trace.grid, trace.block, trace.sm_count) == ((GRID, 1, 1), (BLOCK, 1, 1), 108)
+    assert sorted(trace.block_index) == list(range(GRID))
+    assert trace.occupancy.blocks_per_sm == 8, "2,048 threads a SM of capability 8.0 in blocks of 256"
+    assert trace.provenance.label == "modelled on virtual A100-SXM4-80GB"
+    assert "modelled on virtual A100-SXM4-80GB" in repr(chart)
+    assert chart.png().startswith(b"\x89PNG")
+
+
+def test_the_slider_keeps_the_work_and_the_arrays(addition: Any) -> None:
+    kernel, args, _ = addition
+    chart = gl.launch(kernel, GRID, BLOCK, args)
+    args[2].fill(7)
+    chart.block_threads = 64
+    assert chart.error == ""
+    assert chart.trace.block == (64, 1, 1)
+    assert chart.trace.grid == (-(-GRID * BLOCK // 64), 1, 1)
+    assert (args[2].get() == 7).all(), "moving a slider leaves the learner's arrays as they were"
+
+
+def test_the_slider_shows_a_fault_instead_of_raising_it() -> None:
+    x = gl.cp.ones(1024, gl.cp.float32)
+    chart = gl.launch(gl.cp.RawKernel(NO_TAIL_CHECK, "double_all"), 4, 256, (x,))
+    chart.block_threads = 768
+    assert "double_all" in chart.error
+    assert "IllegalAddress" in chart.error
+    np.testing.assert_array_equal(x.get(), 2)
+    chart.block_threads = 128
+    assert chart.error == ""
+
+
+def test_a_slider_from_before_a_change_of_device_says_so(addition: Any) -> None:
+    kernel, args, _ = addition
+    chart = gl.launch(kernel, GRID, BLOCK, args)
+    gl.use_device("T4")
+    chart.block_threads = 64
+    assert "run its cell again" in chart.error
+
+
+def test_a_two_dimensional_launch_has_no_slider() -> None:
+    x = gl.cp.zeros(64, gl.cp.int32)
+    chart = gl.launch(gl.cp.RawKernel(COUNT_UP, "count_up"), (2, 2), (8, 8), (x, np.int32(64)))
+    assert not chart.has_slider
+
+
+def test_warps_follows_the_chosen_warp(addition: Any) -> None:
+    kernel, args, expected = addition
+    stepper = gl.warps(kernel, GRID, BLOCK, args, block_index=GRID - 1, warp=0)
+    trace = stepper.trace
+    assert (trace.block_index, trace.warp_index) == ((GRID - 1, 0, 0), 0)
+    inside = N - (GRID - 1) * BLOCK
+    assert inside == 16, "so that half of the last block's first warp passes the tail check"
+    stores = [i for i in range(len(trace)) if trace.access_is_store is not None and trace.access_is_store[i]]
+    assert [int(trace.executed_mask[i]) for i in stores] == [0xFFFF]
+    np.testing.assert_array_equal(args[2].get(), expected)
+    assert "modelled on virtual A100" in repr(stepper)
+
+
+def test_count_matches_arithmetic_on_the_back_of_an_envelope() -> None:
+    cp = gl.cp
+    x, y = cp.arange(64 * 32, dtype=cp.float32), cp.zeros(64, cp.float32)
+    table = gl.count(cp.RawKernel(COLUMN_SUM, "column"), 1, 64, (x, y, np.int32(32)))
+    assert isinstance(table, CounterTable)
+    # 2 warps load with a stride of 128 bytes: each lane its own sector. They store 128 bytes: 4.
+    assert table.total("requests", "global", "load") == 2
+    assert table.total("sectors", "global", "load") == 64
+    assert table.total("bank_conflicts", "shared") == 0
+    stores = table.total("sectors", "global", "store")
+    assert stores in (8, 16), "4 sectors a warp and store; one store, or one for each side of the branch"
+    assert "part[i] = x[i * stride];" in repr(table)
+    assert "modelled on virtual A100-SXM4-80GB" in repr(table)
+    index = np.arange(64)
+    np.testing.assert_array_equal(y.get(), x.get()[(index - index % 2) * 32])
+
+
+def test_occupancy_of_one_kernel_at_every_block_size(addition: Any) -> None:
+    kernel, _, _ = addition
+    chart = gl.occupancy(kernel, block=100)
+    sizes = [point.block_threads for point in chart.points]
+    assert sizes == sorted({*range(32, 1025, 32), 100})
+    assert chart.point.block_threads == 100
+    full = {point.block_threads: point.fraction for point in chart.points}
+    assert full[256] == 1.0
+    assert full[32] == 0.5, "32 blocks of one warp on an SM that holds 64 warps"
+    with pytest.raises(ValueError, match="2,048 threads is over this kernel's limit of 1,024"):
+        gl.occupancy(kernel, block=(64, 32))
+
+
+def test_device_and_compare() -> None:
+    assert "A100-SXM4-80GB" in repr(gl.device())
+    assert gl.device("H200").info.sm_count == 132
+    card = gl.compare("T4", "H200")
+    assert (card.info.name, [other.name for other in card.others]) == ("T4", ["H200"])
+    assert gl.compare("T4").info.name == "A100-SXM4-80GB", "one name is compared with the device in use"
+    with pytest.raises(gl.errors.UnknownDeviceError, match="Did you mean 'H200'"):
+        gl.compare("T4", "H20O")
+    with pytest.raises(TypeError, match="Name the GPUs"):
+        gl.compare()
+
+
+@pytest.mark.parametrize("function", ["launch", "warps", "count"])
+def test_mistakes_are_short_errors_and_later_calls_work(addition: Any, function: str) -> None:
+    kernel, args, expected = addition
+    run = getattr(gl, function)
+    with pytest.raises(TypeError, match="divide with //"):
+        run(kernel, N / BLOCK, BLOCK, args)
+    with pytest.raises(TypeError, match="`args` is a tuple"):
+        run(kernel, GRID, BLOCK, args[0])
+    with pytest.raises(TypeError, match="carries no CUDA C"):
+        run(len, GRID, BLOCK, args)
+    with pytest.raises(Exception, match=r"invalid configuration|InvalidValue|INVALID_VALUE|1,?024"):
+        run(kernel, GRID, 2048, args)
+    with pytest.raises(TypeError, match="4"):
+        run(kernel, GRID, BLOCK, args[:3])
+    fault = gl.cp.RawKernel(NO_TAIL_CHECK, "double_all")
+    with pytest.raises(RuntimeError, match=r"double_all.*line 4.*block.*thread") as caught:
+        run(fault, GRID, BLOCK, (gl.cp.ones(N, gl.cp.float32),))
+    assert caught.value.status == 700  # type: ignore[attr-defined]
+    run(kernel, GRID, BLOCK, args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+
+
+def test_an_endless_loop_ends_with_the_watchdog() -> None:
+    gl.use_device(watchdog_s=0.5)
+    kernel = gl.cp.RawKernel(FOREVER, "forever")
+    start = time.perf_counter()
+    with pytest.raises(RuntimeError, match="forever") as caught:
+        gl.launch(kernel, 1, 32, (gl.cp.zeros(1, gl.cp.int32),))
+    assert caught.value.status == 702  # type: ignore[attr-defined]
+    assert time.perf_counter() - start < 10
+
+
+def test_each_function_runs_the_kernel_exactly_once() -> None:
+    x = gl.cp.zeros(100, gl.cp.int32)
+    kernel = gl.cp.RawKernel(COUNT_UP, "count_up")
+    for times, function in enumerate((gl.launch, gl.warps, gl.count), start=1):
+        function(kernel, 1, 128, (x, np.int32(100)))
+        assert (x.get() == times).all(), function.__name__

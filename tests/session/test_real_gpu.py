@@ -1,0 +1,120 @@
+"""The session and the public functions on a real GPU: measured, with the virtual twin beside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.virtual.errors import IllegalAddressError
+from tests.session.kernels import COUNT_UP, NO_TAIL_CHECK, VECTOR_ADD
+
+pytestmark = pytest.mark.gpu
+N = 100_000
+GRID = -(-N // 256)
+
+
+@pytest.fixture
+def addition() -> tuple[Any, tuple[Any, ...], Any]:
+    cp = gl.cp
+    a, b = np.random.default_rng(0).random((2, N), dtype=np.float32)
+    args = (cp.asarray(a), cp.asarray(b), cp.zeros(N, cp.float32), np.int32(N))
+    return cp.RawKernel(VECTOR_ADD, "vector_add"), args, a + b
+
+
+def test_the_session_uses_cupy_and_says_that_numbers_are_measured() -> None:
+    import cupy
+
+    assert gl.cp is cupy
+    choice = gl.which_device()
+    assert choice.kind == "cuda"
+    assert choice.device == cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    assert "measured" in str(choice)
+
+
+def test_launch_is_measured_with_the_prediction_beside(addition: Any) -> None:
+    kernel, args, expected = addition
+    chart = gl.launch(kernel, GRID, 256, args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+    assert chart.trace.provenance.source == "measured"
+    assert chart.compare is not None
+    assert chart.compare.provenance.source == "modelled"
+    assert chart.compare.sm_count == chart.trace.sm_count
+    assert chart.compare.occupancy.blocks_per_sm == chart.trace.occupancy.blocks_per_sm
+    args[2].fill(3)
+    chart.block_threads = 128
+    assert chart.error == ""
+    assert chart.trace.block == (128, 1, 1)
+    assert bool((args[2] == 3).all())
+
+
+def test_warps_carries_the_masks_that_the_hardware_reported(addition: Any) -> None:
+    kernel, args, expected = addition
+    stepper = gl.warps(kernel, GRID, 256, args, block_index=GRID - 1, warp=5)
+    np.testing.assert_array_equal(args[2].get(), expected)
+    assert stepper.trace.granularity == "instruction"
+    assert stepper.measured is not None
+    assert stepper.measured.provenance.source == "measured"
+    assert set(stepper.measured.active_mask.tolist()) <= set(stepper.trace.active_mask.tolist())
+
+
+def test_count_is_modelled_and_runs_the_kernel_once() -> None:
+    x = gl.cp.zeros(1000, gl.cp.int32)
+    table = gl.count(gl.cp.RawKernel(COUNT_UP, "count_up"), 4, 256, (x, np.int32(1000)))
+    assert bool((x == 1).all())
+    assert table.provenance.source == "modelled"
+    assert table.total("sectors", "global", "load") == 125
+
+
+def test_a_fault_is_found_before_it_can_end_the_cuda_context(addition: Any) -> None:
+    kernel, args, expected = addition
+    x = gl.cp.ones(1000, gl.cp.float32)
+    for function in (gl.launch, gl.warps, gl.count):
+        with pytest.raises(IllegalAddressError, match="line 4"):
+            function(gl.cp.RawKernel(NO_TAIL_CHECK, "double_all"), 4, 256, (x,))
+    kernel((GRID,), (256,), args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+    assert bool((x == 1).all())
+
+
+def test_occupancy_is_the_drivers(addition: Any) -> None:
+    kernel, _, _ = addition
+    assert gl.occupancy(kernel, 256).point.provenance.source == "measured"
+
+
+def test_device_shows_live_readings() -> None:
+    card = gl.device()
+    assert card.has_metrics
+    assert card.info.provenance.source == "measured"
+
+
+def test_to_a_virtual_device_and_back(addition: Any) -> None:
+    import cupy
+
+    kernel, args, expected = addition
+    choice = gl.use_device("virtual:T4")
+    assert choice.cp is not cupy
+    x = choice.cp.arange(10)
+    assert int(x.sum()) == 45
+    assert gl.use_device("cuda").cp is cupy
+    kernel((GRID,), (256,), args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+
+
+def test_the_twin_has_the_real_devices_limits() -> None:
+    twin = session.twin()
+    assert twin is not None
+    real, virtual = session.backend().device_info(), twin.backend.device_info()
+    for name in ("sm_count", "compute_capability", "max_warps_per_sm", "shared_per_sm_bytes", "l2_bytes"):
+        assert getattr(real, name) == getattr(virtual, name), name
+    assert virtual.provenance.source == "modelled"
+
+
+def test_the_doctor_finds_the_gpu() -> None:
+    found = gl.doctor()
+    for part in ("NVIDIA driver", "CUDA version", "CuPy", "CuPy's NVRTC", "real GPU", "NVML"):
+        assert found[part].status == "ok", found[part]
+    assert found.real_gpu

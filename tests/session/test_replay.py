@@ -1,0 +1,66 @@
+"""Copies of kernel arguments for the virtual twin: contents, aliasing and everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.replay import copy_arguments, size_bytes
+from tests.session.kernels import COUNT_UP
+
+
+@pytest.fixture
+def cp() -> Any:
+    """One virtual machine stands for both sides: the copies must still be arrays of their own."""
+    gl.use_device("virtual:T4")
+    return gl.cp
+
+
+def test_arrays_are_copied_and_the_rest_passes(cp: Any) -> None:
+    x = cp.arange(100, dtype=cp.float32).reshape(20, 5)
+    copies = copy_arguments((x, np.int32(3), 2.5), cp, cp)
+    assert copies[1:] == (np.int32(3), 2.5)
+    np.testing.assert_array_equal(copies[0].get(), x.get())
+    assert copies[0].dtype == x.dtype
+    assert copies[0].data.ptr != x.data.ptr
+    assert size_bytes((x, np.int32(3)), cp) == 400
+
+
+def test_the_same_array_twice_stays_one(cp: Any) -> None:
+    x = cp.zeros(64, cp.int32)
+    first, second = copy_arguments((x, x), cp, cp)
+    assert first.data.ptr == second.data.ptr
+    kernel = cp.RawKernel(COUNT_UP, "count_up")
+    kernel((1,), (64,), (first, np.int32(64)))
+    np.testing.assert_array_equal(second.get().view(np.int32), 1)
+    np.testing.assert_array_equal(x.get(), 0)
+
+
+def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
+    base = cp.arange(1000, dtype=cp.int32)
+    args = (base[100:300], base[250:400], base[::2], base[600:])
+    copies = copy_arguments(args, cp, cp)
+    for copy, arg in zip(copies, args, strict=True):
+        assert copy.data.ptr - copies[2].data.ptr == arg.data.ptr - base.data.ptr
+    assert size_bytes(args, cp) == 4000
+
+
+def test_separate_arrays_stay_separate_so_that_a_step_over_the_end_is_found(cp: Any) -> None:
+    x, y = cp.zeros(100, cp.int32), cp.zeros(100, cp.int32)
+    copies = copy_arguments((x, y), cp, cp)
+    kernel = cp.RawKernel(COUNT_UP, "count_up")
+    with pytest.raises(RuntimeError, match="IllegalAddress"):
+        kernel((1,), (128,), (copies[0], np.int32(101)))
+
+
+def test_strided_and_empty_arrays(cp: Any) -> None:
+    x = cp.arange(60, dtype=cp.int16).reshape(6, 10)
+    column = x[:, 3]
+    (copy,) = copy_arguments((column,), cp, cp)
+    raw = copy.get().view(np.int16)
+    np.testing.assert_array_equal(raw[::10], x.get()[:, 3])
+    (empty,) = copy_arguments((cp.zeros(0, cp.float32),), cp, cp)
+    assert empty.size == 0
