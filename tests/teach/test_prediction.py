@@ -15,7 +15,8 @@ VIRTUAL = Provenance("modelled", "virtual A100-SXM4-80GB")
 def test_reveal_names_prediction_source_and_ratio() -> None:
     guess = predict("How many sectors?", key="sectors", unit="sectors", answer=4)
     assert repr(guess.reveal(8, VIRTUAL, because="Half of them are wasted.")) == (
-        "You said 4 sectors. Modelled on virtual A100-SXM4-80GB: 8 sectors. 2 times that. Half of them are wasted."
+        "You said 4 sectors. Modelled on virtual A100-SXM4-80GB: 8 sectors. 2 times that. "
+        "Half of them are wasted."
     )
 
 
@@ -23,7 +24,8 @@ def test_default_stands_in_where_nobody_answers() -> None:
     guess = predict("How many blocks?", key="blocks", unit="blocks", default=3)
     revealed = guess.reveal(4, "counted by the kernel")
     assert repr(revealed) == (
-        "You made no prediction; a common guess is 3 blocks. Counted by the kernel: 4 blocks. 1.33 times that."
+        "You made no prediction; a common guess is 3 blocks. "
+        "Counted by the kernel: 4 blocks. 1.33 times that."
     )
     assert revealed.right is None
 

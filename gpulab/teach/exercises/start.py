@@ -35,8 +35,6 @@ def judge_blocks(answer: Any) -> str:
 def judge_saxpy(answer: Any) -> str:
     """``saxpy(a, x, y, n)``: y[i] = a * x[i] + y[i]."""
     kernel = KernelUnderTest(answer, "saxpy")
-    if "TODO" in kernel.code:
-        raise NotYet("the kernel still has its TODO; write the body first.")
     threads = 128
     rng = np.random.default_rng(0)
     for n in (128, 1, 127, 129, 1000):
