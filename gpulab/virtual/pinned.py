@@ -146,3 +146,9 @@ def is_pinned(array: np.ndarray[Any, Any]) -> bool:
         return False
     low, high = np.lib.array_utils.byte_bounds(array)
     return any(start <= low and high <= start + size for start, size in list(ranges.items()))
+
+
+def is_pinned_address(address: int) -> bool:
+    """Whether a host address lies in page-locked memory."""
+    ranges = _machine.current().pinned_ranges
+    return any(start <= address < start + size for start, size in list(ranges.items()))

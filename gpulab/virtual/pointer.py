@@ -90,7 +90,7 @@ class MemoryPointer:
 
     def _submit(self, kind: Any, size: int, stream: _BaseStream | None, wait: bool) -> None:
         device = self.mem.owner
-        duration = device.kernel_ns(size) if kind == "memset" else device.copy_ns(kind, size, pinned=not wait)
+        duration = device.copy_ns(kind, size, pinned=not wait)
         stream = stream or get_current_stream()
         _, end = stream.submit(kind, f"memcpy {kind}", duration, size_bytes=size, device=device)
         if wait:

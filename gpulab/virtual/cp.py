@@ -1,0 +1,137 @@
+"""The CuPy-compatible module of the virtual GPU: what ``from gpulab import cp`` is without a GPU.
+
+Arrays live in the memory of the virtual device and functions run at once on the host; durations are
+modelled. A name that CuPy has and this module has not raises ``AttributeError`` with a way around it.
+"""
+
+# ruff: noqa: F401, F403 - what is imported here is what cp offers
+from __future__ import annotations
+
+import difflib as _difflib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+import numpy as _np
+from numpy import (
+    bool_,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    complexfloating,
+    dtype,
+    e,
+    euler_gamma,
+    finfo,
+    float16,
+    float32,
+    float64,
+    floating,
+    generic,
+    get_printoptions,
+    iinfo,
+    inexact,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    integer,
+    intp,
+    issubdtype,
+    nan,
+    newaxis,
+    number,
+    pi,
+    printoptions,
+    promote_types,
+    set_printoptions,
+    signedinteger,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    uintp,
+    unsignedinteger,
+)
+
+from gpulab.errors import NotSupportedError as _NotSupportedError
+from gpulab.virtual import cuda, fft, linalg, random, testing
+from gpulab.virtual import machine as _machine
+from gpulab.virtual.array import ndarray
+from gpulab.virtual.creation import *
+from gpulab.virtual.functions import *
+from gpulab.virtual.pinned import PinnedMemoryPool as _PinnedMemoryPool
+from gpulab.virtual.pool import MemoryPool as _MemoryPool
+from gpulab.virtual.ufunc import ufunc
+
+if _TYPE_CHECKING:
+    from gpulab.virtual.kernels import RawKernel, RawModule
+
+bool = bool_
+int_, uint, float_, complex_ = _np.int_, _np.uint, float64, complex128
+half, single, double = float16, float32, float64
+byte, short, intc, longlong = _np.byte, _np.short, _np.intc, _np.longlong
+ubyte, ushort, uintc, ulonglong = _np.ubyte, _np.ushort, _np.uintc, _np.ulonglong
+csingle, cdouble = complex64, complex128
+
+
+def _not_yet(name: str, remedy: str) -> _Any:
+    def call(*_: _Any, **__: _Any) -> _Any:
+        raise _NotSupportedError(
+            f"The virtual GPU does not have cp.{name} yet; {remedy}. With CuPy on an NVIDIA GPU it works."
+        )
+
+    call.__name__ = name
+    call.__doc__ = f"Not on the virtual GPU yet: {remedy}."
+    return call
+
+
+ElementwiseKernel = _not_yet(
+    "ElementwiseKernel", "use array expressions, or write the loop as a cp.RawKernel"
+)
+ReductionKernel = _not_yet("ReductionKernel", "use cp.sum and its relatives, or a cp.RawKernel")
+fuse = _not_yet("fuse", "leave the decorator away (the result is the same), or write a cp.RawKernel")
+
+
+def get_default_memory_pool() -> _MemoryPool:
+    """The pool that new arrays come from unless ``cp.cuda.set_allocator`` changed it."""
+    return _machine.current().memory_pool
+
+
+def get_default_pinned_memory_pool() -> _PinnedMemoryPool:
+    """The pool of page-locked host memory."""
+    return _machine.current().pinned_memory_pool
+
+
+def is_available() -> _Any:
+    """Whether kernels can run: always True on the virtual GPU."""
+    return cuda.is_available()
+
+
+def show_config() -> None:
+    """Print what stands behind ``cp``."""
+    info = _machine.current().current_device.info
+    print(f"cp is gpulab's virtual GPU: {info.provenance.label}, compute capability {info.capability}.")
+
+
+def __getattr__(name: str) -> _Any:
+    if name in ("RawKernel", "RawModule"):
+        from gpulab.virtual import kernels
+
+        return getattr(kernels, name)
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    near = _difflib.get_close_matches(name, [known for known in globals() if not known.startswith("_")], n=1)
+    text = f"the virtual GPU's cp has no {name!r}"
+    if near:
+        text += f" (nearest: cp.{near[0]})"
+    if hasattr(_np, name):
+        text += f"; compute it on the host: cp.asarray(numpy.{name}(cp.asnumpy(x)))."
+    else:
+        text += "; see dir(cp) for what it has, or run this on an NVIDIA GPU with CuPy."
+    raise AttributeError(text)
+
+
+def __dir__() -> list[str]:
+    public = {name for name in globals() if not name.startswith("_")} - {"annotations"}
+    return sorted(public | {"RawKernel", "RawModule"})

@@ -1,0 +1,223 @@
+"""``cp.cuda`` of the virtual GPU.
+
+`is_available` is True: the virtual GPU answers for a CUDA device, so the same cells run everywhere.
+What tells it apart is ``gl.device()`` and the first sentence a notebook prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from gpulab.errors import NotSupportedError
+from gpulab.virtual import machine as _machine
+from gpulab.virtual import pinned, runtime
+from gpulab.virtual.errors import CompileException, CUDADriverError, CUDARuntimeError, OutOfMemoryError
+from gpulab.virtual.pinned import (
+    PinnedMemory,
+    PinnedMemoryPointer,
+    PinnedMemoryPool,
+    alloc_pinned_memory,
+    set_pinned_memory_allocator,
+)
+from gpulab.virtual.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
+from gpulab.virtual.pool import (
+    MemoryPool,
+    PooledMemory,
+    SingleDeviceMemoryPool,
+    alloc,
+    get_allocator,
+    set_allocator,
+    using_allocator,
+)
+from gpulab.virtual.streams import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
+
+__all__ = [
+    "BaseMemory",
+    "Device",
+    "Event",
+    "ExternalStream",
+    "Memory",
+    "MemoryPointer",
+    "MemoryPool",
+    "PinnedMemory",
+    "PinnedMemoryPointer",
+    "PinnedMemoryPool",
+    "Stream",
+    "UnownedMemory",
+    "alloc",
+    "alloc_pinned_memory",
+    "compiler",
+    "device",
+    "driver",
+    "get_allocator",
+    "get_current_stream",
+    "get_device_id",
+    "get_elapsed_time",
+    "get_local_runtime_version",
+    "is_available",
+    "memory",
+    "nvrtc",
+    "nvtx",
+    "pinned_memory",
+    "profile",
+    "runtime",
+    "set_allocator",
+    "set_pinned_memory_allocator",
+    "stream",
+    "using_allocator",
+]
+
+
+class Device:
+    """One virtual GPU by its number; ``with Device(1):`` makes it current for a block.
+
+    Parameters
+    ----------
+    device : int or Device, optional
+        The current device by default.
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        self.id = runtime.getDevice() if device is None else int(device)
+
+    def __int__(self) -> int:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __lt__(self, other: Device) -> bool:
+        return self.id < other.id
+
+    def __enter__(self) -> Device:
+        machine = _machine.current()
+        previous = machine.current_device_id
+        machine.current_device_id = self.id
+        machine.thread.__dict__.setdefault("device_stack", []).append(previous)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        machine = _machine.current()
+        machine.current_device_id = machine.thread.device_stack.pop()
+
+    def use(self) -> Device:
+        """Make this device current."""
+        runtime.setDevice(self.id)
+        return self
+
+    def synchronize(self) -> None:
+        """Let the host wait for everything on the device."""
+        _machine.current().device(self.id).timeline.synchronize()
+
+    @property
+    def compute_capability(self) -> str:
+        """Compute capability without the dot, such as ``"80"`` or ``"120"``: the last digit is the minor
+        version."""
+        major, minor = _machine.current().device(self.id).info.compute_capability
+        return f"{major}{minor}"
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        """Free and total memory in bytes."""
+        device_memory = _machine.current().device(self.id).memory
+        return device_memory.free_bytes, device_memory.capacity_bytes
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
+        return runtime.device_attributes(_machine.current().device(self.id).info)
+
+    @property
+    def pci_bus_id(self) -> str:
+        """The virtual GPU sits on no bus."""
+        raise NotSupportedError("A virtual GPU has no PCI address; use Device.id to tell devices apart.")
+
+
+def is_available() -> bool:
+    """Whether kernels can run: always True on the virtual GPU."""
+    return True
+
+
+def get_device_id() -> int:
+    """Number of the current device."""
+    return runtime.getDevice()
+
+
+def get_local_runtime_version() -> int:
+    """CUDA version that the virtual GPU follows."""
+    return runtime.runtimeGetVersion()
+
+
+@contextmanager
+def profile() -> Iterator[None]:
+    """Region for an external profiler; none watches a virtual GPU."""
+    yield
+
+
+def _nvrtc_version() -> tuple[int, int]:
+    from gpulab.ptx import nvrtc as compiler_library
+
+    return compiler_library.version()
+
+
+def _nvrtc_targets() -> list[int]:
+    from gpulab.ptx import nvrtc as compiler_library
+
+    return list(compiler_library.supported_targets())
+
+
+def _ignore(*_: Any, **__: Any) -> None:
+    """Accept what NVTX accepts; nothing collects ranges on the virtual GPU."""
+
+
+nvrtc = SimpleNamespace(getVersion=_nvrtc_version, getSupportedArchs=_nvrtc_targets)
+nvtx = SimpleNamespace(RangePush=_ignore, RangePushC=_ignore, RangePop=_ignore, Mark=_ignore, MarkC=_ignore)
+compiler = SimpleNamespace(CompileException=CompileException)
+driver = SimpleNamespace(CUDADriverError=CUDADriverError, get_build_version=runtime.runtimeGetVersion)
+memory = SimpleNamespace(
+    BaseMemory=BaseMemory,
+    Memory=Memory,
+    MemoryPointer=MemoryPointer,
+    MemoryPool=MemoryPool,
+    OutOfMemoryError=OutOfMemoryError,
+    PooledMemory=PooledMemory,
+    SingleDeviceMemoryPool=SingleDeviceMemoryPool,
+    UnownedMemory=UnownedMemory,
+    alloc=alloc,
+    get_allocator=get_allocator,
+    set_allocator=set_allocator,
+    using_allocator=using_allocator,
+)
+pinned_memory = SimpleNamespace(
+    PinnedMemory=PinnedMemory,
+    PinnedMemoryPointer=PinnedMemoryPointer,
+    PinnedMemoryPool=PinnedMemoryPool,
+    alloc_pinned_memory=alloc_pinned_memory,
+    is_memory_pinned=pinned.is_pinned_address,
+    set_pinned_memory_allocator=set_pinned_memory_allocator,
+)
+stream = SimpleNamespace(
+    Event=Event,
+    ExternalStream=ExternalStream,
+    Stream=Stream,
+    get_current_stream=get_current_stream,
+    get_elapsed_time=get_elapsed_time,
+)
+device = SimpleNamespace(Device=Device, get_device_id=get_device_id)
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("CUDARuntimeError", "CUDADriverError"):
+        return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
+    raise AttributeError(
+        f"the virtual GPU's cp.cuda has no {name!r}; run this part on a machine with an NVIDIA GPU and CuPy."
+    )

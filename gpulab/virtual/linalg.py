@@ -1,0 +1,15 @@
+"""``cp.linalg``: linear algebra through NumPy on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpulab.virtual.lift import lift
+
+LinAlgError = np.linalg.LinAlgError
+
+norm, det, slogdet = lift(np.linalg.norm), lift(np.linalg.det), lift(np.linalg.slogdet)
+inv, pinv, matrix_power = lift(np.linalg.inv), lift(np.linalg.pinv), lift(np.linalg.matrix_power)
+solve, lstsq = lift(np.linalg.solve, operands=2), lift(np.linalg.lstsq, operands=2)
+cholesky, qr, svd = lift(np.linalg.cholesky), lift(np.linalg.qr), lift(np.linalg.svd)
+eigh, eigvalsh, matrix_rank = lift(np.linalg.eigh), lift(np.linalg.eigvalsh), lift(np.linalg.matrix_rank)

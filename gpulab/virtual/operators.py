@@ -1,0 +1,139 @@
+"""Operators and methods of the virtual GPU's arrays.
+
+Operators go through NumPy's ufuncs, which hand them back by ``__array_ufunc__``: the same way as in
+CuPy, so that foreign operands raise the same errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _defers(other: Any) -> bool:
+    """Whether an operator should leave the work to `other`, by NumPy's protocol."""
+    if isinstance(other, (Operators, np.ndarray, np.generic, int, float, complex)):
+        return False
+    if hasattr(other, "__array_ufunc__"):
+        return other.__array_ufunc__ is None
+    return float(getattr(other, "__array_priority__", -1.0)) > Operators.__array_priority__
+
+
+def _binary(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: NotImplemented if _defers(other) else ufunc(self, other)
+
+
+def _reflected(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: NotImplemented if _defers(other) else ufunc(other, self)
+
+
+def _in_place(ufunc: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    return lambda self, other: ufunc(self, other, out=self)
+
+
+def _compares_by_identity(value: Any) -> bool:
+    """Whether a value can equal no array element, as its class never defined equality."""
+    return getattr(type(value), "__eq__", None) is getattr(object, "__eq__", None)
+
+
+def _comparison(ufunc: Callable[..., Any], otherwise: bool | None = None) -> Callable[[Any, Any], Any]:
+    def compare(self: Any, other: Any) -> Any:
+        if _defers(other):
+            return NotImplemented
+        if isinstance(other, np.ndarray) and other.ndim == 0:
+            other = other.item()
+        if otherwise is not None and (other is None or _compares_by_identity(other)):
+            return type(self)._filled(self.shape, np.dtype(np.bool_), otherwise)
+        return ufunc(self, other)
+
+    return compare
+
+
+def _forward(name: str) -> Callable[..., Any]:
+    """A method that calls the function of the same name with the array in front."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return _function(name)(self, *args, **kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"Like ``cp.{name}(a, ...)``."
+    return method
+
+
+class Operators:
+    """Arithmetic, comparison and bit operators."""
+
+    __slots__ = ()
+    __array_priority__ = 100.0
+
+    __add__, __radd__, __iadd__ = _binary(np.add), _reflected(np.add), _in_place(np.add)
+    __sub__, __rsub__, __isub__ = _binary(np.subtract), _reflected(np.subtract), _in_place(np.subtract)
+    __mul__, __rmul__, __imul__ = _binary(np.multiply), _reflected(np.multiply), _in_place(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.true_divide), _reflected(np.true_divide)
+    __itruediv__ = _in_place(np.true_divide)
+    __floordiv__, __rfloordiv__ = _binary(np.floor_divide), _reflected(np.floor_divide)
+    __ifloordiv__ = _in_place(np.floor_divide)
+    __mod__, __rmod__, __imod__ = _binary(np.remainder), _reflected(np.remainder), _in_place(np.remainder)
+    __pow__, __rpow__, __ipow__ = _binary(np.power), _reflected(np.power), _in_place(np.power)
+    __divmod__, __rdivmod__ = _binary(np.divmod), _reflected(np.divmod)
+    __matmul__, __rmatmul__ = _binary(np.matmul), _reflected(np.matmul)
+    __lshift__, __rlshift__ = _binary(np.left_shift), _reflected(np.left_shift)
+    __ilshift__ = _in_place(np.left_shift)
+    __rshift__, __rrshift__ = _binary(np.right_shift), _reflected(np.right_shift)
+    __irshift__ = _in_place(np.right_shift)
+    __and__, __rand__, __iand__ = (
+        _binary(np.bitwise_and),
+        _reflected(np.bitwise_and),
+        _in_place(np.bitwise_and),
+    )
+    __or__, __ror__, __ior__ = _binary(np.bitwise_or), _reflected(np.bitwise_or), _in_place(np.bitwise_or)
+    __xor__, __rxor__, __ixor__ = (
+        _binary(np.bitwise_xor),
+        _reflected(np.bitwise_xor),
+        _in_place(np.bitwise_xor),
+    )
+    __lt__, __le__ = _comparison(np.less), _comparison(np.less_equal)
+    __gt__, __ge__ = _comparison(np.greater), _comparison(np.greater_equal)
+    __eq__ = _comparison(np.equal, otherwise=False)
+    __ne__ = _comparison(np.not_equal, otherwise=True)
+
+    def __neg__(self) -> Any:
+        return np.negative(self)  # type: ignore[call-overload]
+
+    def __pos__(self) -> Any:
+        return np.positive(self)  # type: ignore[call-overload]
+
+    def __abs__(self) -> Any:
+        return np.absolute(self)  # type: ignore[call-overload]
+
+    def __invert__(self) -> Any:
+        return np.invert(self)  # type: ignore[call-overload]
+
+
+class FunctionMethods:
+    """Functions of the ``cp`` namespace that are methods too."""
+
+    __slots__ = ()
+
+    all, any, sum, prod = _forward("all"), _forward("any"), _forward("sum"), _forward("prod")
+    mean, std, var, ptp = _forward("mean"), _forward("std"), _forward("var"), _forward("ptp")
+    max, min, argmax, argmin = _forward("max"), _forward("min"), _forward("argmax"), _forward("argmin")
+    cumsum, cumprod, trace = _forward("cumsum"), _forward("cumprod"), _forward("trace")
+    clip, round, conj, conjugate = (
+        _forward("clip"),
+        _forward("round"),
+        _forward("conj"),
+        _forward("conjugate"),
+    )
+    dot, take, repeat = _forward("dot"), _forward("take"), _forward("repeat")
+    ravel, squeeze, swapaxes = _forward("ravel"), _forward("squeeze"), _forward("swapaxes")
+    nonzero, compress, diagonal = _forward("nonzero"), _forward("compress"), _forward("diagonal")
+    argsort, searchsorted = _forward("argsort"), _forward("searchsorted")
+
+
+def _function(name: str) -> Any:
+    from gpulab.virtual import functions
+
+    return getattr(functions, name)
