@@ -16,7 +16,7 @@ _INK = "#1f2933"
 _HOST = "#dbe8f6"
 _DEVICE = "#dff2dc"
 _SOFT = "#7b8794"
-_COLOURS = ("#4477aa", "#ee8866", "#44aa99", "#ddaa33")
+_COLOURS = ("#88b4dd", "#f2ab90", "#7cc7bb", "#e8cb7a")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,7 +51,7 @@ def stack() -> Picture:
             f"{'virtual ' if virtual else ''}{choice.device}: the grid of blocks is dealt out",
             _DEVICE,
         ),
-        ("SMs", "each holds several blocks and issues their warps, 32 threads at a time", _DEVICE),
+        ("SMs", "hold several blocks each and issue their warps of 32 threads", _DEVICE),
     ]
     figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
     axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
@@ -99,7 +99,16 @@ def numbering(n: int, block_threads: int) -> Picture:
                 alpha=0.9,
             )
         )
-        axes.text(index + 0.5, 0.5, str(thread), ha="center", va="center", fontsize=8, color=_INK)
+        axes.text(
+            index + 0.5,
+            0.5,
+            str(thread),
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=_INK,
+            bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if idle else None,
+        )
         axes.text(
             index + 0.5, -0.35, "–" if idle else str(index), ha="center", va="center", fontsize=8, color=_SOFT
         )
