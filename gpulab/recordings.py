@@ -52,20 +52,26 @@ class RecordedCase:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Duration of one kernel by CUDA events: alone, and as one of a row of launches (ns)."""
+    """Duration of one of `gpulab.teach.workloads` in ns.
+
+    ``alone_ns`` and ``in_a_row_ns`` are by CUDA events: the median of single launches, and the mean
+    of launches in a row, where one launch's cost hides behind the kernel before. ``kernel_ns`` is
+    Nsight Compute's ``gpu__time_duration`` with warm caches and free clocks.
+    """
 
     name: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    bytes_moved: int
-    flop: int
     alone_ns: float
     in_a_row_ns: float
+    kernel_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Answers of one GPU to the whole corpus. ``versions`` names driver, CUDA, CuPy, NVRTC and ncu."""
+    """Answers of one GPU to the whole corpus.
+
+    ``versions`` names driver, CUDA, CuPy, NVRTC and ncu; ``ptx`` holds what ran where a trace of it
+    was recorded, by case.
+    """
 
     provenance: Provenance
     date: str
@@ -73,6 +79,7 @@ class Recording:
     seed: int
     cases: dict[str, RecordedCase]
     timings: tuple[Timing, ...] = ()
+    ptx: dict[str, str] = field(default_factory=dict)
 
 
 def digest(array: Array) -> str:
@@ -89,6 +96,16 @@ def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
     if with_values:
         packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
     return packed
+
+
+def pack_text(text: str) -> str:
+    """Text for a recording's JSON, compressed."""
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpack_text(packed: str) -> str:
+    """What `pack_text` packed."""
+    return zlib.decompress(base64.b64decode(packed)).decode()
 
 
 def recording_names() -> tuple[str, ...]:
@@ -120,22 +137,16 @@ def parse_recording(data: dict[str, Any], name: str = "recording") -> Recording:
     """Turn a recording's JSON into a `Recording`."""
     check_version(data, FORMAT, name)
     versions = {str(k): str(v) for k, v in data["versions"].items()}
-    detail = f"{data['date']}, driver {versions.get('driver', 'unknown')}, NVRTC {versions.get('nvrtc', 'unknown')}"
+    detail = ", ".join([data["date"], *(f"{name} {versions.get(name, '?')}" for name in ("driver", "NVRTC"))])
     return Recording(
         provenance=Provenance("recorded", data["device"], detail),
         date=data["date"],
         versions=versions,
         seed=int(data["seed"]),
         cases={key: _parse_case(value) for key, value in data["cases"].items()},
-        timings=tuple(
-            Timing(**{**t, "grid": tuple(t["grid"]), "block": tuple(t["block"])})
-            for t in data.get("timings", ())
-        ),
+        timings=tuple(Timing(**timing) for timing in data.get("timings", ())),
+        ptx={key: unpack_text(text) for key, text in data.get("ptx", {}).items()},
     )
-
-
-def _parse_timing(data: dict[str, Any]) -> Timing:
-    return Timing(**{**data, "grid": tuple(data["grid"]), "block": tuple(data["block"])})
 
 
 def _parse_case(data: dict[str, Any]) -> RecordedCase:

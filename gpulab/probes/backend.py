@@ -149,12 +149,18 @@ class CudaBackend:
             "GPU instead; for the hardware's own numbers run Nsight Compute (ncu)."
         )
 
+    def ptx(self, kernel: Any) -> str:
+        """The kernel's PTX for this device, before probes are put in."""
+        with self._device:
+            return compile_ptx(source_of(raw_kernel(kernel)), self._device.compute_capability)
+
     def _probe(self, kernel: Any, how: Instrument) -> Probe:
         source = source_of(kernel)
         if (source, how) not in self._probes:
-            ptx = compile_ptx(source, self._device.compute_capability)
-            self._probes[source, how] = load_probe(ptx, source.name, how)
-        return self._probes[source, how]
+            self._probes[source, how] = load_probe(self.ptx(kernel), source.name, how)
+        probe = self._probes[source, how]
+        probe.allow_shared(kernel)
+        return probe
 
     def _occupancy(
         self, function: int, registers: int, static_shared: int, block_threads: int, shared_bytes: int

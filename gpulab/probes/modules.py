@@ -93,6 +93,14 @@ class Probe:
     def registers(self) -> int:
         return self.attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS)
 
+    def allow_shared(self, kernel: Any) -> None:
+        """Let the copy use as much dynamic shared memory as the original may."""
+        driver.funcSetAttribute(
+            self.function.ptr,
+            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            kernel.max_dynamic_shared_size_bytes,
+        )
+
     def launch(
         self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int, buffer: Any
     ) -> None:
@@ -102,11 +110,6 @@ class Probe:
         taken over before and given back after.
         """
         original = kernel.kernel
-        driver.funcSetAttribute(
-            self.function.ptr,
-            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            kernel.max_dynamic_shared_size_bytes,
-        )
         stream = cupy.cuda.get_current_stream()
         self._copy_variables(original.module, self.module, stream)
         self.function(

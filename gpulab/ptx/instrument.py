@@ -254,11 +254,16 @@ def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
 
 
 def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
-    """The first source position in a basic block."""
-    for instruction in function.instructions[start:end]:
-        if instruction.line:
-            return instruction.line, instruction.column
-    return 0, 0
+    """The source position that most of a basic block's instructions have, the later one of equals.
+
+    Its first instruction often has another, as compilers move address arithmetic about.
+    """
+    positions = [(i.line, i.column) for i in function.instructions[start:end] if i.line]
+    if not positions:
+        return 0, 0
+    lines = [line for line, _ in positions]
+    most = max(reversed(lines), key=lines.count)
+    return next(position for position in positions if position[0] == most)
 
 
 def _summary(function: ir.Function, start: int, end: int) -> str:

@@ -1,0 +1,115 @@
+"""Nsight Compute from Python: run a command under ``ncu`` and read its counters a launch."""
+
+from __future__ import annotations
+
+import csv
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gpulab.errors import GpulabError
+
+# Memory accesses of loads and stores, and branches, as the hardware counts them.
+CORE_METRICS = (
+    *(f"l1tex__t_requests_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st")),
+    *(f"l1tex__t_sectors_pipe_lsu_mem_global_op_{op}.sum" for op in ("ld", "st")),
+    *(f"l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{op}.sum" for op in ("ld", "st")),
+    *(f"l1tex__data_pipe_lsu_wavefronts_mem_shared_op_{op}.sum" for op in ("ld", "st")),
+    "smsp__sass_branch_targets_threads_divergent.sum",
+)
+# Warp instructions of the machine code, which show where ptxas merged or dropped accesses.
+SASS_METRICS = (
+    *(f"smsp__sass_inst_executed_op_global_{op}.sum" for op in ("ld", "st")),
+    *(f"smsp__sass_inst_executed_op_shared_{op}.sum" for op in ("ld", "st")),
+    "smsp__inst_executed.sum",
+    "smsp__thread_inst_executed.sum",
+)
+DURATION = "gpu__time_duration.sum"
+
+
+class NsightError(GpulabError):
+    """Nsight Compute is absent, may not read counters, or printed something unknown."""
+
+
+@dataclass(slots=True)
+class Launch:
+    """One profiled launch: the kernel's name and its metrics."""
+
+    kernel: str
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+def available() -> bool:
+    """Whether ``ncu`` is on the path."""
+    return shutil.which("ncu") is not None
+
+
+def version() -> str:
+    """Nsight Compute's version, such as ``2025.3.1.0``."""
+    text = subprocess.run([_ncu(), "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"Version\s+([\d.]+)", text)
+    return found[1] if found else ""
+
+
+def profile(
+    command: Sequence[str], kernels: Sequence[str], metrics: Sequence[str], *, timeout_s: float = 300.0
+) -> list[Launch]:
+    """Run a command and read metrics of the launches of some kernels, in launch order.
+
+    Clocks are left as they are and caches are not flushed between launches.
+
+    Parameters
+    ----------
+    command
+        The program and its arguments.
+    kernels
+        Names of the kernels to profile; others run unobserved.
+    metrics
+        Metrics with their suffix, such as ``smsp__inst_executed.sum``.
+    timeout_s
+        Seconds until the run is given up.
+
+    Raises
+    ------
+    NsightError
+        If ncu is absent or fails; the message is what it printed.
+    """
+    names = "|".join(sorted(set(kernels)))
+    call = [_ncu(), "--clock-control", "none", "--cache-control", "none", "--csv", "--print-units", "base"]
+    call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics), *command]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=timeout_s, check=False)
+    launches = parse_csv(done.stdout)
+    if done.returncode or not launches:
+        problems = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("==")]
+        raise NsightError(
+            "Nsight Compute gave no counters: "
+            + (" ".join(problems[-4:]) or done.stderr[-400:] or "no output")
+        )
+    return launches
+
+
+def parse_csv(text: str) -> list[Launch]:
+    """Read ncu's CSV: one row a launch and metric, after lines of ncu's and the program's own."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if start is None:
+        return []
+    launches: dict[str, Launch] = {}
+    for row in csv.DictReader(lines[start:]):
+        if not row.get("Metric Name"):
+            continue
+        launch = launches.setdefault(row["ID"], Launch(row["Kernel Name"].split("(")[0]))
+        try:
+            launch.metrics[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
+        except ValueError:  # "n/a"
+            continue
+    return list(launches.values())
+
+
+def _ncu() -> str:
+    path = shutil.which("ncu")
+    if path is None:
+        raise NsightError("Nsight Compute (ncu) is not on the path; it comes with the CUDA toolkit.")
+    return path

@@ -1,0 +1,258 @@
+"""``gpulab record``: keep a real GPU's answers, for those who have none and for tests.
+
+It runs every case of `gpulab.teach.corpus` through CuPy, reads hardware counters with Nsight
+Compute, times `gpulab.teach.workloads`, and takes a few block and warp traces.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulab import nsight, session
+from gpulab.driver import cuda_version
+from gpulab.errors import GpulabError
+from gpulab.recordings import FORMAT, digest, pack_output, pack_text
+from gpulab.teach.corpus import CASES, Case, case
+from gpulab.teach.corpus_inputs import Arguments
+from gpulab.teach.workloads import WORKLOADS, Workload, workload
+from gpulab.trace_io import VERSION, as_recorded, save
+
+SEED = 1
+# Arrays up to this size are kept whole; of larger exact ones the hash is enough.
+SMALL_BYTES = 512
+REPEATS = 15
+ROW = 20
+
+WARP_TRACES = ("two_ways", "maze", "mandelbrot", "block_sum", "inclusive_scan", "bitonic_sort", "stencil")
+BLOCK_TRACES = {
+    "vector_add": "vector_add_2^20",
+    "mandelbrot": "mandelbrot_512x384",
+    "matmul_tiled": "matmul_tiled_512",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record the current CUDA device; the result is the process's exit status."""
+    parser = argparse.ArgumentParser(
+        prog="gpulab record", description="Record a real GPU's answers to the course's kernels."
+    )
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "recordings")
+    parser.add_argument("--name", help="name of the recording; by default made from the GPU's name")
+    parser.add_argument("--no-ncu", action="store_true", help="without Nsight Compute's counters")
+    parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if session.use_device("cuda").kind != "cuda":
+        raise GpulabError("Recording needs a real GPU.")
+    if options.launch_only:
+        _launch_only(options.launch_only)
+        return 0
+    device = session.which_device().device
+    name = options.name or re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).strip("_")
+    options.out.mkdir(parents=True, exist_ok=True)
+    recording = record(with_ncu=not options.no_ncu and nsight.available())
+    path = options.out / f"{name}.json"
+    path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+    detail = f"{recording['date']}, driver {recording['versions']['driver']}"
+    traces = _record_traces(options.out, name, detail)
+    print(f"{path} ({path.stat().st_size:,} bytes), {', '.join(traces)}")
+    return 0
+
+
+def record(*, with_ncu: bool = True) -> dict[str, Any]:
+    """Run everything and return the recording as JSON-ready data."""
+    info = session.backend().device_info()
+    cases = {c.name: record_case(c) for c in CASES}
+    timings = [_time(w) for w in WORKLOADS]
+    if with_ncu:
+        for entry, launch in zip(cases.values(), _profile("cases", [c.kernel for c in CASES]), strict=True):
+            entry["counters"] = launch.metrics
+        for timing, launch in zip(timings, _profile("workloads", [w.kernel for w in WORKLOADS]), strict=True):
+            timing["kernel_ns"] = launch.metrics[nsight.DURATION]
+    backend: Any = session.backend()
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "device": info.name,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": _versions(info.driver, with_ncu=with_ncu),
+        "seed": SEED,
+        "cases": cases,
+        "timings": timings,
+        "ptx": {name: pack_text(strip_paths(backend.ptx(_kernel(case(name))))) for name in WARP_TRACES},
+    }
+
+
+def record_case(c: Case) -> dict[str, Any]:
+    """Run one case through CuPy and keep what it wrote."""
+    arguments = c.make_args(SEED)
+    kernel = _kernel(c)
+    outputs, printed = run_case(c, arguments, kernel)
+    entry: dict[str, Any] = {
+        "inputs_sha256": inputs_digest(arguments),
+        "outputs": [
+            pack_output(array, with_values=not c.exact or array.nbytes <= SMALL_BYTES) for array in outputs
+        ],
+        "registers": kernel.num_regs,
+    }
+    if printed:
+        entry["stdout"] = printed
+    return entry
+
+
+def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str]:
+    """Launch a case on the session's device; its output arrays as NumPy's, and what it printed."""
+    cp = session.cp()
+    values = device_arguments(arguments, cp)
+
+    def launch() -> None:
+        kernel(c.grid, c.block, values, shared_mem=c.shared_bytes)
+        cp.cuda.Device().synchronize()
+
+    printed = ""
+    if c.stdout_lines:
+        printed = _printed(launch)
+    else:
+        launch()
+    return [cp.asnumpy(values[position]) for position in arguments.outputs], printed
+
+
+def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
+    """Kernel arguments with arrays on the device; a struct becomes an array of one, as CuPy wants it."""
+    values: list[Any] = []
+    for value in arguments.values:
+        if isinstance(value, np.ndarray):
+            values.append(cp.asarray(value))
+        elif isinstance(value, np.void):
+            values.append(np.array([value], dtype=value.dtype))
+        else:
+            values.append(value)
+    return tuple(values)
+
+
+def inputs_digest(arguments: Arguments) -> str:
+    """One SHA-256 over all arguments, so that a comparison knows it has the same inputs."""
+    parts = "".join(digest(np.asarray(value)) for value in arguments.values)
+    return digest(np.frombuffer(parts.encode(), np.uint8))
+
+
+def strip_paths(ptx: str) -> str:
+    """PTX without the folder its source file was said to lie in."""
+    return re.sub(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")', r"\1\2", ptx)
+
+
+def _kernel(c: Case | Workload) -> Any:
+    return session.cp().RawKernel(c.code, c.kernel, options=getattr(c, "options", ()))
+
+
+def _printed(action: Callable[[], None]) -> str:
+    """What the device prints while `action` runs: it writes to the process's own standard output."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            action()
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        file.seek(0)
+        return file.read().decode()
+
+
+def _launch_only(what: str) -> None:
+    """What Nsight Compute watches: every case or workload once, in order."""
+    cp = session.cp()
+    if what == "cases":
+        for c in CASES:
+            run_case(c, c.make_args(SEED), _kernel(c))
+    else:
+        for w in WORKLOADS:
+            arguments = w.make_args(cp)
+            _kernel(w)(w.grid, w.block, arguments, shared_mem=w.shared_bytes)
+            cp.cuda.Device().synchronize()
+
+
+def _profile(what: str, kernels: Sequence[str]) -> list[nsight.Launch]:
+    command = [sys.executable, "-m", "gpulab.record", "--launch-only", what]
+    if what == "workloads":
+        launches = nsight.profile(command, kernels, [nsight.DURATION])
+    else:
+        try:
+            launches = nsight.profile(command, kernels, [*nsight.CORE_METRICS, *nsight.SASS_METRICS])
+        except nsight.NsightError as error:
+            print(f"{error}\nTrying fewer metrics.", file=sys.stderr)
+            launches = nsight.profile(command, kernels, nsight.CORE_METRICS)
+    if [launch.kernel for launch in launches] != list(kernels):
+        raise nsight.NsightError(
+            f"Nsight Compute saw {len(launches)} launches where {len(kernels)} were made."
+        )
+    return launches
+
+
+def _time(w: Workload) -> dict[str, Any]:
+    """Time a workload by events: medians of `REPEATS` single launches and of rows of `ROW`."""
+    cp = session.cp()
+    kernel, arguments = _kernel(w), w.make_args(cp)
+
+    def elapsed_ns(launches: int) -> float:
+        begin, end = cp.cuda.Event(), cp.cuda.Event()
+        begin.record()
+        for _ in range(launches):
+            kernel(w.grid, w.block, arguments, shared_mem=w.shared_bytes)
+        end.record()
+        end.synchronize()
+        return float(cp.cuda.get_elapsed_time(begin, end) * 1e6 / launches)
+
+    elapsed_ns(3)
+    alone = statistics.median(elapsed_ns(1) for _ in range(REPEATS))
+    in_a_row = statistics.median(elapsed_ns(ROW) for _ in range(REPEATS))
+    return {"name": w.name, "alone_ns": round(alone, 1), "in_a_row_ns": round(in_a_row, 1)}
+
+
+def _record_traces(folder: Path, name: str, detail: str) -> list[str]:
+    backend = session.backend()
+    cp = session.cp()
+    written = []
+    for title, of in BLOCK_TRACES.items():
+        w = workload(of)
+        kernel, arguments = _kernel(w), w.make_args(cp)
+        backend.trace_launch(kernel, w.grid, w.block, arguments, w.shared_bytes)  # warm: code and clocks
+        trace = backend.trace_launch(kernel, w.grid, w.block, arguments, w.shared_bytes)
+        written.append(save(as_recorded(trace, detail), folder / f"{name}_{title}_blocks.npz").name)
+    for c in map(case, WARP_TRACES):
+        values = device_arguments(c.make_args(SEED), cp)
+        warp = backend.trace_warp(
+            _kernel(c), c.grid, c.block, values, (1, 0, 0), 1, shared_bytes=c.shared_bytes
+        )
+        written.append(save(as_recorded(warp, detail), folder / f"{name}_{c.name}_warp.npz").name)
+    return written
+
+
+def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    versions = {
+        "driver": driver or "",
+        "CUDA": ".".join(map(str, cuda_version(runtime.runtimeGetVersion()))),
+        "NVRTC": ".".join(map(str, cupy.cuda.nvrtc.getVersion())),
+        "CuPy": cupy.__version__,
+        "NumPy": np.__version__,
+    }
+    return {**versions, "ncu": nsight.version()} if with_ncu else versions
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Launches big enough to time: what the cost model is calibrated with and compared against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpulab.records import Dim3
+from gpulab.teach.corpus import kernel_code
+
+Arrays = Callable[[Any], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """One launch to time.
+
+    Parameters
+    ----------
+    name
+        Unique name.
+    file, kernel
+        File in ``gpulab/teach/kernels`` and the kernel's name in it.
+    grid, block, shared_bytes
+        Launch shape.
+    make_args
+        Array module (CuPy or the virtual GPU's) -> kernel arguments.
+    bytes_moved
+        Bytes the algorithm must read and write at least once in global memory.
+    flop
+        Floating-point operations, a fused multiply-add counting two.
+    """
+
+    name: str
+    file: str
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    make_args: Arrays
+    bytes_moved: int
+    flop: int = 0
+    shared_bytes: int = 0
+
+    @property
+    def code(self) -> str:
+        """The CUDA C++ source of the workload's file."""
+        return kernel_code(self.file)
+
+
+def _vectors(n: int, count: int) -> Arrays:
+    return lambda cp: (*(cp.ones(n, dtype=np.float32) for _ in range(count)), np.int32(n))
+
+
+def _vector_add(exponent: int) -> Workload:
+    n = 1 << exponent
+    return Workload(
+        f"vector_add_2^{exponent}",
+        "vector_add.cu",
+        "vector_add",
+        (-(-n // 256), 1, 1),
+        (256, 1, 1),
+        _vectors(n, 3),
+        12 * n,
+        n,
+    )
+
+
+def _empty(blocks: int) -> Workload:
+    return Workload(f"empty_{blocks}", "empty.cu", "empty", (blocks, 1, 1), (256, 1, 1), lambda cp: (), 0)
+
+
+def _matmul(kernel: str, n: int) -> Workload:
+    def make(cp: Any) -> tuple[Any, ...]:
+        return (*(cp.ones((n, n), dtype=np.float32) for _ in range(3)), np.int32(n))
+
+    blocks = -(-n // 16)
+    return Workload(
+        f"{kernel}_{n}",
+        "matmul.cu",
+        kernel,
+        (blocks, blocks, 1),
+        (16, 16, 1),
+        make,
+        12 * n * n,
+        2 * n**3,
+    )
+
+
+def _transpose(kernel: str, n: int) -> Workload:
+    def make(cp: Any) -> tuple[Any, ...]:
+        return cp.ones((n, n), dtype=np.float32), cp.zeros((n, n), dtype=np.float32), np.int32(n)
+
+    return Workload(
+        f"{kernel}_{n}", "transpose.cu", kernel, (n // 32, n // 32, 1), (32, 8, 1), make, 8 * n * n
+    )
+
+
+def _copy_strided(stride: int) -> Workload:
+    n = 1 << 24
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        return *_vectors(n, 2)(cp), np.int32(stride)
+
+    return Workload(
+        f"copy_stride_{stride}_2^24",
+        "copy.cu",
+        "copy_strided",
+        (n // 256, 1, 1),
+        (256, 1, 1),
+        make,
+        8 * n,
+    )
+
+
+def _sums(kernel: str) -> Workload:
+    n = 1 << 24
+
+    def make(cp: Any) -> tuple[Any, ...]:
+        return cp.ones(n, dtype=np.float32), cp.zeros(n // 256, dtype=np.float32), np.int32(n)
+
+    shared = 1024 if kernel == "block_sum" else 0
+    return Workload(
+        f"{kernel}_2^24", "reduce.cu", kernel, (n // 256, 1, 1), (256, 1, 1), make, 4 * n, n, shared
+    )
+
+
+def _mandelbrot(width: int, height: int, limit: int) -> Workload:
+    def make(cp: Any) -> tuple[Any, ...]:
+        return cp.zeros((height, width), dtype=np.int32), np.int32(width), np.int32(height), np.int32(limit)
+
+    return Workload(
+        f"mandelbrot_{width}x{height}",
+        "mandelbrot.cu",
+        "mandelbrot",
+        (-(-width // 16), -(-height // 8), 1),
+        (16, 8, 1),
+        make,
+        4 * width * height,
+    )
+
+
+def _stencil() -> Workload:
+    n = 1 << 24
+    return Workload(
+        "stencil_2^24",
+        "stencil.cu",
+        "stencil",
+        (n // 128, 1, 1),
+        (128, 1, 1),
+        _vectors(n, 2),
+        8 * n,
+        14 * n,
+        (128 + 6) * 4,
+    )
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    _empty(1),
+    _empty(4096),
+    *(_vector_add(exponent) for exponent in (12, 16, 18, 20, 22, 24, 26)),
+    *(_copy_strided(stride) for stride in (1, 2, 8, 32)),
+    *(_transpose(kernel, 4096) for kernel in ("transpose_naive", "transpose_conflicts", "transpose_padded")),
+    _matmul("matmul_naive", 512),
+    _matmul("matmul_naive", 1024),
+    *(_matmul("matmul_tiled", n) for n in (256, 512, 1024, 2048)),
+    _sums("block_sum"),
+    _sums("warp_sum"),
+    _stencil(),
+    _mandelbrot(512, 384, 200),
+    _mandelbrot(2048, 1536, 200),
+)
+
+
+def workload(name: str) -> Workload:
+    """Look a workload up by name.
+
+    Raises
+    ------
+    KeyError
+        If there is no such workload; the message lists the names.
+    """
+    for candidate in WORKLOADS:
+        if candidate.name == name:
+            return candidate
+    raise KeyError(f"no workload {name!r}; there are {', '.join(w.name for w in WORKLOADS)}")

@@ -1,0 +1,32 @@
+"""Fixtures of the tests that need a real GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from gpulab.probes.backend import CudaBackend
+
+
+@pytest.fixture(scope="session")
+def cp() -> Any:
+    return pytest.importorskip("cupy")
+
+
+@pytest.fixture(scope="session")
+def cuda(cp: Any) -> CudaBackend:
+    from gpulab.probes.backend import CudaBackend
+
+    return CudaBackend()
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu(cp: Any) -> Iterator[None]:
+    from gpulab import session
+
+    assert session.use_device("auto").kind == "cuda"
+    yield
+    session.use_device("auto")

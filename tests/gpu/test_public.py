@@ -1,0 +1,57 @@
+"""The course's own calls on a real GPU: the session takes CuPy, and views say that they were measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+CODE = r"""
+extern "C" __global__ void scale(float* x, float factor, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= factor;
+}"""
+
+
+@pytest.fixture
+def call(cp: Any) -> tuple[Any, ...]:
+    x = cp.arange(1000, dtype=cp.float32)
+    return cp.RawKernel(CODE, "scale"), 4, 256, (x, np.float32(2), np.int32(1000))
+
+
+def test_cp_is_cupy(cp: Any) -> None:
+    import gpulab as gl
+    from gpulab import cp as chosen
+
+    assert chosen is cp
+    assert gl.use_device("virtual:T4").kind == "virtual"
+    assert gl.use_device("cuda:0").cp is cp
+
+
+def test_launch_measures_and_keeps_the_result(call: tuple[Any, ...]) -> None:
+    import gpulab as gl
+
+    chart = gl.launch(*call)
+    assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
+    assert "measured" in str(chart)
+
+
+def test_warps_of_a_real_launch(call: tuple[Any, ...]) -> None:
+    import gpulab as gl
+
+    stepper = gl.warps(*call, block_index=3, warp=7)
+    assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
+    assert "measured" in str(stepper) or "H" in str(stepper)
+
+
+def test_device_occupancy_and_counters(call: tuple[Any, ...]) -> None:
+    import gpulab as gl
+
+    assert "measured" in str(gl.device())
+    assert gl.occupancy(call[0], block=256) is not None
+    counters = gl.count(*call)
+    assert counters is not None
+    assert gl.compare("T4") is not None

@@ -1,0 +1,212 @@
+"""Block and warp traces of real launches, and that probes leave results alone."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from gpulab.record import SEED, device_arguments
+from gpulab.teach.corpus import CASES, Case, case
+
+if TYPE_CHECKING:
+    from gpulab.probes.backend import CudaBackend
+
+pytestmark = pytest.mark.gpu
+
+
+def kernel_of(c: Case, cp: Any) -> Any:
+    return cp.RawKernel(c.code, c.kernel, options=c.options)
+
+
+def outputs_of(c: Case, values: tuple[Any, ...], cp: Any) -> list[bytes]:
+    cp.cuda.Device().synchronize()
+    return [values[position].get().tobytes() for position in c.make_args(SEED).outputs]
+
+
+@pytest.mark.parametrize("name", [c.name for c in CASES])
+def test_probes_leave_results_alone(cuda: CudaBackend, cp: Any, name: str) -> None:
+    c = case(name)
+    kernel = kernel_of(c, cp)
+    fresh = [device_arguments(c.make_args(SEED), cp) for _ in range(3)]
+    kernel(c.grid, c.block, fresh[0], shared_mem=c.shared_bytes)
+    blocks = cuda.trace_launch(kernel, c.grid, c.block, fresh[1], c.shared_bytes)
+    warp = cuda.trace_warp(kernel, c.grid, c.block, fresh[2], shared_bytes=c.shared_bytes)
+    plain = outputs_of(c, fresh[0], cp)
+    assert outputs_of(c, fresh[1], cp) == plain
+    assert outputs_of(c, fresh[2], cp) == plain
+
+    assert blocks.provenance.source == "measured"
+    assert np.array_equal(blocks.block_index, np.arange(c.blocks))
+    assert blocks.sm_id.min() >= 0
+    assert blocks.sm_id.max() < blocks.sm_count
+    assert blocks.start_ns.min() == 0
+    assert np.all(blocks.start_ns <= blocks.end_ns)
+    assert "no probe" not in blocks.note
+
+    assert len(warp) > 0
+    assert warp.pc[0] == 0
+    full = (1 << min(32, math.prod(c.block))) - 1
+    assert warp.active_mask[0] == full
+    assert np.all((warp.active_mask & ~np.uint32(full)) == 0)
+    assert np.all(warp.active_mask != 0)
+    assert not warp.truncated
+
+
+def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
+    n = 1 << 22
+    c = case("vector_add")
+    a, b, out = (cp.ones(n, dtype=cp.float32) for _ in range(3))
+    trace = cuda.trace_launch(kernel_of(c, cp), (n // 256, 1, 1), (256, 1, 1), (a, b, out, np.int32(n)))
+    assert len(set(trace.sm_id.tolist())) == trace.sm_count
+    assert trace.waves > 1
+    assert trace.span_ns > 0
+    assert trace.timer_step_ns >= 1
+    # A block starts on an SM only when there is room. Warps leave one by one, and the next block may
+    # move in while the last warp of another is still on its way out: hence one more.
+    for sm in range(0, trace.sm_count, 13):
+        mine = trace.sm_id == sm
+        starts, ends = trace.start_ns[mine], trace.end_ns[mine]
+        at_once = max(int(((starts <= t) & (ends > t)).sum()) for t in starts)
+        assert at_once <= trace.occupancy.blocks_per_sm + 1
+
+
+def test_sampled_traces_keep_every_so_manieth_block(
+    cuda: CudaBackend, cp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gpulab.probes import blocks
+
+    monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", 10)
+    c = case("vector_add")
+    trace = cuda.trace_launch(kernel_of(c, cp), c.grid, c.block, device_arguments(c.make_args(SEED), cp))
+    assert trace.sampled == 4
+    assert trace.block_index.tolist() == list(range(0, 40, 4))
+    assert np.all(trace.end_ns > 0)
+
+
+def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
+    c = case("bitonic_sort")
+    (data,) = device_arguments(c.make_args(SEED), cp)
+    before = data.get()
+    cuda.trace_launch(kernel_of(c, cp), c.grid, c.block, (data,), c.shared_bytes, restore=True)
+    assert np.array_equal(data.get(), before)
+
+
+def test_every_kind_of_exit_is_seen(cuda: CudaBackend, cp: Any) -> None:
+    code = r"""
+    extern "C" __global__ void leave(int* out) {
+        int t = threadIdx.x;
+        out[blockIdx.x * blockDim.x + t] = 1;
+        asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 3; @q ret; }" :: "r"(t));
+        out[blockIdx.x * blockDim.x + t] = 2;
+        asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 5; @!q exit; }" :: "r"(t));
+        long long start = clock64();
+        while (clock64() - start < 20000) {}
+        out[blockIdx.x * blockDim.x + t] = 3;
+    }"""
+    out = cp.zeros(256, dtype=cp.int32)
+    trace = cuda.trace_launch(cp.RawKernel(code, "leave"), (4, 1, 1), (64, 1, 1), (out,))
+    expected = np.full((4, 64), 2)
+    expected[:, 3], expected[:, 5] = 1, 3
+    assert np.array_equal(out.get().reshape(4, 64), expected)
+    assert np.all(trace.end_ns - trace.start_ns > 5_000)  # 20,000 cycles at 4 GHz at most
+
+
+def test_variables_of_the_module_are_taken_over(cuda: CudaBackend, cp: Any) -> None:
+    code = r"""
+    __constant__ float factor;
+    __device__ int calls;
+    extern "C" __global__ void scale(float* x) {
+        x[threadIdx.x] *= factor;
+        if (threadIdx.x == 0) atomicAdd(&calls, 1);
+    }"""
+    module = cp.RawModule(code=code)
+    factor = cp.ndarray((1,), cp.float32, module.get_global("factor"))
+    calls = cp.ndarray((1,), cp.int32, module.get_global("calls"))
+    factor[...] = 3
+    calls[...] = 10
+    x = cp.ones(32, dtype=cp.float32)
+    kernel = module.get_function("scale")
+    cuda.trace_launch(kernel, (1, 1, 1), (32, 1, 1), (x,))
+    cuda.trace_warp(kernel, (1, 1, 1), (32, 1, 1), (x,))
+    kernel((1,), (32,), (x,))
+    assert x.get().tolist() == [27] * 32
+    assert calls.get().tolist() == [13]
+
+
+def test_templates_and_large_shared_memory(cuda: CudaBackend, cp: Any) -> None:
+    code = r"""
+    template <typename T> __global__ void reverse(T* x) {
+        extern __shared__ char raw[];
+        T* tile = (T*)raw;
+        tile[threadIdx.x + 9000] = x[threadIdx.x];
+        __syncthreads();
+        x[threadIdx.x] = tile[9000 + blockDim.x - 1 - threadIdx.x];
+    }"""
+    module = cp.RawModule(code=code, name_expressions=("reverse<double>",))
+    kernel = module.get_function("reverse<double>")
+    shared = (9000 + 128) * 8
+    kernel.max_dynamic_shared_size_bytes = shared
+    x = cp.arange(128, dtype=cp.float64)
+    trace = cuda.trace_launch(kernel, (1, 1, 1), (128, 1, 1), (x,), shared)
+    assert x.get().tolist() == list(range(127, -1, -1))
+    assert trace.occupancy.limiters == ("shared memory",)
+
+
+def test_three_dimensional_blocks_find_their_warp(cuda: CudaBackend, cp: Any) -> None:
+    code = r"""
+    extern "C" __global__ void mark(int* out) {
+        int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+        if (blockIdx.x == 1 && blockIdx.y == 2 && t / 32 == 3 && t % 32 < 7) out[t % 32] = t;
+    }"""
+    out = cp.zeros(32, dtype=cp.int32)
+    kernel = cp.RawKernel(code, "mark")
+    trace = cuda.trace_warp(kernel, (2, 3, 1), (4, 5, 8), (out,), block_index=(1, 2, 0), warp_index=3)
+    assert out.get()[:7].tolist() == list(range(96, 103))
+    assert 0x7F in trace.active_mask.tolist()
+    elsewhere = cuda.trace_warp(kernel, (2, 3, 1), (4, 5, 8), (out,), block_index=(0, 2, 0), warp_index=3)
+    assert 0x7F not in elsewhere.active_mask.tolist()
+
+
+def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
+    c = case("maze")
+    values = device_arguments(c.make_args(SEED), cp)
+    trace = cuda.trace_warp(kernel_of(c, cp), c.grid, c.block, values, max_steps=5)
+    assert len(trace) == 5
+    assert trace.truncated
+
+
+def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
+    from gpulab.probes.modules import load_probe
+    from gpulab.ptx.instrument import trace_blocks
+
+    c = case("vector_add")
+    ptx = cuda.ptx(kernel_of(c, cp))
+    first = ptx.index(".version")
+    newer = ptx[:first] + ".version 9.7" + ptx[ptx.index("\n", first) :]
+    assert load_probe(newer, c.kernel, trace_blocks).registers > 0
+
+
+@pytest.mark.parametrize("name", ["two_ways", "maze", "mandelbrot", "block_sum", "bitonic_sort", "stencil"])
+def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> None:
+    """Both sides enter the same basic blocks with the same lanes; their order among lanes is free."""
+    from gpulab import session
+    from gpulab.replay import copy_arguments
+
+    c = case(name)
+    kernel = kernel_of(c, cp)
+    values = device_arguments(c.make_args(SEED), cp)
+    twin = session.twin()
+    assert twin is not None
+    import gpulab.virtual.cp as virtual_cp
+
+    copies = copy_arguments(values, cp, virtual_cp)
+    where = {"block_index": (1, 0, 0), "warp_index": 1, "shared_bytes": c.shared_bytes}
+    measured = cuda.trace_warp(kernel, c.grid, c.block, values, **where)
+    modelled = twin.trace_warp(kernel, c.grid, c.block, copies, **where)
+    assert not measured.truncated
+    starts = set(measured.pc.tolist())
+    visits = [(int(p), int(m)) for p, m in zip(modelled.pc, modelled.active_mask, strict=True) if p in starts]
+    assert sorted(visits) == sorted(zip(measured.pc.tolist(), measured.active_mask.tolist(), strict=True))
