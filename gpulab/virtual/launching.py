@@ -1,0 +1,268 @@
+"""One launch on a virtual device: limits checked with CUDA's error names, run, timed, placed."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.records import DeviceInfo, Dim3, KernelStats, LaunchTrace, Occupancy, Provenance
+from gpulab.virtual import cost
+from gpulab.virtual.compiled import CompiledModule
+from gpulab.virtual.errors import CUDADriverError
+from gpulab.virtual.machine import VirtualDevice
+from gpulab.virtual.occupancy import occupancy
+from gpulab.virtual.params import Packed, pack
+from gpulab.virtual.placement import listed_step, place_blocks
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine import LaunchResult, TraceRequest
+
+_AXES = "xyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A checked launch: everything the engine and the time model need."""
+
+    device: VirtualDevice
+    module: CompiledModule
+    symbol: str
+    stats: KernelStats
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    packed: Packed
+
+    @property
+    def occupancy(self) -> Occupancy:
+        return occupancy(
+            self.device.info,
+            prod(self.block),
+            self.stats.registers_per_thread,
+            self.stats.static_shared_bytes + self.shared_bytes,
+        )
+
+    def run(self, instrument: str = "counters", trace: TraceRequest | None = None) -> LaunchResult:
+        """Execute the kernel; faults raise the classes of `gpulab.virtual.errors`."""
+        device = self.device
+        device.machine.count_launch()
+        return self.module.program(device).launch(
+            self.symbol,
+            self.grid,
+            self.block,
+            self.packed.buffer,
+            shared_bytes=self.shared_bytes,
+            memory=device.memory,
+            device_name=device.info.provenance.device,
+            instrument=instrument,
+            trace=trace,
+            watchdog_s=device.watchdog_s,
+            stdout=device.machine.stdout,
+        )
+
+    def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:
+        """Modelled duration of every block."""
+        assert result.counters is not None
+        work = cost.KernelWork(
+            warp_instructions=result.block_warp_instructions,
+            sectors=result.block_sectors,
+            wavefronts=result.block_wavefronts,
+            counters=result.counters,
+            footprint_bytes=self.packed.footprint_bytes,
+        )
+        return cost.block_durations_ns(self.device.info, work, max(self.occupancy.blocks_per_sm, 1))
+
+    def duration_ns(self, result: LaunchResult) -> float:
+        """Modelled duration of the kernel on the device."""
+        _, _, end = self._place(self.block_durations_ns(result))
+        return cost.KERNEL_FLOOR_NS + float(end.max(initial=0.0))
+
+    def sm_share(self) -> float:
+        """Share of the device's block slots that the grid fills, 0 to 1."""
+        slots = self.device.info.sm_count * max(self.occupancy.blocks_per_sm, 1)
+        return min(1.0, prod(self.grid) / slots)
+
+    def launch_trace(self, result: LaunchResult) -> LaunchTrace:
+        """Which SM ran which block, and when, by the time model."""
+        info = self.device.info
+        sm, start, end = self._place(self.block_durations_ns(result))
+        step = listed_step(sm.size)
+        return LaunchTrace(
+            provenance=Provenance("modelled", info.provenance.device),
+            kernel_name=self.symbol,
+            grid=self.grid,
+            block=self.block,
+            shared_bytes=self.shared_bytes,
+            sm_count=info.sm_count,
+            block_index=np.arange(0, sm.size, step, dtype=np.int64),
+            sm_id=sm[::step],
+            start_ns=np.rint(start[::step]).astype(np.int64),
+            end_ns=np.rint(end[::step]).astype(np.int64),
+            occupancy=self.occupancy,
+            sampled=step,
+            note="Times and SMs come from the time model; the kernel itself was executed.",
+        )
+
+    def _place(
+        self, durations: npt.NDArray[np.float64]
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        info = self.device.info
+        return place_blocks(
+            durations, info.sm_count, max(self.occupancy.blocks_per_sm, 1), cost.dispatch_ns(info)
+        )
+
+
+def prepare(
+    device: VirtualDevice,
+    module: CompiledModule,
+    name: str,
+    grid: Any,
+    block: Any,
+    args: Any,
+    shared_bytes: int,
+    max_dynamic_shared_bytes: int | None = None,
+    cooperative: bool = False,
+) -> Launch:
+    """Check a launch against the device's limits and pack its arguments.
+
+    Parameters
+    ----------
+    max_dynamic_shared_bytes
+        What the kernel has opted in to; None: as much as the device can give.
+
+    Raises
+    ------
+    CUDADriverError
+        ``CUDA_ERROR_INVALID_VALUE`` (1), ``CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES`` (701),
+        ``CUDA_ERROR_NOT_FOUND`` (500) or ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` (720).
+    TypeError, ValueError
+        For a launch shape or arguments that make no sense.
+    """
+    symbol = module.symbol(name)
+    info = device.info
+    stats = module.stats(symbol, info)
+    grid3, block3 = _dim3("grid", grid), _dim3("block", block)
+    shared = _shared_bytes(shared_bytes)
+    check_shape(info, grid3, block3)
+    _check_kernel(info, module, stats, block3, shared, max_dynamic_shared_bytes)
+    entry = module.entry(symbol, device)
+    packed = pack(symbol, entry.params, entry.param_bytes, module.source_params(symbol), args, device)
+    launch = Launch(device, module, symbol, stats, grid3, block3, shared, packed)
+    if cooperative:
+        _check_cooperative(launch)
+    return launch
+
+
+def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
+    """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that no kernel can have on the device."""
+    for what, unit, sizes, limits in (
+        ("grid", "blocks", grid, info.max_grid_dim),
+        ("block", "threads", block, info.max_block_dim),
+    ):
+        for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
+            if size < 1:
+                raise _invalid(f"{what}.{axis} is {size}; every dimension of a {what} is at least 1.")
+            if size > limit and not (what == "block" and prod(block) > info.max_threads_per_block):
+                raise _invalid(
+                    f"{what}.{axis} is {size:,} {unit}, but the {info.name} allows at most {limit:,}. "
+                    f"Use another dimension of the {what} too, or fewer {unit}."
+                )
+    threads = prod(block)
+    if threads > info.max_threads_per_block:
+        raise _invalid(
+            f"{threads:,} threads per block, but the {info.name} allows at most "
+            f"{info.max_threads_per_block:,}. Use smaller blocks and more of them."
+        )
+
+
+def _check_kernel(
+    info: DeviceInfo,
+    module: CompiledModule,
+    stats: KernelStats,
+    block: Dim3,
+    shared_bytes: int,
+    max_dynamic_shared_bytes: int | None,
+) -> None:
+    threads = prod(block)
+    bound = module.resources[stats.name].launch_bound_threads
+    if bound is not None and threads > bound:
+        raise _invalid(
+            f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "
+            f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
+        )
+    most = info.shared_per_block_optin_bytes - stats.static_shared_bytes
+    default = max(info.shared_per_block_bytes - stats.static_shared_bytes, 0)
+    allowed = most if max_dynamic_shared_bytes is None else max(max_dynamic_shared_bytes, 0)
+    if shared_bytes > min(allowed, most):
+        static = f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
+        remedy = (
+            f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
+            if shared_bytes <= most
+            else f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, opt-in "
+            "included: use less."
+        )
+        raise _invalid(
+            f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
+            f"{min(allowed, most) if max_dynamic_shared_bytes is not None else default:,}{static}. {remedy}"
+        )
+    if threads > stats.max_threads_per_block:
+        raise CUDADriverError(
+            701,
+            "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            f"too many resources requested for launch: {threads:,} threads of "
+            f"{stats.registers_per_thread} registers each do not fit into the {info.registers_per_block:,} "
+            f"registers a block may have on the {info.name}. Use at most {stats.max_threads_per_block:,} "
+            f"threads per block, or let the compiler use fewer registers with __launch_bounds__({threads}).",
+        )
+
+
+def _check_cooperative(launch: Launch) -> None:
+    info = launch.device.info
+    resident = launch.occupancy.blocks_per_sm * info.sm_count
+    blocks = prod(launch.grid)
+    if blocks > resident:
+        raise CUDADriverError(
+            720,
+            "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+            f"too many blocks in cooperative launch: {blocks:,} blocks, but the {info.name} holds "
+            f"{resident:,} of this kernel at once, and all must be there to wait for each other. Use fewer.",
+        )
+
+
+def _dim3(what: str, value: Any) -> Dim3:
+    if not isinstance(value, tuple):
+        raise TypeError(
+            f"Argument '{what}' has incorrect type (expected tuple, got {type(value).__name__}). "
+            f"Write it as a tuple, for instance ({value if isinstance(value, int) else 'n'},)."
+        )
+    if not 1 <= len(value) <= 3:
+        raise TypeError(f"Argument '{what}' has {len(value)} dimensions; give one to three, as in (n,).")
+    sizes = []
+    for size in value:
+        try:
+            sizes.append(operator.index(size))
+        except TypeError:
+            raise TypeError(
+                f"Argument '{what}' needs whole numbers, not {size!r}; divide with //: (n + 255) // 256."
+            ) from None
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _shared_bytes(value: Any) -> int:
+    try:
+        size = operator.index(value)
+    except TypeError:
+        raise TypeError(f"shared_mem is a number of bytes, not {value!r}.") from None
+    if size < 0:
+        raise ValueError(f"shared_mem is a number of bytes and cannot be {size}.")
+    return size
+
+
+def _invalid(message: str) -> CUDADriverError:
+    return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {message}")
