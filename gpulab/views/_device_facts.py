@@ -50,7 +50,8 @@ QUANTITIES: tuple[Quantity, ...] = (
 
 
 def _dims(dim: Dim3) -> str:
-    return " × ".join(number(d) for d in dim)
+    # 2**31 - 1 in digits says less than its name, and takes the room of three.
+    return " × ".join("(2³¹−1)" if d == 2**31 - 1 else number(d) for d in dim)
 
 
 def _known(value: float | str | None, unit: str = "") -> str:
@@ -67,8 +68,8 @@ def limit_groups(info: DeviceInfo) -> list[tuple[str, list[tuple[str, str]]]]:
             "Launch limits",
             [
                 ("Threads per block", number(info.max_threads_per_block)),
-                ("Block dimensions (x, y, z)", _dims(info.max_block_dim)),
-                ("Grid dimensions (x, y, z)", _dims(info.max_grid_dim)),
+                ("Block (x, y, z)", _dims(info.max_block_dim)),
+                ("Grid (x, y, z)", _dims(info.max_grid_dim)),
                 ("Shared memory per block", size(info.shared_per_block_bytes)),
                 ("Shared memory per block, opted in", size(info.shared_per_block_optin_bytes)),
                 ("Shared memory reserved per block", size(info.reserved_shared_per_block_bytes)),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
@@ -14,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from gpulab.records import LaunchTrace
 from gpulab.views import _figure as f
-from gpulab.views._text import percent
+from gpulab.views._text import duration, percent
 from gpulab.views._waves import Waves, limiter_words, occupancy_words
 
 WAVE_COLOURS = (f.BLUE, f.SKY)
@@ -25,34 +23,37 @@ TIME_UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 def draw(trace: LaunchTrace, compare: LaunchTrace | None, caption: str) -> Figure:
     traces = [trace] if compare is None else [trace, compare]
-    height = 470
-    fig = f.figure(
-        height, f"Launch of {trace.kernel_name}: blocks on SMs over time", "\n".join(textwrap.wrap(caption, 150))
-    )
+    fig = f.figure(486, f"Launch of {trace.kernel_name}: blocks on SMs over time", f.wrapped(caption))
     span = max(1, *(t.span_ns for t in traces))
     if compare is None:
-        _placement(fig, trace, 58, 560, span, label=False)
+        _placement(fig, trace, 68, 552, span, beside=False)
         _numbers(fig, trace, 660)
     else:
         for at, each in enumerate(traces):
-            _placement(fig, each, 58 + at * 435, 375, span, label=True)
+            _placement(fig, each, 68 + at * 432, 372, span, beside=True)
     return fig
 
 
-def _placement(fig: Figure, trace: LaunchTrace, left: float, width: float, span_ns: int, *, label: bool) -> None:
+def _placement(fig: Figure, trace: LaunchTrace, left: float, width: float, span_ns: int, *, beside: bool) -> None:
     waves = Waves(trace)
     unit, scale = next((u for u in TIME_UNITS if span_ns >= u[1]), TIME_UNITS[-1])
-    ax = f.axes(fig, left, 82, width, 240)
+    top = 98 if beside else 78
+    ax = f.axes(fig, left, top, width, 338 - top)
     extent = (0.0, span_ns / scale, trace.sm_count - 0.5, -0.5)
     ax.imshow(_raster(waves, span_ns), extent=extent, aspect="auto", interpolation="nearest")
     ax.set_ylabel("SM", size=8.5, color=f.INK)
     ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.tick_params(labelbottom=False)
-    heading = f"{trace.provenance.label}: " if label else ""
-    text = heading + waves.wave_words()
-    ax.text(0, 1.1, "\n".join(textwrap.wrap(text, 60 if label else 96)), transform=ax.transAxes, size=8.5, color=f.INK, va="bottom")
+    words = waves.wave_words()
+    if beside:
+        label = trace.provenance.label
+        facts = f"{words}; span {duration(trace.span_ns)}; idle {percent(waves.idle_share)}"
+        ax.text(0, 1.16, f"{label[0].upper()}{label[1:]}", transform=ax.transAxes, size=8.5, weight="bold", color=f.INK)
+        ax.text(0, 1.095, facts, transform=ax.transAxes, size=7.6, color=f.INK)
+    else:
+        ax.text(0, 1.1, f"{words[0].upper()}{words[1:]}", transform=ax.transAxes, size=8.5, color=f.INK)
     _legend(ax, waves)
-    below = f.axes(fig, left, 334, width, 68, sharex=ax)
+    below = f.axes(fig, left, 350, width, 68, sharex=ax)
     times, running = _resident(waves)
     below.fill_between(times / scale, running, step="post", color=f.SKY, alpha=0.6, linewidth=0)
     below.step(times / scale, running, where="post", color=f.BLUE, linewidth=1)
@@ -60,7 +61,8 @@ def _placement(fig: Figure, trace: LaunchTrace, left: float, width: float, span_
     below.set_ylim(0, 1.12 * max(1, trace.blocks_per_wave, running.max(initial=0)))
     below.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     below.set_ylabel("running\nblocks", size=8, color=f.INK)
-    below.set_xlabel(f"time since the first block started ({unit}); dashed: blocks that fit at once", size=8.5, color=f.INK)
+    since = "time" if beside else "time since the first block started"
+    below.set_xlabel(f"{since} ({unit}); dashed: blocks that fit at once", size=8.5, color=f.INK)
     below.set_xlim(0, span_ns / scale)
 
 
@@ -118,9 +120,9 @@ def _resident(waves: Waves) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.flo
 
 def _numbers(fig: Figure, trace: LaunchTrace, left: float) -> None:
     waves, fit = Waves(trace), trace.occupancy
-    ax = f.bare(f.axes(fig, left, 50, 226, 360))
+    ax = f.bare(f.axes(fig, left, 52, 226, 370))
     ax.set_xlim(0, 226)
-    ax.set_ylim(360, 0)
+    ax.set_ylim(370, 0)
     y = 8.0
     for term, value, detail in waves.numbers():
         ax.text(0, y, term, size=8, color=f.MUTED, va="center")
@@ -134,9 +136,9 @@ def _numbers(fig: Figure, trace: LaunchTrace, left: float) -> None:
         y += 18
         counts = limit in fit.limiters
         ax.text(0, y, limit, size=8, color=f.INK, va="center", weight="bold" if counts else "normal")
-        ax.barh(y, 80 * blocks / highest, 10, left=84, color=f.VERMILION if counts else f.RULE, linewidth=0)
+        ax.barh(y, 80 * blocks / highest, 10, left=92, color=f.VERMILION if counts else f.RULE, linewidth=0)
         mark = " ◀ limits" if counts else ""
-        ax.text(88 + 80 * blocks / highest, y, f"{blocks}{mark}", size=8, color=f.INK, va="center")
+        ax.text(96 + 80 * blocks / highest, y, f"{blocks}{mark}", size=8, color=f.INK, va="center")
     ax.text(
         0,
         y + 22,

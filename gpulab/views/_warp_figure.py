@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import numpy as np
 import numpy.typing as npt
 from matplotlib.colors import to_rgb
@@ -24,10 +22,10 @@ def draw(steps: WarpSteps, caption: str, confirmation: str) -> Figure:
     trace = steps.trace
     first, texts = _window(steps)
     body = max(230.0, len(texts) * LINE_PX)
-    height = int(body + 168)
+    height = int(body + 146)
     block = ", ".join(str(i) for i in trace.block_index)
     title = f"Warp {trace.warp_index} of block ({block}) in {trace.kernel_name}: which lanes run, step by step"
-    fig = f.figure(height, title, "\n".join(textwrap.wrap(f"{confirmation} {caption}".strip(), 150)))
+    fig = f.figure(height, title, f.wrapped(f"{confirmation} {caption}".strip()))
     if not len(steps):
         fig.text(0.5, 0.5, "The warp ran no instruction.", ha="center", color=f.INK)
         return fig
@@ -48,8 +46,8 @@ def _window(steps: WarpSteps) -> tuple[int, list[str]]:
 
 
 def _source(fig: Figure, steps: WarpSteps, first: int, texts: list[str], body: float) -> None:
-    ax = f.bare(f.axes(fig, 14, 62, 400, body))
-    ax.set_xlim(0, 400)
+    ax = f.bare(f.axes(fig, 14, 62, 420, body))
+    ax.set_xlim(0, 420)
     ax.set_ylim(body, 0)
     ax.text(0, -8, "line", size=8, color=f.MUTED)
     ax.text(66, -8, "steps", size=8, color=f.MUTED, ha="right")
@@ -63,19 +61,19 @@ def _source(fig: Figure, steps: WarpSteps, first: int, texts: list[str], body: f
         if visits:
             share = float(lanes[here].mean()) / WARP_SIZE
             ax.text(66, y + 11, f"{number(visits)}×", size=8, color=f.INK, ha="right")
-            ax.barh(y + LINE_PX / 2, 318 * share, LINE_PX - 2, left=78, color=f.SKY, alpha=0.35, linewidth=0)
-        shown = text if len(text) <= 54 else text[:53] + "…"
+            ax.barh(y + LINE_PX / 2, 332 * share, LINE_PX - 2, left=78, color=f.SKY, alpha=0.35, linewidth=0)
+        shown = text if len(text) <= 50 else text[:49] + "…"
         ax.text(80, y + 11, shown, size=7.6, family=f.MONO, color=f.INK if visits else f.MUTED, parse_math=False)
 
 
 def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
     trace, total = steps.trace, len(steps)
-    left, width = 462, 420
+    left, width = 478, 404
     state = lane_bits(trace.active_mask).astype(np.float64)
     active = state.sum(axis=1)
     ran = lane_bits(trace.executed_mask & trace.active_mask)
     image = _colours(state > 0, ran)
-    raster_height = body - 84
+    raster_height = body - 98
     ax = f.axes(fig, left, 62, width, raster_height)
     extent = (0.5, total + 0.5, WARP_SIZE - 0.5, -0.5)
     ax.imshow(image, extent=extent, aspect="auto", interpolation="nearest" if total <= MOST_COLUMNS else "antialiased")
@@ -89,7 +87,15 @@ def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
     below.set_ylim(0, 34)
     below.set_yticks([0, 16, 32])
     below.set_ylabel("active", size=8, color=f.INK, labelpad=2)
-    below.set_xlabel(_access_summary(steps), size=8, color=f.INK)
+    below.set_xlabel("step", size=8, color=f.INK, labelpad=1)
+    fig.text(
+        left / f.WIDTH_PX,
+        1 - (62 + raster_height + 104) / (fig.get_figheight() * f.DPI),
+        _access_summary(steps),
+        size=8,
+        color=f.INK,
+        va="top",
+    )
     if steps.accesses.size:
         at = steps.accesses + 1
         below.plot(at, np.full(at.size, -4.0), "|", color=f.VERMILION, markersize=4, clip_on=False)
@@ -123,10 +129,10 @@ def _colours(active: npt.NDArray[np.bool_], ran: npt.NDArray[np.bool_]) -> npt.N
 
 def _access_summary(steps: WarpSteps) -> str:
     if not steps.accesses.size or steps.trace.access_space is None:
-        return "step"
+        return "no memory access"
     spaces = np.array(steps.trace.space)[steps.trace.access_space[steps.accesses]]
     wide = np.isin(spaces, ("global", "generic"))
-    words = [f"step   (marks: {number(steps.accesses.size)} memory accesses"]
+    words = []
     if wide.any():
         spent, ideal = int(steps.sectors[wide].sum()), int(steps.ideal_sectors[wide].sum())
         words.append(f"{number(spent)} sectors of {SECTOR_BYTES} B, at best {number(ideal)}")
@@ -134,4 +140,4 @@ def _access_summary(steps: WarpSteps) -> str:
     if shared.any() and steps.wavefronts[shared].sum():
         spent, ideal = int(steps.wavefronts[shared].sum()), int(steps.ideal_wavefronts[shared].sum())
         words.append(f"{number(spent)} shared passes, at best {number(ideal)}")
-    return "; ".join(words) + ")"
+    return "\n".join([f"orange marks: {number(steps.accesses.size)} memory accesses", "; ".join(words)])

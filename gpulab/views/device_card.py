@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +16,8 @@ from gpulab.views._device_facts import QUANTITIES, limit_groups, metric_row, wit
 from gpulab.views._text import count, number, size
 
 AUTOMATIC_READINGS = 600
+
+_SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 
 class DeviceCard(View, module="device_card"):
@@ -133,7 +135,7 @@ def _draw(info: DeviceInfo, others: Sequence[DeviceInfo], caption: str) -> Figur
     table = 7 * 15 + 24
     height = table_top + table + 44
     title = f"{info.name}: compute capability {info.capability}"
-    fig = f.figure(height, title, "\n".join(textwrap.wrap(caption, 150)))
+    fig = f.figure(height, title, f.wrapped(caption))
     for at, quantity in enumerate(QUANTITIES):
         ax = f.bare(f.axes(fig, 14 + (at % 4) * 221, bars_top + (at // 4) * (panel + 14), 208, panel))
         ax.set_xlim(0, 208)
@@ -148,10 +150,10 @@ def _draw(info: DeviceInfo, others: Sequence[DeviceInfo], caption: str) -> Figur
             weight = "bold" if here else "normal"
             ax.text(0, y, _short(device.name), size=7.2, color=f.INK, va="center", weight=weight)
             if value is None:
-                ax.text(88, y, "not known", size=7.2, color=f.MUTED, va="center")
+                ax.text(98, y, "not known", size=7.2, color=f.MUTED, va="center")
                 continue
-            ax.barh(y, 80 * value / highest, 9, left=88, color=f.BLUE if here else "#b6bfc8", linewidth=0)
-            ax.text(91 + 80 * value / highest, y, number(value), size=7.2, color=f.INK, va="center", weight=weight)
+            ax.barh(y, 74 * value / highest, 9, left=98, color=f.BLUE if here else "#b6bfc8", linewidth=0)
+            ax.text(101 + 74 * value / highest, y, number(value), size=7.2, color=f.INK, va="center", weight=weight)
     for at, (heading, rows) in enumerate(limit_groups(info)):
         ax = f.bare(f.axes(fig, 14 + at * 221, table_top, 208, table))
         ax.set_xlim(0, 208)
@@ -166,5 +168,6 @@ def _draw(info: DeviceInfo, others: Sequence[DeviceInfo], caption: str) -> Figur
 
 
 def _short(name: str) -> str:
-    text = name.removeprefix("NVIDIA ").removeprefix("GeForce ")
-    return text if len(text) <= 15 else text[:14] + "…"
+    """A name without its maker, brand and memory size, for the narrow column beside the bars."""
+    text = _SPARE.sub("", name).strip(" -")
+    return text if len(text) <= 16 else text[:15] + "…"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from matplotlib.patches import Patch
 from gpulab.records import Occupancy
 from gpulab.views import _figure as f
 from gpulab.views._base import View
-from gpulab.views._text import count, number, percent
+from gpulab.views._text import count, percent, size
 from gpulab.views._waves import limit_rows, limiter_words, occupancy_words
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
@@ -82,7 +81,7 @@ class OccupancyChart(View, module="occupancy_chart"):
 
     def draw(self) -> Figure:
         point = self.point
-        fig = f.figure(360, self.title, "\n".join(textwrap.wrap(self.caption, 150)))
+        fig = f.figure(360, self.title, f.wrapped(self.caption))
         ax = f.axes(fig, 62, 66, 556, 220)
         step = min((b.block_threads - a.block_threads for a, b in zip(self.points, self.points[1:], strict=False)), default=32)
         for each in self.points:
@@ -133,7 +132,7 @@ def _limits(fig: Figure, point: Occupancy) -> None:
     ax.text(
         0,
         44,
-        f"{point.registers_per_thread} registers a thread, {number(point.shared_bytes)} B shared a block",
+        f"{point.registers_per_thread} registers a thread, {size(point.shared_bytes)} shared a block",
         size=7.8,
         color=f.MUTED,
         va="center",
@@ -144,8 +143,8 @@ def _limits(fig: Figure, point: Occupancy) -> None:
         y, counts = 90 + row * 20, limit in point.limiters
         ax.text(0, y, limit, size=8, color=f.INK, va="center", weight="bold" if counts else "normal")
         colour = LIMIT_COLOURS.get(limit, OTHER_COLOUR) if counts else f.RULE
-        ax.barh(y, 80 * blocks / highest, 11, left=86, color=colour, linewidth=0)
-        ax.text(90 + 80 * blocks / highest, y, f"{blocks}{' ◀ limits' if counts else ''}", size=8, color=f.INK, va="center")
+        ax.barh(y, 80 * blocks / highest, 11, left=94, color=colour, linewidth=0)
+        ax.text(98 + 80 * blocks / highest, y, f"{blocks}{' ◀ limits' if counts else ''}", size=8, color=f.INK, va="center")
 
 
 def _first_limiter(point: Occupancy) -> str:

@@ -188,7 +188,7 @@ def occupancies(registers: int = 40) -> list[Occupancy]:
 
 def launch_trace(
     threads: int = 256,
-    elements: int = 331_776,
+    elements: int = 250_000,
     sm_count: int = 108,
     provenance: Provenance = MODELLED,
     jitter: float = 0.06,

@@ -64,6 +64,15 @@ export function ticks(limit, wanted) {
   return positions;
 }
 
+/**
+ * Keep plain keys inside the view: JupyterLab would take arrows from sliders, and delete the cell on
+ * "d d". Escape, shift+Enter and keys with ctrl, alt or command still reach it.
+ */
+function keepPlainKeys(event) {
+  const forLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
+  if (!forLab) event.stopPropagation();
+}
+
 /** The view's frame: title, provenance, body, error text and caption; listeners end with the view. */
 export class Frame {
   constructor(model, el, name) {
@@ -76,8 +85,7 @@ export class Frame {
     const caption = element("div", { class: "gl-caption" });
     this.root = element(
       "section",
-      // JupyterLab binds arrow keys in command mode; inside a view they belong to the view.
-      { class: `gpulab-view gpulab-${name}`, "data-lm-suppress-shortcuts": "true" },
+      { class: `gpulab-view gpulab-${name}`, onkeydown: keepPlainKeys },
       element("div", { class: "gl-head" }, title, chip), this.body, error, caption,
     );
     this.show("title", (text) => {

@@ -2,7 +2,9 @@ import { Frame, bar, canvasFont, columns, duration, element, number, prepare, ti
 
 // Blocks of a launch on their SMs over time, with waves, occupancy limits and a block size slider.
 
-const CHART_HEIGHT = 320;
+const LEAST_HEIGHT = 240;
+const MOST_HEIGHT = 528;
+const SM_HEIGHT = 4;
 const RUNNING_HEIGHT = 60;
 const AXIS_HEIGHT = 34;
 const LEFT = 46;
@@ -73,10 +75,12 @@ class LaunchPanel {
 
   draw(spanNs) {
     this.spanNs = Math.max(1, spanNs ?? this.spanNs);
-    const height = CHART_HEIGHT + GAP + RUNNING_HEIGHT + AXIS_HEIGHT;
+    this.height = Math.max(LEAST_HEIGHT, Math.min(MOST_HEIGHT, SM_HEIGHT * this.facts.sm_count));
+    const height = this.height + GAP + RUNNING_HEIGHT + AXIS_HEIGHT;
     const { pen, width, ratio } = prepare(this.canvas, height);
+    this.ratio = ratio;
     this.plotWidth = Math.max(10, width - LEFT - 8);
-    this.rowHeight = CHART_HEIGHT / this.facts.sm_count;
+    this.rowHeight = this.height / this.facts.sm_count;
     pen.font = canvasFont(this.frame.root, 11);
     this.drawBlocks(pen, ratio);
     this.drawRunning(pen);
@@ -86,17 +90,17 @@ class LaunchPanel {
 
   x(timeNs) { return LEFT + (timeNs / this.spanNs) * this.plotWidth; }
 
-  /** Top and height of a block's bar; places share a row where they are thinner than a pixel. */
-  span(sm, place) {
-    const top = sm * this.rowHeight;
-    const inner = this.rowHeight - (this.rowHeight >= 4 ? 1 : 0);
-    return [top + (place * inner) / this.places, inner / this.places];
+  /** Top and height of the bar of `place` among `places` of an SM, on whole device pixels. */
+  span(sm, place, places) {
+    const inner = this.rowHeight - (this.rowHeight > 6 ? 1 : 0);
+    const edge = (at) => Math.round((sm * this.rowHeight + (at * inner) / places) * this.ratio) / this.ratio;
+    return [edge(place), edge(place + 1) - edge(place)];
   }
 
   drawBlocks(pen, ratio) {
     const { sm, start_ns: start, end_ns: end, wave, tail } = this.blocks;
     pen.fillStyle = this.frame.colour("grid");
-    pen.fillRect(LEFT, 0, this.plotWidth, CHART_HEIGHT);
+    pen.fillRect(LEFT, 0, this.plotWidth, this.height);
     const lanes = Math.max(1, Math.min(this.places, Math.floor(this.rowHeight * ratio)));
     const bottoms = new Float64Array(lanes * this.facts.sm_count);
     const shades = ["accent", "accent-2", "tail"].map((name) => this.frame.colour(name));
@@ -113,9 +117,8 @@ class LaunchPanel {
         if (right <= bottoms[key]) continue;
         bottoms[key] = Math.ceil(right * ratio) / ratio;
         if (right - left > 5) right -= 1;
-        const [top, high] = this.span(sm[at], (lane * this.places) / lanes);
-        const tall = (high * this.places) / lanes;
-        pen.fillRect(left, top, right - left, tall > 4 ? tall - 1 : tall);
+        const [top, high] = this.span(sm[at], lane, lanes);
+        pen.fillRect(left, top, right - left, high > 4 ? high - 1 : high);
       }
     }
   }
@@ -130,7 +133,7 @@ class LaunchPanel {
       change[bin(end[at])] -= this.facts.sampled;
     }
     const room = this.facts.blocks_per_sm * this.facts.sm_count;
-    const top = CHART_HEIGHT + GAP;
+    const top = this.height + GAP;
     let running = 0;
     let most = room;
     const levels = new Float64Array(bins);
@@ -165,7 +168,7 @@ class LaunchPanel {
   }
 
   drawAxes(pen) {
-    const bottom = CHART_HEIGHT + GAP + RUNNING_HEIGHT;
+    const bottom = this.height + GAP + RUNNING_HEIGHT;
     pen.fillStyle = this.frame.colour("fg");
     pen.strokeStyle = this.frame.colour("muted");
     pen.textBaseline = "middle";
@@ -175,7 +178,7 @@ class LaunchPanel {
       if (sm < this.facts.sm_count && Number.isInteger(sm)) pen.fillText(String(sm), LEFT - 5, Math.max(6, (sm + 0.5) * this.rowHeight));
     }
     pen.save();
-    pen.translate(8, CHART_HEIGHT / 2);
+    pen.translate(8, this.height / 2);
     pen.rotate(-Math.PI / 2);
     pen.textAlign = "center";
     pen.fillText("SM", 0, 0);
@@ -202,7 +205,7 @@ class LaunchPanel {
   drawChosen(pen) {
     if (this.chosen < 0) return;
     const { sm, start_ns: start, end_ns: end } = this.blocks;
-    const [top, high] = this.span(sm[this.chosen], this.place[this.chosen]);
+    const [top, high] = this.span(sm[this.chosen], this.place[this.chosen], this.places);
     const left = this.x(start[this.chosen]);
     pen.strokeStyle = this.frame.colour("fg");
     pen.lineWidth = 2;
@@ -216,7 +219,7 @@ class LaunchPanel {
     const y = event.clientY - box.top;
     const time = ((event.clientX - box.left - LEFT) / this.plotWidth) * this.spanNs;
     const onSm = this.bySm[Math.floor(y / this.rowHeight)];
-    if (!onSm || time < 0 || y >= CHART_HEIGHT) return -1;
+    if (!onSm || time < 0 || y >= this.height) return -1;
     const place = Math.floor(((y % this.rowHeight) / this.rowHeight) * this.places);
     const { start_ns: start, end_ns: end } = this.blocks;
     const here = onSm.filter((at) => start[at] <= time && time < end[at]);

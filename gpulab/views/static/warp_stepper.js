@@ -167,8 +167,9 @@ function render({ model, el }) {
     slider.value = String(at);
     spoken.textContent = steps.sentence(at);
     slider.setAttribute("aria-valuetext", spoken.textContent);
-    first.disabled = back.disabled = at === 0;
-    on.disabled = last.disabled = at === steps.length - 1;
+    // A disabled button would drop the focus, and the keys with it.
+    for (const node of [first, back]) node.setAttribute("aria-disabled", String(at === 0));
+    for (const node of [on, last]) node.setAttribute("aria-disabled", String(at === steps.length - 1));
     unit.value = model.get("by_line") ? "line" : "step";
     current?.classList.remove("gl-current");
     current?.removeAttribute("aria-current");

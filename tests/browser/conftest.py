@@ -1,0 +1,179 @@
+"""A real JupyterLab on a temporary folder, a real Chromium on it, and a line to the notebook's kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PICTURES = ROOT / "artifacts" / "browser"
+START_S = 90
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+)
+
+
+class Kernel:
+    """A second client of the notebook's kernel: it answers what an expression's value is."""
+
+    def __init__(self, connection_file: Path) -> None:
+        from jupyter_client.blocking.client import BlockingKernelClient
+
+        self.client = BlockingKernelClient(connection_file=str(connection_file))
+        self.client.load_connection_file()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=30)
+
+    def value(self, expression: str) -> Any:
+        """The value of an expression whose value JSON can carry."""
+        reply = self.client.execute(
+            "import json as _json", silent=True, reply=True, timeout=30,
+            user_expressions={"value": f"_json.dumps({expression})"},
+        )  # fmt: skip
+        answer = reply["content"]["user_expressions"]["value"]
+        assert answer["status"] == "ok", answer
+        text = answer["data"]["text/plain"]
+        return json.loads(eval(text))  # the repr of a JSON string
+
+    def close(self) -> None:
+        self.client.stop_channels()
+
+
+class Lab:
+    """One JupyterLab server and one browser page."""
+
+    def __init__(self, url: str, folder: Path, runtime: Path, page: Any) -> None:
+        self.url, self.folder, self.runtime, self.page = url, folder, runtime, page
+        self.problems: list[str] = []
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+
+    @contextmanager
+    def notebook(self, name: str, cells: list[str]) -> Iterator[Kernel]:
+        """Write a notebook, open it, run every cell; its kernel ends with the block."""
+        document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(document, self.folder / name)
+        before = set(self.runtime.glob("kernel-*.json"))
+        self.page.goto(f"{self.url}/lab/tree/{name}?reset")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        self.page.wait_for_function("window.jupyterapp !== undefined")
+        connection = self._wait_for(lambda: next(iter(set(self.runtime.glob("kernel-*.json")) - before), None))
+        kernel = Kernel(connection)
+        try:
+            self.command("application:toggle-left-area") if self.page.locator("#jp-left-stack").is_visible() else None
+            self.command("notebook:run-all-cells")
+            yield kernel
+        finally:
+            kernel.close()
+            for running in self._get("/api/kernels"):
+                self._get(f"/api/kernels/{running['id']}", method="DELETE")
+
+    def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Run a command of JupyterLab as its menus do."""
+        self.page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments or {}])
+
+    def picture(self, name: str, selector: str | None = None) -> Path:
+        """Save what the page, or one element of it, looks like."""
+        path = PICTURES / f"{name}.png"
+        target = self.page.locator(selector).first if selector else self.page
+        target.screenshot(path=path)
+        return path
+
+    def _wait_for(self, look: Any, seconds: float = 60) -> Any:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            found = look()
+            if found:
+                return found
+            time.sleep(0.1)
+        raise TimeoutError("JupyterLab did not start a kernel in time.")
+
+    def _get(self, path: str, method: str = "GET") -> Any:
+        request = urllib.request.Request(self.url + path, method=method)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            body = answer.read()
+        return json.loads(body) if body else None
+
+
+@pytest.fixture(scope="session")
+def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab with settings, data and notebooks of its own, and a page of Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    home = tmp_path_factory.mktemp("lab")
+    folder, runtime, config = home / "notebooks", home / "runtime", home / "config"
+    (config / "labconfig").mkdir(parents=True)
+    folder.mkdir()
+    runtime.mkdir()
+    # The news prompt would cover the page and asks a server outside.
+    page_config = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    (config / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        "JUPYTER_CONFIG_DIR": str(config),
+        "JUPYTER_DATA_DIR": str(home / "data"),
+        "JUPYTER_RUNTIME_DIR": str(runtime),
+        "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
+        "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
+        "IPYTHONDIR": str(home / "ipython"),
+        "GPULAB_HOME": str(home / "learner"),
+        "PYTHONPATH": str(ROOT),
+    }
+    arguments = [
+        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=",
+        "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
+        "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
+    ]  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    with (home / "server.log").open("w") as log:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *arguments], env=environment, cwd=home, stdout=log, stderr=log
+        )
+        try:
+            _wait_for_server(server, url, home / "server.log")
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
+                page = browser.new_page(viewport={"width": 1280, "height": 1000})
+                yield Lab(url, folder, runtime, page)
+                browser.close()
+        finally:
+            server.terminate()
+            try:
+                server.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                server.kill()
+
+
+def _wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if server.poll() is not None:
+            break
+        try:
+            with urllib.request.urlopen(f"{url}/api/status", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.2)
+    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")

@@ -1,0 +1,326 @@
+"""The views in a real JupyterLab: stepped by keys and buttons, slid, in light and dark, closed and failing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.views import synthetic
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+STEPPER, LAUNCH, BESIDE, CARD, OCCUPANCY, BROKEN = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in range(2, 8))
+
+CELLS = [
+    """
+from tests.views import synthetic
+from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+reading = iter(range(10_000))
+""",
+    "trace = synthetic.warp_trace(n=24)\nstepper = WarpStepper(trace, synthetic.measured_blocks(trace))\nstepper",
+    "launch = LaunchChart(synthetic.launch_trace(256), at_block_size=synthetic.launch_trace)\nlaunch",
+    "beside = LaunchChart(synthetic.launch_trace(512), compare=synthetic.launch_trace(512, provenance=synthetic.MEASURED, jitter=0.12))\nbeside",
+    "card = DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], lambda: synthetic.metrics(next(reading)))\ncard",
+    "occupancy = OccupancyChart(synthetic.occupancies(), 256)\noccupancy",
+    """
+def refuse(threads):
+    raise ValueError(f"no launch with {threads} threads a block here")
+broken = LaunchChart(synthetic.launch_trace(blocks=300), at_block_size=refuse)
+broken
+""",
+]
+
+
+@pytest.fixture(scope="module")
+def views(lab: Any) -> Iterator[tuple[Any, Any]]:
+    """The notebook with every view, and its kernel."""
+    with lab.notebook("views.ipynb", CELLS) as kernel:
+        lab.page.wait_for_selector(f"{STEPPER} .gl-sentence:has-text('Step 1')", timeout=60_000)
+        lab.page.locator(BROKEN).wait_for(timeout=60_000)
+        yield lab, kernel
+
+
+def shown_step(lab: Any) -> tuple[str, list[str]]:
+    """The spoken sentence and the 32 lane states on the page."""
+    return lab.page.evaluate(
+        """selector => {
+            const view = document.querySelector(selector);
+            return [view.querySelector('.gl-sentence').textContent,
+                    [...view.querySelectorAll('.gl-lane')].map(lane => lane.dataset.state)];
+        }""",
+        STEPPER,
+    )
+
+
+def expected_states(trace: Any, step: int) -> list[str]:
+    active, executed = int(trace.active_mask[step]), int(trace.executed_mask[step])
+    return [
+        "active" if executed >> lane & 1 else "off" if active >> lane & 1 else "inactive" for lane in range(32)
+    ]
+
+
+def check_step(lab: Any, kernel: Any, step: int) -> None:
+    trace = synthetic.warp_trace(n=24)
+    lab.page.wait_for_function(
+        "([s, n]) => document.querySelector(s).querySelector('.gl-sentence').textContent.startsWith(`Step ${n} `)",
+        arg=[STEPPER, step + 1],
+    )
+    sentence, states = shown_step(lab)
+    assert sentence == kernel.value(f"stepper.steps.sentence({step})")
+    assert f"{int(trace.active_mask[step]).bit_count()} of 32 lanes active" in sentence
+    assert states == expected_states(trace, step)
+
+
+def test_keys_step_the_warp_as_the_record_says(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    trace = synthetic.warp_trace(n=24)
+    lab.page.locator(f"{STEPPER} .gl-listing").focus()
+    for step in range(1, len(trace)):
+        lab.page.keyboard.press("ArrowRight")
+        check_step(lab, kernel, step)
+        if step in (4, 7, 9):
+            lab.picture(f"stepper_step_{step}", STEPPER)
+    lab.page.keyboard.press("ArrowRight")
+    check_step(lab, kernel, len(trace) - 1)
+    assert kernel.value("stepper.step") == len(trace) - 1
+    for key, step in (("Home", 0), ("PageDown", 4), ("PageDown", 9), ("PageUp", 4), ("ArrowDown", 5), ("ArrowUp", 4), ("ArrowLeft", 3), ("End", 13)):
+        lab.page.keyboard.press(key)
+        check_step(lab, kernel, step)
+
+
+def test_buttons_step_and_play(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    def press(name: str) -> None:
+        lab.page.locator(f"{STEPPER} button[data-move={name}]").click()
+
+    lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
+    check_step(lab, kernel, 0)
+    press("next")
+    check_step(lab, kernel, 1)
+    press("line")
+    check_step(lab, kernel, 2)
+    press("access")
+    check_step(lab, kernel, 4)
+    press("previous")
+    check_step(lab, kernel, 3)
+    press("play")
+    check_step(lab, kernel, 5)
+    press("play")
+    assert lab.page.locator(f"{STEPPER} button[data-move=play]").text_content() == "Play"
+    press("last")
+    check_step(lab, kernel, 13)
+    assert lab.page.locator(f"{STEPPER} button[data-move=next]").get_attribute("aria-disabled") == "true"
+    press("first")
+    check_step(lab, kernel, 0)
+
+
+def test_source_line_steps_and_ptx_listing(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
+    lab.page.locator(f"{STEPPER} select").select_option("line")
+    lab.page.locator(f"{STEPPER} button[data-move=next]").click()
+    check_step(lab, kernel, 2)
+    assert kernel.value("stepper.by_line") is True
+    lab.page.get_by_role("button", name="Show PTX").click()
+    row = lab.page.locator(f"{STEPPER} [aria-current=step] code")
+    assert row.text_content() == "setp.ge.s32 %p1, %r2, %r5;"
+    lab.picture("stepper_ptx", STEPPER)
+    lab.page.get_by_role("button", name="Show PTX").click()
+    assert row.text_content() == "    if (i < n) {"
+    lab.page.locator(f"{STEPPER} select").select_option("step")
+
+
+def test_measured_masks_are_compared_in_words(views: tuple[Any, Any]) -> None:
+    lab, _ = views
+    note = lab.page.locator(f"{STEPPER} .gl-confirmation").first.text_content()
+    assert note == "Masks confirmed by NVIDIA H200: 6 of 6 basic blocks equal."
+
+
+def slide(lab: Any, key: str, selector: str = LAUNCH) -> None:
+    lab.page.locator(f"{selector} input[type=range]").focus()
+    lab.page.keyboard.press(key)
+
+
+def waves_on_page(lab: Any) -> str:
+    return lab.page.locator(f"{LAUNCH} .gl-panel .gl-heading").first.text_content()
+
+
+def test_slider_redraws_within_its_time(views: tuple[Any, Any], record_property: Any) -> None:
+    lab, kernel = views
+    lab.picture("launch_256", LAUNCH)
+    before = lab.page.locator(f"{LAUNCH} dl").inner_text()
+    times = []
+    for threads in (288, 320, 352, 384, 416, 448, 480, 512, 544):
+        slide(lab, "ArrowRight")
+        waves = kernel_waves(threads)
+        lab.page.wait_for_function(
+            "([s, words]) => document.querySelector(s).querySelector('.gl-panel .gl-heading').textContent.endsWith(words)",
+            arg=[LAUNCH, waves],
+        )
+        lab.page.wait_for_timeout(120)
+        assert kernel.value("launch.block_threads") == threads
+        times.append(kernel.value("launch.redraw_ms"))
+    assert lab.page.locator(f"{LAUNCH} dl").inner_text() != before
+    lab.picture("launch_544", LAUNCH)
+    median = sorted(times)[len(times) // 2]
+    record_property("redraw_ms", times)
+    print(f"slider to new picture: median {median:.0f} ms of {[round(t) for t in times]}")
+    assert 0 < median <= 150
+
+
+def kernel_waves(threads: int) -> str:
+    from gpulab.views._waves import Waves
+
+    return Waves(synthetic.launch_trace(threads)).wave_words()
+
+
+def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    slide(lab, "Home")
+    for _ in range(12):
+        lab.page.keyboard.press("ArrowRight")
+    words = kernel_waves(32 + 12 * 32)
+    lab.page.wait_for_function(
+        "([s, words]) => document.querySelector(s).querySelector('.gl-panel .gl-heading').textContent.endsWith(words)",
+        arg=[LAUNCH, words],
+    )
+    assert kernel.value("launch.trace.block[0]") == 416
+
+
+def test_keys_tell_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    lab.page.locator(f"{LAUNCH} canvas").focus()
+    text = lab.page.locator(f"{LAUNCH} .gl-block-text")
+    assert text.text_content().startswith("Block 0 on SM 0: from 0 ns to ")
+    lab.page.keyboard.press("ArrowDown")
+    assert text.text_content().startswith("Block 1 on SM 1: ")
+    box = lab.page.locator(f"{LAUNCH} canvas").bounding_box()
+    lab.page.mouse.move(box["x"] + 120, box["y"] + 200)
+    sm = int(re.search(r"on SM (\d+)", text.text_content()).group(1))
+    assert sm == 200 // 4  # rows are 4 pixels high
+
+
+def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    slide(lab, "ArrowRight", BROKEN)
+    error = lab.page.locator(f"{BROKEN} .gl-error")
+    error.wait_for(state="visible")
+    assert "no launch with 288 threads a block here" in error.text_content()
+    assert kernel.value("1 + 1") == 2
+    lab.picture("error", BROKEN)
+
+
+def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    table = lab.page.locator(f"{CARD} .gl-readings")
+    assert "not available" in table.inner_text()
+    assert "This board has no fan of its own." in table.inner_text()
+    lab.page.get_by_role("button", name="Read now").click()
+    lab.page.locator(f"{CARD} select").select_option("500")
+    lab.page.locator(f"{CARD} button", has_text="Read by itself").click()
+    lab.page.wait_for_timeout(2_300)
+    lab.page.locator(f"{CARD} button", has_text="Pause").click()
+    lab.page.wait_for_timeout(300)
+    taken = kernel.value("card.readings['time_ns']")
+    assert taken >= 4_000_000_000
+    lab.page.wait_for_timeout(1_200)
+    assert kernel.value("card.readings['time_ns']") == taken
+    lab.picture("card", CARD)
+
+
+def test_occupancy_chart_by_keys(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    lab.page.locator(f"{OCCUPANCY} svg").focus()
+    lab.page.keyboard.press("End")
+    lab.page.wait_for_function("s => document.querySelector(s).innerText.includes('1024 threads a block')", arg=OCCUPANCY)
+    assert kernel.value("occupancy.chosen") == 1024
+    lab.picture("occupancy", OCCUPANCY)
+
+
+def luminance(colour: str) -> float:
+    red, green, blue = (int(part) / 255 for part in re.findall(r"\d+", colour)[:3])
+    return sum(w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for w, c in zip((0.2126, 0.7152, 0.0722), (red, green, blue), strict=True))
+
+
+def contrast(lab: Any, text: str, ground: str) -> float:
+    """WCAG 2 contrast ratio of an element's colour on another's background."""
+    colours = lab.page.evaluate(
+        "([a, b]) => [getComputedStyle(document.querySelector(a)).color, getComputedStyle(document.querySelector(b)).backgroundColor]",
+        [text, ground],
+    )
+    light, dark = sorted((luminance(c) for c in colours), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+def test_text_is_readable_in_each_theme(views: tuple[Any, Any], theme: str) -> None:
+    lab, _ = views
+    lab.command("apputils:change-theme", {"theme": theme})
+    dark = "Dark" in theme
+    lab.page.wait_for_function("light => document.body.dataset.jpThemeLight === light", arg="false" if dark else "true")
+    lab.page.wait_for_timeout(500)
+    name = "dark" if dark else "light"
+    for view, selector in (("stepper", STEPPER), ("launch", LAUNCH), ("beside", BESIDE), ("card", CARD), ("occupancy", OCCUPANCY)):
+        lab.page.locator(selector).scroll_into_view_if_needed()
+        lab.picture(f"{view}_{name}", selector)
+        assert contrast(lab, f"{selector} .gl-title", selector) >= 7
+        assert contrast(lab, f"{selector} .gl-caption", selector) >= 4.5
+    lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
+    lane = f"{STEPPER} .gl-lane[data-state=active]"
+    assert contrast(lab, lane, lane) >= 4.5
+    ground = lab.page.evaluate("s => getComputedStyle(document.querySelector(s)).backgroundColor", STEPPER)
+    assert (luminance(ground) < 0.1) == dark
+
+
+def test_views_use_the_keyboard_only(views: tuple[Any, Any]) -> None:
+    """Tab reaches the stepper's controls, and its shortcuts do not leak into the notebook."""
+    lab, kernel = views
+    lab.page.locator(f"{STEPPER} button[data-move=next]").focus()
+    before = kernel.value("stepper.step")
+    lab.page.keyboard.press("Enter")
+    lab.page.wait_for_timeout(200)
+    assert kernel.value("stepper.step") == before + 1
+    reached = []
+    for _ in range(8):
+        lab.page.keyboard.press("Tab")
+        reached.append(lab.page.evaluate("() => document.activeElement.ariaLabel || document.activeElement.textContent"))
+    assert "Step" in reached
+    assert "Kernel text; keys step through it" in reached
+    cells = lab.page.locator(".jp-Notebook .jp-Cell").count()
+    for key in ("a", "d", "d", "ArrowDown"):
+        lab.page.keyboard.press(key)
+    assert lab.page.locator(".jp-Notebook .jp-Cell").count() == cells
+    assert lab.page.evaluate("s => document.querySelector(s).contains(document.activeElement)", STEPPER)
+
+
+def test_narrow_page_keeps_everything_inside(views: tuple[Any, Any]) -> None:
+    lab, _ = views
+    lab.page.set_viewport_size({"width": 760, "height": 1000})
+    lab.page.wait_for_timeout(500)
+    for view, selector in (("stepper", STEPPER), ("launch", LAUNCH), ("card", CARD)):
+        wide = lab.page.evaluate("s => { const v = document.querySelector(s); return [v.scrollWidth, v.clientWidth]; }", selector)
+        assert wide[0] <= wide[1] + 1, view
+        lab.picture(f"{view}_narrow", selector)
+    lab.page.set_viewport_size({"width": 1280, "height": 1000})
+    lab.page.wait_for_timeout(300)
+
+
+def test_running_a_cell_again_closes_its_view(views: tuple[Any, Any]) -> None:
+    lab, kernel = views
+    counting = "sum(isinstance(w, LaunchChart) for w in __import__('ipywidgets').widgets.widget._instances.values())"
+    before = kernel.value(counting)
+    old = kernel.value("beside.model_id")
+    lab.page.locator(".jp-Cell:nth-child(4) .jp-InputArea-editor").click()
+    lab.page.keyboard.press("Control+Enter")
+    lab.page.wait_for_timeout(1_500)
+    lab.page.locator(BESIDE).wait_for()
+    assert kernel.value("beside.model_id") != old
+    assert kernel.value(counting) == before
+
+
+def test_no_script_failed(views: tuple[Any, Any]) -> None:
+    lab, _ = views
+    assert [problem for problem in lab.problems if "gpulab" in problem or "anywidget" in problem] == []
