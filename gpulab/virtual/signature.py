@@ -54,7 +54,7 @@ def source_params(code: str, kernel: str) -> tuple[SourceParam, ...] | None:
     text = _COMMENT.sub(" ", code)
     for match in re.finditer(rf"\b{re.escape(kernel)}\s*\(", text):
         before = text[max(0, match.start() - 200) : match.start()]
-        if "__global__" not in before.rsplit(";", 1)[-1].rsplit("}", 1)[-1]:
+        if "__global__" not in re.split(r"[;{}]", before)[-1]:
             continue
         inside = _until_closed(text, match.end())
         if inside is None:
