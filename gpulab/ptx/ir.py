@@ -1,0 +1,159 @@
+"""Typed form of PTX: modules, functions, instructions and their operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+TYPE_BYTES = {
+    "pred": 1,
+    **{f"{kind}8": 1 for kind in "bus"},
+    **{f"{kind}16": 2 for kind in "busf"},
+    **{f"{kind}32": 4 for kind in "busf"},
+    **{f"{kind}64": 8 for kind in "busf"},
+    "bf16": 2,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "b128": 16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A virtual register such as ``%r1``; ``negated`` only where an operand reads ``!%p1``."""
+
+    name: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register such as ``%tid.x``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. ``float_bits`` is 32 or 64 where PTX spells it as IEEE bits (0f.., 0d..)."""
+
+    value: int
+    float_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A variable, parameter, function or label by name, with a byte offset."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A bracketed operand ``[base+offset]``."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """A braced operand ``{%r1, %r2}``; None stands for the sink ``_``."""
+
+    items: tuple[Operand | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A double destination ``%r1|%p1``."""
+
+    first: Operand | None
+    second: Operand | None
+
+
+Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One PTX instruction. ``pc`` is its index in the function, ``line`` the source line (0: none)."""
+
+    pc: int
+    opcode: str
+    parts: tuple[str, ...]
+    operands: tuple[Operand | None, ...]
+    guard: str | None
+    guard_negated: bool
+    line: int
+    column: int
+    text: str
+    target: int = -1
+    targets: tuple[int, ...] = ()
+
+    @property
+    def root(self) -> str:
+        """The mnemonic without its suffixes, such as ``ld``."""
+        return self.parts[0]
+
+    @property
+    def type(self) -> str:
+        """The last type suffix, such as ``f32``."""
+        return self.parts[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A formal parameter with its place in the parameter buffer (bytes)."""
+
+    name: str
+    type: str
+    offset: int
+    size_bytes: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A module or function variable in a state space, with its initial bytes where given."""
+
+    name: str
+    space: str
+    size_bytes: int
+    align: int
+    initial: bytes = b""
+    pointers: tuple[tuple[int, Symbol], ...] = ()
+    dynamic: bool = False
+
+
+@dataclass(slots=True)
+class Function:
+    """One ``.entry`` or ``.func``."""
+
+    name: str
+    is_entry: bool
+    params: tuple[Param, ...] = ()
+    returns: tuple[Param, ...] = ()
+    param_bytes: int = 0
+    instructions: list[Instruction] = field(default_factory=list)
+    registers: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    shared: dict[str, Variable] = field(default_factory=dict)
+    local: dict[str, Variable] = field(default_factory=dict)
+    call_params: dict[str, Param] = field(default_factory=dict)
+    branch_tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    max_threads: int = 0
+
+
+@dataclass(slots=True)
+class Module:
+    """A whole PTX text."""
+
+    version: str = ""
+    target: str = ""
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: dict[str, Variable] = field(default_factory=dict)
+    externals: set[str] = field(default_factory=set)
+
+    @property
+    def entries(self) -> dict[str, Function]:
+        return {name: f for name, f in self.functions.items() if f.is_entry}

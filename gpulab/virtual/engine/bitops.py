@@ -1,0 +1,412 @@
+"""Lane-wise logic, shifts, bit fields, conversions and moves as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine import arith, layout
+from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.function import FunctionCompiler
+
+
+def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+    """Emit a logic, shift, conversion or move instruction; False if it is none of these."""
+    handler = HANDLERS.get(i.root)
+    if handler is None:
+        return False
+    handler(c, i)
+    return True
+
+
+def _logic(c: FunctionCompiler, i: ir.Instruction) -> None:
+    llvm = llvm_of(i.type)
+    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    c.set(i.operands[0], c.e.binary(i.root, llvm, a, b), i.type)
+
+
+def _not(c: FunctionCompiler, i: ir.Instruction) -> None:
+    llvm = llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    if i.root == "cnot":
+        zero = c.e.compare("eq", llvm, a, constant(llvm, 0))
+        c.set(i.operands[0], c.e.convert("zext", "i1", zero, llvm), i.type)
+    else:
+        c.set(i.operands[0], c.e.binary("xor", llvm, a, constant(llvm, -1)), i.type)
+
+
+def _lop3(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Any function of three bits, as the sum of the minterms its table names."""
+    e = c.e
+    inputs = [c.get(operand, "b32") for operand in i.operands[1:4]]
+    table = i.operands[4]
+    assert isinstance(table, ir.Immediate)
+    inverted = [e.binary("xor", "i32", v, constant("i32", -1)) for v in inputs]
+    result = constant("i32", 0)
+    for row in range(8):
+        if table.value >> row & 1:
+            a, b, d = (inputs[k] if row >> (2 - k) & 1 else inverted[k] for k in range(3))
+            term = e.binary("and", "i32", e.binary("and", "i32", a, b), d)
+            result = e.binary("or", "i32", result, term)
+    c.set(i.operands[0], result, "b32")
+
+
+def _shift(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a, amount = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    operation = "shl" if i.root == "shl" else ("ashr" if i.type[0] == "s" else "lshr")
+    limit = constant("i32", width - 1)
+    clamped = e.intrinsic("umin", "i32", amount, limit)
+    value = e.binary(operation, llvm, a, e.cast(clamped, "i32", llvm))
+    if operation != "ashr":
+        far = e.compare("ugt", "i32", amount, limit)
+        value = e.select(llvm, far, constant(llvm, 0), value)
+    c.set(i.operands[0], value, i.type)
+
+
+def _funnel(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    a, b, amount = (c.get(operand, "b32") for operand in i.operands[1:4])
+    left = "l" in i.parts
+    masked = e.binary("and", "i32", amount, constant("i32", 31))
+    value = e.intrinsic("fshl" if left else "fshr", "i32", b, a, masked)
+    if "clamp" in i.parts:
+        far = e.compare("ugt", "i32", amount, constant("i32", 31))
+        value = e.select("i32", far, a if left else b, value)
+    c.set(i.operands[0], value, "b32")
+
+
+def _field_mask(c: FunctionCompiler, llvm: str, length: str) -> str:
+    """(1 << length) - 1 for length 0..255, all ones from the width on."""
+    e, width = c.e, bits(llvm)
+    short = e.intrinsic("umin", "i32", length, constant("i32", width - 1))
+    mask = e.binary("shl", llvm, constant(llvm, 1), e.cast(short, "i32", llvm))
+    mask = e.binary("sub", llvm, mask, constant(llvm, 1))
+    return e.select(llvm, e.compare("uge", "i32", length, constant("i32", width)), constant(llvm, -1), mask)
+
+
+def _shift_by(c: FunctionCompiler, operation: str, llvm: str, value: str, amount: str) -> str:
+    e, width = c.e, bits(llvm)
+    short = e.intrinsic("umin", "i32", amount, constant("i32", width - 1))
+    shifted = e.binary(operation, llvm, value, e.cast(short, "i32", llvm))
+    far = e.compare("uge", "i32", amount, constant("i32", width))
+    return e.select(llvm, far, constant(llvm, 0), shifted)
+
+
+def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a = c.get(i.operands[1], i.type)
+    byte = constant("i32", 0xFF)
+    position = e.binary("and", "i32", c.get(i.operands[2], "u32"), byte)
+    length = e.binary("and", "i32", c.get(i.operands[3], "u32"), byte)
+    mask = _field_mask(c, llvm, length)
+    value = e.binary("and", llvm, _shift_by(c, "lshr", llvm, a, position), mask)
+    if i.type[0] == "s":
+        last = e.binary("add", "i32", position, length)
+        last = e.binary("sub", "i32", last, constant("i32", 1))
+        last = e.intrinsic("umin", "i32", last, constant("i32", width - 1))
+        sign = e.binary("lshr", llvm, a, e.cast(last, "i32", llvm))
+        negative = e.compare("ne", llvm, e.binary("and", llvm, sign, constant(llvm, 1)), constant(llvm, 0))
+        filled = e.binary("or", llvm, value, e.binary("xor", llvm, mask, constant(llvm, -1)))
+        value = e.select(llvm, negative, filled, value)
+        empty = e.compare("eq", "i32", length, constant("i32", 0))
+        value = e.select(llvm, empty, constant(llvm, 0), value)
+    c.set(i.operands[0], value, i.type)
+
+
+def _bfi(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    byte = constant("i32", 0xFF)
+    position = e.binary("and", "i32", c.get(i.operands[3], "u32"), byte)
+    length = e.binary("and", "i32", c.get(i.operands[4], "u32"), byte)
+    mask = _shift_by(c, "shl", llvm, _field_mask(c, llvm, length), position)
+    inserted = e.binary("and", llvm, _shift_by(c, "shl", llvm, a, position), mask)
+    kept = e.binary("and", llvm, b, e.binary("xor", llvm, mask, constant(llvm, -1)))
+    c.set(i.operands[0], e.binary("or", llvm, inserted, kept), i.type)
+
+
+def _count_bits(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    if i.root == "brev":
+        c.set(i.operands[0], e.intrinsic("bitreverse", llvm, a), i.type)
+        return
+    if i.root == "popc":
+        value = e.intrinsic("ctpop", llvm, a)
+    else:
+        value = e.intrinsic("ctlz", llvm, a, extra=("i1 false",))
+    c.set(i.operands[0], e.cast(value, llvm, "i32"), "u32")
+
+
+def _bfind(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Position of the most significant set (for signed: non-sign) bit, or all ones."""
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a = c.get(i.operands[1], i.type)
+    if i.type[0] == "s":
+        a = e.binary("xor", llvm, a, e.binary("ashr", llvm, a, constant(llvm, width - 1)))
+    zeros = e.cast(e.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
+    none = e.compare("eq", llvm, a, constant(llvm, 0))
+    if "shiftamt" in i.parts:
+        value = zeros
+    else:
+        value = e.binary("sub", "i32", constant("i32", width - 1), zeros)
+    c.set(i.operands[0], e.select("i32", none, constant("i32", -1), value), "u32")
+
+
+def _prmt(c: FunctionCompiler, i: ir.Instruction) -> None:
+    if len(i.parts) > 2:
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; only the default byte permute.")
+    e = c.e
+    a, b, selector = (c.get(operand, "b32") for operand in i.operands[1:4])
+    low = e.convert("zext", "i32", a, "i64")
+    high = e.binary("shl", "i64", e.convert("zext", "i32", b, "i64"), constant("i64", 32))
+    both = e.binary("or", "i64", low, high)
+    result = constant("i32", 0)
+    for position in range(4):
+        nibble = e.binary("lshr", "i32", selector, constant("i32", 4 * position))
+        which = e.binary("and", "i32", nibble, constant("i32", 7))
+        amount = e.convert("zext", "i32", e.binary("shl", "i32", which, constant("i32", 3)), "i64")
+        byte = e.convert("trunc", "i64", e.binary("lshr", "i64", both, amount), "i8")
+        sign = e.binary("ashr", "i8", byte, constant("i8", 7))
+        spread = e.binary("and", "i32", nibble, constant("i32", 8))
+        byte = e.select("i8", e.compare("ne", "i32", spread, constant("i32", 0)), sign, byte)
+        word = e.binary("shl", "i32", e.convert("zext", "i8", byte, "i32"), constant("i32", 8 * position))
+        result = e.binary("or", "i32", result, word)
+    c.set(i.operands[0], result, "b32")
+
+
+def _dot_product(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """dp4a and dp2a: products of packed bytes (or half words and bytes) added to a word."""
+    e = c.e
+    kind_a, kind_b = i.parts[-2], i.parts[-1]
+    a, b = c.get(i.operands[1], "b32"), c.get(i.operands[2], "b32")
+    total = c.get(i.operands[3], "b32")
+    pairs = [(8 * k, 8 * k, 8) for k in range(4)]
+    if i.root == "dp2a":
+        start = 16 if "hi" in i.parts else 0
+        pairs = [(16 * k, start + 8 * k, 16) for k in range(2)]
+
+    def piece(value: str, kind: str, at: int, width: int) -> str:
+        shifted = e.binary("shl", "i32", value, constant("i32", 32 - at - width))
+        shift = "ashr" if kind[0] == "s" else "lshr"
+        return e.binary(shift, "i32", shifted, constant("i32", 32 - width))
+
+    for at_a, at_b, width in pairs:
+        product = e.binary("mul", "i32", piece(a, kind_a, at_a, width), piece(b, kind_b, at_b, 8))
+        total = e.binary("add", "i32", total, product)
+    c.set(i.operands[0], total, "b32")
+
+
+def _sad(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a, b, addend = (c.get(operand, i.type) for operand in i.operands[1:4])
+    sign = "s" if i.type[0] == "s" else "u"
+    gap = e.binary("sub", llvm, e.intrinsic(f"{sign}max", llvm, a, b), e.intrinsic(f"{sign}min", llvm, a, b))
+    c.set(i.operands[0], e.binary("add", llvm, gap, addend), i.type)
+
+
+# -- conversions and moves ---------------------------------------------------------------------------
+
+_ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+
+
+def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    if i.parts[-1] in ("f16x2", "bf16x2") or i.parts[-2] in ("f16x2", "bf16x2"):
+        _cvt_pack(c, i)
+        return
+    target, source = i.parts[-2], i.parts[-1]
+    value = c.get(i.operands[1], source)
+    target_llvm, source_llvm = llvm_of(target), llvm_of(source)
+    if source == "bf16":
+        value, source, source_llvm = arith.widen_bf16(c, value), "f32", "float"
+    if arith.is_float(source) and "ftz" in i.parts and source == "f32":
+        value = arith.flush(c, source_llvm, value)
+    from_float, to_float = arith.is_float(source), arith.is_float(target)
+    rounding = next((p for p in i.parts if p in _ROUND_TO_INTEGER), None)
+    if from_float and rounding:
+        value = e.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
+    if from_float and to_float:
+        value = _float_to_float(c, i, value, source_llvm, target)
+    elif from_float:
+        value = _float_to_integer(c, value, source_llvm, target)
+    elif to_float:
+        value = _integer_to_float(c, i, value, source, target)
+    else:
+        if "sat" in i.parts:
+            value = _saturate_integer(c, value, source, target)
+        value = e.cast(value, source_llvm, target_llvm, source[0] == "s")
+    c.set(i.operands[0], value, target)
+
+
+def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
+    e = c.e
+    llvm = "float" if target == "bf16" else llvm_of(target)
+    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
+    if bits(source) < bits(llvm):
+        value = e.convert("fpext", source, value, llvm)
+    elif bits(source) > bits(llvm):
+        nearest = e.convert("fptrunc", source, value, llvm)
+        if mode != "rn":
+            gap = e.binary("fsub", source, value, e.convert("fpext", llvm, nearest, source))
+            sign = e.intrinsic("copysign", source, float_constant(source, arith._ONE[source]), gap)
+            zero = e.compare("oeq", source, gap, float_constant(source, 0))
+            sign = e.select(source, zero, float_constant(source, 0), sign)
+            nearest = arith._directed(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
+        value = nearest
+    if "sat" in i.parts:
+        value = arith.saturate(c, llvm, value)
+    if "relu" in i.parts:
+        value = e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
+    if target == "f32" and "ftz" in i.parts:
+        value = arith.flush(c, llvm, value)
+    if target == "bf16":
+        value = arith.narrow_bf16(c, value, truncate=mode == "rz")
+    return value
+
+
+def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
+    """Saturating conversion; NaN becomes 0 (for 64-bit targets the most negative value)."""
+    e, llvm = c.e, llvm_of(target)
+    name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
+    suffix = {"half": "f16", "float": "f32", "double": "f64"}[source]
+    full = f"llvm.{name}.v32{llvm}.v32{suffix}"
+    e.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source}>)")
+    result = e.op(f"call <32 x {llvm}> @{full}(<32 x {source}> {value})")
+    if bits(llvm) == 64:
+        nan = e.compare("uno", source, value, value)
+        result = e.select(llvm, nan, constant(llvm, 1 << 63), result)
+    return result
+
+
+def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
+    e = c.e
+    llvm = "float" if target == "bf16" else llvm_of(target)
+    up, down = ("sitofp", "fptosi") if source[0] == "s" else ("uitofp", "fptoui")
+    result = e.convert(up, llvm_of(source), value, llvm)
+    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
+    if mode != "rn":
+        if bits(llvm_of(source)) > 32:
+            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
+        exact = e.convert(up, llvm_of(source), value, "double")
+        gap = e.binary("fsub", "double", exact, e.convert("fpext", llvm, result, "double"))
+        result = arith._directed(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
+    del down
+    if target == "bf16":
+        result = arith.narrow_bf16(c, result)
+    return result
+
+
+def _saturate_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
+    e, llvm, width = c.e, llvm_of(source), int(target[1:])
+    low = -(1 << (width - 1)) if target[0] == "s" else 0
+    high = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
+    if source[0] == "s":
+        if width < bits(llvm) or target[0] == "u":
+            value = e.intrinsic("smax", llvm, value, constant(llvm, low))
+        if width < bits(llvm):
+            value = e.intrinsic("smin", llvm, value, constant(llvm, high))
+    elif high < (1 << bits(llvm)) - 1:
+        value = e.intrinsic("umin", llvm, value, constant(llvm, high))
+    return value
+
+
+def _cvt_pack(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Two floats rounded into one packed word: the first source is the upper half."""
+    target, source = i.parts[-2], i.parts[-1]
+    if source != "f32" or target not in ("f16x2", "bf16x2"):
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+    words = []
+    for operand in i.operands[1:3]:
+        value = _float_to_float(c, i, c.get(operand, "f32"), "float", target[:-2])
+        words.append(c.e.cast(c.e.cast(value, llvm_of(target[:-2]), "i16"), "i16", "i32"))
+    high = c.e.binary("shl", "i32", words[0], constant("i32", 16))
+    c.set(i.operands[0], c.e.binary("or", "i32", high, words[1]), "b32")
+
+
+def _mov(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    target, source = i.operands[0], i.operands[1]
+    if isinstance(target, ir.Vector):
+        width = bits(llvm_of(i.type)) // len(target.items)
+        whole = c.get(source, f"b{width * len(target.items)}")
+        llvm = f"i{width * len(target.items)}"
+        for position, item in enumerate(target.items):
+            if item is not None:
+                part = e.binary("lshr", llvm, whole, constant(llvm, position * width)) if position else whole
+                c.set(item, e.cast(part, llvm, f"i{width}"), f"b{width}")
+    elif isinstance(source, ir.Vector):
+        width = bits(llvm_of(i.type)) // len(source.items)
+        llvm = f"i{width * len(source.items)}"
+        whole = constant(llvm, 0)
+        for position, item in enumerate(source.items):
+            part = e.cast(c.get(item, f"b{width}"), f"i{width}", llvm)
+            if position:
+                part = e.binary("shl", llvm, part, constant(llvm, position * width))
+            whole = e.binary("or", llvm, whole, part)
+        c.set(target, whole, f"b{width * len(source.items)}")
+    else:
+        c.set(target, c.get(source, i.type), i.type)
+
+
+_TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
+
+
+def _cvta(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Between a state space's own addresses and generic ones (a tag in the top byte)."""
+    e = c.e
+    value = c.get(i.operands[1], "u64")
+    space = next((p.split("::")[0] for p in i.parts if p.split("::")[0] in _TAGS), None)
+    if space:
+        tag = _TAGS[space]
+        if "to" in i.parts:
+            value = e.binary(
+                "and", "i64", value, constant("i64", tag - 1 if space == "shared" else (1 << 56) - 1)
+            )
+        else:
+            value = e.binary("or", "i64", value, constant("i64", tag))
+    c.set(i.operands[0], value, i.type)
+
+
+def _isspacep(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    space = i.parts[1].split("::")[0]
+    tag = e.binary("lshr", "i64", c.get(i.operands[1], "u64"), constant("i64", 56))
+    wanted = {"shared": 1, "local": 2}.get(space, 0)
+    c.set(i.operands[0], e.compare("eq", "i64", tag, constant("i64", wanted)), "pred")
+
+
+HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+    "and": _logic,
+    "or": _logic,
+    "xor": _logic,
+    "not": _not,
+    "cnot": _not,
+    "lop3": _lop3,
+    "shl": _shift,
+    "shr": _shift,
+    "shf": _funnel,
+    "bfe": _bfe,
+    "bfi": _bfi,
+    "popc": _count_bits,
+    "clz": _count_bits,
+    "brev": _count_bits,
+    "bfind": _bfind,
+    "prmt": _prmt,
+    "dp4a": _dot_product,
+    "dp2a": _dot_product,
+    "sad": _sad,
+    "cvt": _cvt,
+    "mov": _mov,
+    "cvta": _cvta,
+    "isspacep": _isspacep,
+}

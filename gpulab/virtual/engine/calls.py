@@ -1,0 +1,157 @@
+"""Calls as LLVM IR: device functions with a frame of their own, printf and assert."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine import layout, memory_ops
+from gpulab.virtual.engine.emit import constant
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.function import FunctionCompiler
+
+MAX_DEPTH = 256
+
+
+def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+    """Emit a call; False if the instruction is none."""
+    if i.root != "call":
+        return False
+    name, arguments, results = parts_of(i)
+    if name == "vprintf":
+        _printf(c, i, arguments, results)
+    elif name == "__assertfail":
+        _assert(c, i, arguments)
+    elif name in c.plans:
+        _call(c, i, name, arguments, results)
+    else:
+        raise NotSupportedError(
+            f"The virtual GPU does not know the device function {name}; define it in the kernel's source."
+        )
+    return True
+
+
+def parts_of(i: ir.Instruction) -> tuple[str, list[str], list[str]]:
+    """Callee, argument names and result names of a call."""
+    operands = list(i.operands)
+    results: list[str] = []
+    if isinstance(operands[0], ir.Vector):
+        results = [o.name for o in operands.pop(0).items if isinstance(o, ir.Symbol)]  # type: ignore[union-attr]
+    callee = operands.pop(0)
+    if not isinstance(callee, ir.Symbol):
+        raise NotSupportedError(
+            f"The virtual GPU does not do calls through a pointer (line {i.line}); call the function by name."
+        )
+    arguments: list[str] = []
+    if operands and isinstance(operands[0], ir.Vector):
+        arguments = [o.name for o in operands[0].items if isinstance(o, ir.Symbol)]
+    return callee.name, arguments, results
+
+
+def callees(function: ir.Function) -> list[str]:
+    """Names a function calls directly."""
+    return [parts_of(i)[0] for i in function.instructions if i.root == "call"]
+
+
+def _call(
+    c: FunctionCompiler, i: ir.Instruction, name: str, arguments: list[str], results: list[str]
+) -> None:
+    """Run the callee for the active lanes until all have returned."""
+    e, callee = c.e, c.plans[name]
+    lanes = c.executed(i)
+    depth = e.context_load("depth")
+    deep = e.op(f"icmp sge i32 {depth}, {MAX_DEPTH}")
+    over, fits = e.name("deep"), e.name("fits")
+    e.raw(f"br i1 {deep}, label %{over}, label %{fits}")
+    c.begin(over)
+    c.fault(layout.STACK_OVERFLOW, i.pc, lanes)
+    c.begin(fits)
+    e.context_store("depth", e.op(f"add i32 {depth}, 1"))
+    frame = e.op(f"getelementptr i8, ptr %frame, i64 {c.plan.frame_bytes}")
+    local = e.op(f"add i64 %local_at, {c.plan.local_bytes}")
+    active = e.mask_vector(lanes)
+    pcs = e.select("i32", active, constant("i32", 0), constant("i32", layout.EXITED))
+    e.raw(f"store <32 x i32> {pcs}, ptr {frame}, align 64")
+    for formal, actual in zip(callee.function.params, arguments, strict=True):
+        _copy(c, frame, callee.records[formal.name], "%frame", c.parameter_record(actual))
+    status = e.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local})")
+    failed = e.op(f"icmp eq i32 {status}, {layout.FAULT}")
+    c.leave_on_fault(failed)
+    e.context_store("depth", depth)
+    for formal, actual in zip(callee.function.returns, results, strict=True):
+        _copy(c, "%frame", c.parameter_record(actual), frame, callee.records[formal.name])
+    _drop_exited(c)
+
+
+def _copy(c: FunctionCompiler, target: str, to: tuple[int, int], source: str, at: tuple[int, int]) -> None:
+    e = c.e
+    to_pointer = e.op(f"getelementptr i8, ptr {target}, i64 {to[0]}")
+    from_pointer = e.op(f"getelementptr i8, ptr {source}, i64 {at[0]}")
+    size = 32 * min(to[1], at[1])
+    e.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+    e.raw(f"call void @llvm.memcpy.p0.p0.i64(ptr {to_pointer}, ptr {from_pointer}, i64 {size}, i1 false)")
+
+
+def _drop_exited(c: FunctionCompiler) -> None:
+    """Lanes that executed ``exit`` inside the callee leave this function too."""
+    e = c.e
+    gone = e.context_load("exited")
+    left = e.op(f"and i32 {c.mask}, {e.op(f'xor i32 {gone}, -1')}")
+    lanes = e.mask_vector(e.op(f"and i32 {c.mask}, {gone}"))
+    c.store_pcs(lanes, constant("i32", layout.EXITED))
+    onward = e.name("on")
+    none = e.op(f"icmp eq i32 {left}, 0")
+    e.raw(f"br i1 {none}, label %dispatch, label %{onward}")
+    c.begin(onward)
+    c.mask, c.mask_v = left, e.mask_vector(left)
+
+
+def _argument(c: FunctionCompiler, i: ir.Instruction, name: str) -> str:
+    """Lanes of a 64-bit call argument."""
+    place, record = c.parameter_record(name)
+    e = c.e
+    base = e.op("ptrtoint ptr %frame to i64")
+    start = e.splat("i64", e.op(f"add i64 {base}, {place}"))
+    lanes = e.binary("mul", "i64", memory_ops._IOTA64, constant("i64", record))
+    return memory_ops.gather(c, e.binary("add", "i64", start, lanes), c.executed(i), "b64")
+
+
+def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+    """Hand format and argument pointers of every lane to Python."""
+    e = c.e
+    formats, values = c.scratch("<32 x i64>"), c.scratch("<32 x i64>")
+    e.raw(f"store <32 x i64> {_argument(c, i, arguments[0])}, ptr {formats}")
+    e.raw(f"store <32 x i64> {_argument(c, i, arguments[1])}, ptr {values}")
+    function = e.op(f"inttoptr i64 {e.context_load('printf')} to ptr")
+    status = e.op(f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {c.executed(i)})")
+    failed = e.op(f"icmp ne i32 {status}, 0")
+    hit, onward = e.name("bad"), e.name("ok")
+    e.raw(f"br i1 {failed}, label %{hit}, label %{onward}")
+    c.begin(hit)
+    c.fault(layout.CALLBACK_FAILED, i.pc, c.executed(i))
+    c.begin(onward)
+    for name in results:
+        place, record = c.parameter_record(name)
+        start = e.splat("i64", e.op(f"add i64 {e.op('ptrtoint ptr %frame to i64')}, {place}"))
+        lanes = e.binary("mul", "i64", memory_ops._IOTA64, constant("i64", record))
+        host = e.binary("add", "i64", start, lanes)
+        memory_ops.scatter(c, constant("i32", 0), host, c.executed(i), "b32")
+
+
+def _assert(c: FunctionCompiler, i: ir.Instruction, arguments: list[str]) -> None:
+    """Keep message, file, line and function for the report and end the kernel."""
+    e = c.e
+    lanes = c.executed(i)
+    first = e.op(f"and i32 {e.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
+    for position, name in enumerate(arguments[:4]):
+        value = e.op(f"extractelement <32 x i64> {_argument(c, i, name)}, i32 {first}")
+        pointer = e.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset('fault_extra') + 8 * position}")
+        e.raw(f"store i64 {value}, ptr {pointer}")
+    some = e.op(f"icmp ne i32 {lanes}, 0")
+    hit, onward = e.name("assert"), e.name("ok")
+    e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
+    c.begin(hit)
+    c.fault(layout.ASSERTED, i.pc, lanes)
+    c.begin(onward)

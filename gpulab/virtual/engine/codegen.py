@@ -1,0 +1,137 @@
+"""One kernel of a PTX module, with all it calls, as one LLVM module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine import calls, support
+from gpulab.virtual.engine.function import FunctionCompiler, FunctionPlan, Options, Tables, plan
+
+SHARED_ALIGN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Generated code of one kernel and what its launch needs to know."""
+
+    name: str
+    text: str
+    plans: tuple[FunctionPlan, ...]
+    tables: Tables
+    static_shared_bytes: int
+    frame_bytes: int
+    local_bytes: int
+    float_atomics: bool
+
+
+def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
+    """The entry and every function it may call, entry first."""
+    found: list[str] = [entry]
+    for name in found:
+        for callee in calls.callees(module.functions[name]):
+            if callee in module.functions and callee not in found:
+                found.append(callee)
+    return [module.functions[name] for name in found]
+
+
+def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:
+    """Offsets of the shared variables a kernel uses, and their total size in bytes.
+
+    Dynamic shared memory (``extern __shared__``) starts after the static variables.
+    """
+    used = {
+        name
+        for function in functions
+        for i in function.instructions
+        for operand in i.operands
+        for name in _symbols(operand)
+    }
+    variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used]
+    for function in functions:
+        variables += function.shared.values()
+    offsets: dict[str, int] = {}
+    at = 0
+    for variable in variables:
+        if not variable.dynamic:
+            at = -(-at // variable.align) * variable.align
+            offsets[variable.name] = at
+            at += variable.size_bytes
+    dynamic = [v for v in variables if v.dynamic]
+    if dynamic:
+        align = max(SHARED_ALIGN, *(v.align for v in dynamic))
+        at = -(-at // align) * align
+        offsets.update({v.name: at for v in dynamic})
+    return offsets, at
+
+
+def _symbols(operand: ir.Operand | None) -> list[str]:
+    if isinstance(operand, ir.Symbol):
+        return [operand.name]
+    if isinstance(operand, ir.Address):
+        return _symbols(operand.base)
+    if isinstance(operand, ir.Vector):
+        return [name for item in operand.items for name in _symbols(item)]
+    return []
+
+
+def generate(module: ir.Module, entry: str, *, count: bool, trace: bool) -> Kernel:
+    """Generate the LLVM module of one kernel.
+
+    Raises
+    ------
+    NotSupportedError
+        If the kernel uses an instruction the virtual GPU does not do.
+    """
+    functions = reachable(module, entry)
+    plans = {function.name: plan(function, number) for number, function in enumerate(functions)}
+    tables = Tables(functions=[f.name for f in functions])
+    tables.shared, static_shared = shared_layout(module, functions)
+    options = Options(count=count, trace=trace)
+    declared: set[str] = set()
+    bodies = []
+    for function in functions:
+        compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
+        bodies.append(compiler.compile())
+        declared |= compiler.e.declared
+    depth = _depth(functions, plans)
+    head = plans[entry]
+    frame = head.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
+    local = head.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
+    pieces = [support.COMMON, *tables.support.values(), *bodies, support.driver(head.symbol)]
+    if trace:
+        pieces.append(support.TRACE)
+    lines = "\n".join(pieces).split("\n")
+    declared |= {line for line in lines if line.startswith("declare ")}
+    text = "\n".join([*sorted(declared), *(line for line in lines if not line.startswith("declare "))])
+    return Kernel(
+        entry,
+        text,
+        tuple(plans.values()),
+        tables,
+        static_shared,
+        frame,
+        local,
+        options.float_atomics,
+    )
+
+
+def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
+    """Deepest chain of calls below the entry; recursion counts as the engine's limit."""
+    depths: dict[str, int] = {}
+
+    def below(name: str, path: tuple[str, ...]) -> int:
+        if name in path:
+            return calls.MAX_DEPTH
+        if name not in depths:
+            inner = [c for c in calls.callees(plans[name].function) if c in plans]
+            depths[name] = max((1 + below(c, (*path, name)) for c in inner), default=0)
+        return depths[name]
+
+    try:
+        return min(below(functions[0].name, ()), calls.MAX_DEPTH)
+    except RecursionError:
+        raise NotSupportedError(
+            f"Kernel {functions[0].name} nests its calls too deep for the virtual GPU."
+        ) from None

@@ -1,0 +1,124 @@
+"""From a fault's codes to an exception that names what, where and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulab.errors import FaultSite, NotSupportedError
+from gpulab.ptx import ir
+from gpulab.records import Dim3
+from gpulab.virtual import errors
+from gpulab.virtual.engine import layout, memory_ops
+from gpulab.virtual.memory import DeviceMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault as generated code left it in the context."""
+
+    code: int
+    function: ir.Function
+    instruction: ir.Instruction | None
+    block: Dim3
+    thread: Dim3
+    address: int
+    size_bytes: int
+    shared_bytes: int
+    local_bytes: int
+    watchdog_s: float
+    message: str = ""
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+
+
+def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
+    """The place of a fault, with the learner's source line."""
+    line = fault.instruction.line if fault.instruction else 0
+    lines = code.splitlines()
+    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    has_address = fault.code in (
+        layout.ILLEGAL_GLOBAL, layout.ILLEGAL_SHARED, layout.ILLEGAL_LOCAL, layout.MISALIGNED,
+    )  # fmt: skip
+    return FaultSite(kernel, line, text, fault.block, fault.thread, fault.address if has_address else None)
+
+
+def _where(site: FaultSite) -> str:
+    source = f" `{site.source_text}`" if site.source_text else ""
+    line = f"line {site.line}{source}, " if site.line else ""
+    return f"{line}block {site.block}, thread {site.thread}"
+
+
+def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
+    found = memory.nearest(address)
+    if found is None:
+        return "There is no live allocation at all."
+    end = found.address + found.size_bytes
+    if address >= end:
+        gap = address - end
+        how = "right after" if gap == 0 else f"{_count(gap, 'byte')} past"
+        return f"That is {how} the end of the {found.label}: check the index against its size."
+    if address < found.address:
+        before = _count(found.address - address, "byte")
+        return f"That is {before} before the {found.label}: check the index for a negative value."
+    over = address + size_bytes - end
+    return f"It reaches {_count(over, 'byte')} past the end of the {found.label}: check the index against its size."
+
+
+def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
+    """The exception for a fault."""
+    site = site_of(fault, kernel, code)
+    where = _where(site)
+    verb = "accessed"
+    if fault.instruction is not None and memory_ops.is_access(fault.instruction):
+        verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
+    size = _count(fault.size_bytes, "byte")
+    if fault.code == layout.ILLEGAL_GLOBAL:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
+            f"({where}). {_nearest(memory, fault.address, fault.size_bytes)}",
+            site,
+        )
+    if fault.code == layout.ILLEGAL_SHARED:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.address:,}, but the block has "
+            f"{_count(fault.shared_bytes, 'byte')} of shared memory ({where}). "
+            "Check the index, or pass a larger shared_mem.",
+            site,
+        )
+    if fault.code == layout.ILLEGAL_LOCAL:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at offset {fault.address:,} of the thread's own stack of "
+            f"{_count(fault.local_bytes, 'byte')} ({where}). Check the index into the local array.",
+            site,
+        )
+    if fault.code == layout.MISALIGNED:
+        return errors.MisalignedAddressError(
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does not "
+            f"divide ({where}). Start wide accesses at multiples of their size.",
+            site,
+        )
+    if fault.code == layout.ABORTED:
+        return errors.LaunchTimeoutError(
+            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped ({where}). "
+            "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device().",
+            site,
+        )
+    if fault.code == layout.ASSERTED:
+        return errors.DeviceAssertError(
+            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({where}).", site
+        )
+    if fault.code == layout.STACK_OVERFLOW:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}' overflowed the call stack ({where}). Look for a recursion that cannot end.",
+            site,
+        )
+    if fault.code == layout.NESTED_BARRIER:
+        return NotSupportedError(
+            f"The virtual GPU does not do __syncthreads() inside a function that is not inlined ({where}); "
+            "mark the function __forceinline__."
+        )
+    if fault.code == layout.CALLBACK_FAILED:
+        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({where}).", site)
+    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).", site)

@@ -1,0 +1,46 @@
+"""LLVM text to callable machine code, through llvmlite."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import llvmlite.binding as llvm
+
+_RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+
+
+@functools.cache
+def _host() -> tuple[Any, str, str]:
+    """Target, processor name and features of this machine."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    if "avx512f" in features and features["avx512f"]:
+        features["prefer-256-bit"] = False
+    return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features.flatten()
+
+
+def target_machine() -> Any:
+    """Code generation for this machine's own processor; a compiler takes over the one it is given."""
+    target, name, features = _host()
+    return target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
+
+
+class Code:
+    """Machine code of one LLVM module; keeps its memory alive while it is referenced."""
+
+    def __init__(self, text: str) -> None:
+        machine = target_machine()
+        module = llvm.parse_assembly(text)
+        module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=1)
+        options.loop_vectorization = False
+        options.slp_vectorization = False
+        options.loop_unrolling = False
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+        self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.finalize_object()
+        self.run_blocks = _RUN(self._engine.get_function_address("run_blocks"))

@@ -1,0 +1,130 @@
+"""Memory layout shared by generated code and Python: the context block, codes and buffers.
+
+Generated code finds everything through one context block. `CONTEXT` is its single description:
+Python fills it as a NumPy structured array, generated code reads it at `offset(name)`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+LANES = 32
+
+# Program counters of a warp are block numbers; these marks say that a lane waits or is gone.
+PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
+AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier
+EXITED = 0x7FFF_FFFF
+
+# What a warp function returns to the block driver.
+DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
+
+# Fault codes.
+ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
+ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
+
+# Back edges a warp may take before it gives others a turn and looks at the abort flag.
+BACK_EDGE_BUDGET = 4096
+
+# Generic addresses carry the state space in their top byte; 0 is global.
+SHARED_TAG = 1 << 56
+LOCAL_TAG = 2 << 56
+
+ACCESS_COUNTERS = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes")
+ACCESS_STRIDE = 64  # bytes a memory instruction
+BRANCH_STRIDE = 16  # executed, divergent
+BLOCK_STRIDE = 16  # warp executions, lane executions
+
+TRACE_STEP = np.dtype(
+    [
+        ("pc", "<i4"),
+        ("active", "<u4"),
+        ("executed", "<u4"),
+        ("function", "<i4"),
+        ("address", "<i8", LANES),
+        ("value", "<u8", LANES),
+    ]
+)
+
+CONTEXT = np.dtype(
+    [
+        ("params", "<u8"),
+        ("shared", "<u8"),
+        ("shared_bytes", "<u8"),
+        ("access_counters", "<u8"),
+        ("branch_counters", "<u8"),
+        ("block_counters", "<u8"),
+        ("access_cache", "<u8"),
+        ("live_starts", "<u8"),
+        ("live_ends", "<u8"),
+        ("live_count", "<u8"),
+        ("abort_flag", "<u8"),
+        ("globals", "<u8"),
+        ("tids", "<u8"),
+        ("frames", "<u8"),
+        ("frame_stride", "<u8"),
+        ("stack_limit", "<u8"),
+        ("local", "<u8"),
+        ("local_base", "<u8"),
+        ("local_bytes", "<u8"),
+        ("local_stride", "<u8"),
+        ("status", "<u8"),
+        ("block_order", "<u8"),
+        ("block_clock", "<u8"),
+        ("block_sectors", "<u8"),
+        ("block_wavefronts", "<u8"),
+        ("trace_cursor", "<u8"),
+        ("trace_end", "<u8"),
+        ("trace_record", "<u8"),
+        ("printf", "<u8"),
+        ("clock", "<i8"),
+        ("sectors", "<i8"),
+        ("wavefronts", "<i8"),
+        ("fault_address", "<u8"),
+        ("fault_extra", "<u8", 5),
+        ("trace_block", "<i8"),
+        ("block_linear", "<i8"),
+        ("fault_code", "<i4"),
+        ("fault_function", "<i4"),
+        ("fault_pc", "<i4"),
+        ("fault_lane", "<i4"),
+        ("fault_size", "<i4"),
+        ("ntid_x", "<i4"),
+        ("ntid_y", "<i4"),
+        ("ntid_z", "<i4"),
+        ("nctaid_x", "<i4"),
+        ("nctaid_y", "<i4"),
+        ("nctaid_z", "<i4"),
+        ("ctaid_x", "<i4"),
+        ("ctaid_y", "<i4"),
+        ("ctaid_z", "<i4"),
+        ("threads", "<i4"),
+        ("warps", "<i4"),
+        ("warp", "<i4"),
+        ("exited", "<i4"),
+        ("trace_warp", "<i4"),
+        ("trace_on", "<i4"),
+        ("truncated", "<i4"),
+        ("budget", "<i4"),
+        ("forced", "<i4"),
+        ("unmet_function", "<i4"),
+        ("unmet_pc", "<i4"),
+        ("dynamic_shared_bytes", "<i4"),
+        ("sm_count", "<i4"),
+        ("depth", "<i4"),
+    ],
+    align=True,
+)
+
+
+def offset(name: str) -> int:
+    """Byte offset of a context field."""
+    fields = CONTEXT.fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+def llvm_type(name: str) -> str:
+    """LLVM type of a scalar context field."""
+    fields = CONTEXT.fields
+    assert fields is not None
+    return f"i{fields[name][0].itemsize * 8}"

@@ -1,0 +1,268 @@
+"""Loads, stores, atomics and call parameters as LLVM IR."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine import layout, support
+from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of, signed
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.function import FunctionCompiler
+
+_SPACES = ("global", "shared", "local", "const", "param")
+_IOTA64 = "<" + ", ".join(f"i64 {lane}" for lane in range(32)) + ">"
+
+
+def space_of(i: ir.Instruction) -> str:
+    """State space of a memory instruction; ``generic`` where PTX names none."""
+    for part in i.parts[1:]:
+        if part.split("::")[0] in _SPACES:
+            return part.split("::")[0]
+    return "generic"
+
+
+def vector_width(i: ir.Instruction) -> int:
+    return next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+
+
+def size_of(i: ir.Instruction) -> int:
+    """Bytes one lane accesses."""
+    return ir.TYPE_BYTES[i.type] * vector_width(i)
+
+
+def kind_of(i: ir.Instruction) -> str:
+    """load, store or atomic."""
+    return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
+
+
+def is_access(i: ir.Instruction) -> bool:
+    """Whether this is a counted access to memory (parameters are none)."""
+    return i.root in ("ld", "ldu", "st", "atom", "red") and space_of(i) != "param"
+
+
+def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+    """Emit a memory instruction; False if it is none."""
+    if i.root in ("ld", "ldu", "st"):
+        if space_of(i) == "param":
+            _parameter(c, i)
+        else:
+            _load_store(c, i)
+    elif i.root in ("atom", "red"):
+        _atomic(c, i)
+    else:
+        return False
+    return True
+
+
+def address_of(c: FunctionCompiler, operand: ir.Operand | None, space: str) -> str:
+    """Address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
+    assert isinstance(operand, ir.Address)
+    llvm = "i32" if space == "shared" else "i64"
+    if isinstance(operand.base, ir.Register):
+        declared = c.function.registers[operand.base.name]
+        value = c.e.cast(c.get(operand.base, declared), llvm_of(declared), llvm)
+    elif isinstance(operand.base, ir.Immediate):
+        value = constant(llvm, operand.base.value)
+    else:
+        value = c.get(operand.base, "u32" if space == "shared" else "u64")
+    if operand.offset:
+        value = c.e.binary("add", llvm, value, constant(llvm, operand.offset))
+    return value
+
+
+def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: str, size: int) -> str:
+    """Check and count an access; give the host address of each lane."""
+    e = c.e
+    mask = c.executed(i)
+    if space == "generic":
+        space_name = f"resolve_generic_{size}"
+        c.need(*_resolve_generic(size, c))
+        out = c.e.op(
+            f"call <32 x i64> @{space_name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
+            f"i32 {c.index}, i32 {i.pc}, i32 {c.site(i)})"
+        )
+        failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
+        c.leave_on_fault(failed)
+        c.trace_address(address, mask)
+        return out
+    checks = {"shared": support.check_shared, "local": support.check_local}
+    name, body = checks.get(space, support.check_global)(size, c.options.count)
+    c.need(name, body)
+    kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
+    failed = e.op(
+        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)})"
+    )
+    if c.options.trace:
+        shown = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.trace_address(shown, mask)
+    c.leave_on_fault(failed)
+    if space == "shared":
+        wide = e.convert("zext", "i32", address, "i64")
+        return e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
+    if space == "local":
+        return e.binary("add", "i64", local_lane_bases(c), address)
+    return address
+
+
+def local_lane_bases(c: FunctionCompiler) -> str:
+    """Host address of each lane's own stack."""
+    e = c.e
+    stride = e.splat("i64", e.context_load("local_bytes"))
+    return e.binary(
+        "add", "i64", e.splat("i64", e.context_load("local_base")), e.binary("mul", "i64", stride, _IOTA64)
+    )
+
+
+def _resolve_generic(size: int, c: FunctionCompiler) -> tuple[str, str]:
+    """Generic addresses: lanes may point into different spaces, each checked and counted as its own."""
+    for name, body in (
+        support.check_global(size, c.options.count),
+        support.check_shared(size, c.options.count),
+        support.check_local(size, c.options.count),
+    ):
+        c.need(name, body)
+    name = f"resolve_generic_{size}"
+    shared_at, local_at, bytes_at = (layout.offset(f) for f in ("shared", "local_base", "local_bytes"))
+    body = f"""
+define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+  %tag = lshr <32 x i64> %a, splat (i64 56)
+  %plain = and <32 x i64> %a, splat (i64 {(1 << 56) - 1})
+  %is.s = icmp eq <32 x i64> %tag, splat (i64 1)
+  %is.l = icmp eq <32 x i64> %tag, splat (i64 2)
+  %m.s0 = bitcast <32 x i1> %is.s to i32
+  %m.l0 = bitcast <32 x i1> %is.l to i32
+  %m.s = and i32 %m.s0, %mask
+  %m.l = and i32 %m.l0, %mask
+  %m.sl = or i32 %m.s0, %m.l0
+  %m.g0 = xor i32 %m.sl, -1
+  %m.g = and i32 %m.g0, %mask
+  %off = trunc <32 x i64> %plain to <32 x i32>
+  %f1 = call i1 @check_global_{size}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
+  %f2 = call i1 @check_shared_{size}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
+  %f3 = call i1 @check_local_{size}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
+  %sp = getelementptr i8, ptr %ctx, i64 {shared_at}
+  %s = load i64, ptr %sp
+  %sv0 = insertelement <32 x i64> poison, i64 %s, i32 0
+  %sv = shufflevector <32 x i64> %sv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %lp = getelementptr i8, ptr %ctx, i64 {local_at}
+  %l = load i64, ptr %lp
+  %lv0 = insertelement <32 x i64> poison, i64 %l, i32 0
+  %lv = shufflevector <32 x i64> %lv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %bp = getelementptr i8, ptr %ctx, i64 {bytes_at}
+  %b = load i64, ptr %bp
+  %bv0 = insertelement <32 x i64> poison, i64 %b, i32 0
+  %bv = shufflevector <32 x i64> %bv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %lane = mul <32 x i64> %bv, {_IOTA64}
+  %lb = add <32 x i64> %lv, %lane
+  %h.s = add <32 x i64> %sv, %plain
+  %h.l = add <32 x i64> %lb, %plain
+  %h1 = select <32 x i1> %is.s, <32 x i64> %h.s, <32 x i64> %a
+  %h2 = select <32 x i1> %is.l, <32 x i64> %h.l, <32 x i64> %h1
+  ret <32 x i64> %h2
+}}
+"""
+    return name, body
+
+
+def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
+    space = space_of(i)
+    is_load = i.root != "st"
+    target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
+    address = address_of(c, source, space)
+    host = host_addresses(c, i, address, space, size_of(i))
+    mask = c.executed(i)
+    items = target.items if isinstance(target, ir.Vector) else (target,)
+    width = ir.TYPE_BYTES[i.type]
+    for position, item in enumerate(items):
+        at = c.e.binary("add", "i64", host, constant("i64", position * width)) if position else host
+        if is_load:
+            if item is not None:
+                c.set(item, gather(c, at, mask, i.type), i.type)
+        else:
+            scatter(c, c.get(item, i.type), at, mask, i.type)
+
+
+def gather(c: FunctionCompiler, host: str, mask: str, ptx_type: str) -> str:
+    """Load one value a lane from host addresses."""
+    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    c.need(*support.gather(llvm))
+    raw = c.e.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
+    return c.e.cast(raw, llvm, llvm_of(ptx_type))
+
+
+def scatter(c: FunctionCompiler, value: str, host: str, mask: str, ptx_type: str) -> None:
+    """Store one value a lane to host addresses."""
+    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    c.need(*support.scatter(llvm))
+    raw = c.e.cast(value, llvm_of(ptx_type), llvm)
+    c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
+
+
+def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Kernel parameters are uniform; call parameters are one record a lane in the frame."""
+    is_load = i.root == "ld"
+    target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
+    assert isinstance(address, ir.Address)
+    if not isinstance(address.base, ir.Symbol):
+        raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
+    items = target.items if isinstance(target, ir.Vector) else (target,)
+    width = ir.TYPE_BYTES[i.type]
+    offset = address.offset + address.base.offset
+    for position, item in enumerate(items):
+        at = offset + position * width
+        if c.function.is_entry and address.base.name in c.entry_params:
+            place = c.entry_params[address.base.name].offset + at
+            base = c.e.op(f"inttoptr i64 {c.e.context_load('params')} to ptr")
+            pointer = c.e.op(f"getelementptr i8, ptr {base}, i64 {place}")
+            llvm = f"i{8 * width}"
+            scalar = c.e.op(f"load {llvm}, ptr {pointer}, align 1")
+            if item is not None:
+                c.set(item, c.e.cast(c.e.splat(llvm, scalar), llvm, llvm_of(i.type)), i.type)
+            continue
+        place, record = c.parameter_record(address.base.name)
+        base = c.e.op(f"ptrtoint ptr %frame to i64")
+        start = c.e.splat("i64", c.e.op(f"add i64 {base}, {place + at}"))
+        lanes = c.e.binary("mul", "i64", _IOTA64, constant("i64", record))
+        host = c.e.binary("add", "i64", start, lanes)
+        if is_load:
+            if item is not None:
+                c.set(item, gather(c, host, c.executed(i), i.type), i.type)
+        else:
+            scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
+
+
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
+    space, kind = space_of(i), i.type
+    operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
+    is_red = i.root == "red"
+    operands = i.operands if is_red else i.operands[1:]
+    if operation is None or kind in ("f16", "bf16", "f16x2", "bf16x2", "b128") or vector_width(i) > 1:
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+    address = address_of(c, operands[0], space)
+    host = host_addresses(c, i, address, space, size_of(i))
+    llvm = llvm_of(kind)
+    if llvm in INTRINSIC_SUFFIX and operation != "add":
+        if operation not in ("exch", "cas"):
+            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+        llvm, kind = f"i{bits(llvm)}", f"b{bits(llvm)}"
+    b = c.get(operands[1], kind)
+    d = c.get(operands[2], kind) if operation == "cas" else b
+    name, body = support.atomic(operation, llvm, kind[0] == "s")
+    c.need(name, body)
+    if llvm in INTRINSIC_SUFFIX:
+        c.options.float_atomics = True
+    vector = f"<32 x {llvm}>"
+    old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
+    if not is_red and i.operands[0] is not None:
+        c.set(i.operands[0], old, kind)
+
+
+def uniform_i64(value: int) -> str:
+    """A 64-bit constant in every lane."""
+    return constant("i64", signed(value, 64))

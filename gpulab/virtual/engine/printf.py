@@ -1,0 +1,82 @@
+"""Device ``printf``: C formats applied to the packed argument buffer of a lane."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Callable
+
+_SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
+_INTEGERS = "diouxXc"
+MAX_STRING_BYTES = 4096
+
+
+def text_at(read: Callable[[int, int], bytes], address: int) -> str:
+    """The NUL-terminated string at a device address; a marker where it cannot be read."""
+    out = bytearray()
+    while len(out) < MAX_STRING_BYTES:
+        piece = read(address + len(out), 1)
+        if not piece:
+            return "(unreadable string)" if not out else out.decode(errors="replace")
+        if piece == b"\0":
+            break
+        out += piece
+    return out.decode(errors="replace")
+
+
+def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
+    """Apply a C format to arguments packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
+    at = 0
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        at = -(-at // size) * size
+        piece = buffer[at : at + size].ljust(size, b"\0")
+        at += size
+        return piece
+
+    def one(found: re.Match[str]) -> str:
+        flags, width, precision, length, kind = found.groups()
+        if kind == "%":
+            return "%"
+        if width == "*":
+            width = str(struct.unpack("<i", take(4))[0])
+        if precision == "*":
+            precision = str(struct.unpack("<i", take(4))[0])
+        spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
+        if kind in _INTEGERS:
+            wide = length in ("ll", "l", "j", "z", "t")
+            code = "<q" if wide else "<i"
+            (value,) = struct.unpack(code if kind in "di" else code.upper(), take(8 if wide else 4))
+            if length in ("h", "hh") and kind != "c":
+                size = 16 if length == "h" else 8
+                value &= (1 << size) - 1
+                if kind in "di" and value >> (size - 1):
+                    value -= 1 << size
+            if kind == "c":
+                return (spec + "c") % chr(value & 0xFF)
+            return (spec + ("d" if kind == "u" else kind)) % value
+        if kind == "s":
+            (pointer,) = struct.unpack("<Q", take(8))
+            return (spec + "s") % (text_at(read, pointer) if pointer else "(null)")
+        if kind == "p":
+            (pointer,) = struct.unpack("<Q", take(8))
+            return f"{pointer:#x}"
+        (number,) = struct.unpack("<d", take(8))
+        if kind in "aA":
+            return float(number).hex()
+        return (spec + kind) % number
+
+    return _SPECIFIER.sub(one, template)
+
+
+def host_reader(
+    ranges: Callable[[int, int], bool],
+) -> Callable[[int, int], bytes]:
+    """A reader of host memory that gives nothing outside the ranges a predicate allows."""
+
+    def read(address: int, size: int) -> bytes:
+        return ctypes.string_at(address, size) if ranges(address, size) else b""
+
+    return read

@@ -1,0 +1,246 @@
+"""A loaded PTX module: its variables, its compiled kernels, and launching them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir, parser
+from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
+from gpulab.virtual.engine import codegen, jit, layout, memory_ops, results
+from gpulab.virtual.engine.run import Launch, Worker, run
+from gpulab.virtual.memory import DeviceMemory
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """Which warp of a launch to trace, and how many steps to keep at most."""
+
+    block_index: Dim3 = (0, 0, 0)
+    warp_index: int = 0
+    max_steps: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """What a launch did. The ``block_`` columns have one row a block (linear index)."""
+
+    counters: KernelCounters | None
+    block_warp_instructions: npt.NDArray[np.int64]
+    block_sectors: npt.NDArray[np.int64]
+    block_wavefronts: npt.NDArray[np.int64]
+    trace: WarpTrace | None = None
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(ptx: str) -> ir.Module:
+    return parser.parse(ptx)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(ptx: str, entry: str, count: bool, trace: bool) -> tuple[codegen.Kernel, jit.Code]:
+    kernel = codegen.generate(_parsed(ptx), entry, count=count, trace=trace)
+    return kernel, jit.Code(kernel.text)
+
+
+class Program:
+    """One PTX module loaded on one virtual device.
+
+    Parameters
+    ----------
+    ptx
+        PTX text, for example from NVRTC.
+    code
+        The CUDA C++ it came from; faults and traces quote its lines.
+
+    Raises
+    ------
+    PtxError
+        If the text is not PTX.
+    """
+
+    def __init__(self, ptx: str, code: str = "") -> None:
+        self.ptx = ptx
+        self.code = code
+        self.module = _parsed(ptx)
+        self._variables: dict[str, int] = {}
+
+    @property
+    def entries(self) -> dict[str, ir.Function]:
+        """The module's kernels by (mangled) name."""
+        return self.module.entries
+
+    def static_shared_bytes(self, name: str) -> int:
+        """Static shared memory of a kernel, as its PTX declares it."""
+        return codegen.shared_layout(self.module, codegen.reachable(self.module, name))[1]
+
+    def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
+        """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
+
+        Raises
+        ------
+        KeyError
+            If the module has no such variable.
+        """
+        variable = self.module.variables[name]
+        if variable.space not in ("global", "const"):
+            raise KeyError(name)
+        if name not in self._variables:
+            address = memory.malloc(max(variable.size_bytes, 1))
+            self._variables[name] = address
+            memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
+            data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
+            for place, pointer in variable.pointers:
+                target, _ = self.global_address(pointer.name, memory)
+                data[place : place + 8] = (target + pointer.offset).to_bytes(8, "little")
+            if data:
+                memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
+        return self._variables[name], variable.size_bytes
+
+    def launch(
+        self,
+        name: str,
+        grid: Dim3,
+        block: Dim3,
+        params: bytes,
+        *,
+        memory: DeviceMemory,
+        device_name: str,
+        shared_bytes: int = 0,
+        instrument: str = "counters",
+        trace: TraceRequest | None = None,
+        watchdog_s: float = 20.0,
+        stdout: Callable[[str], None] | None = None,
+        sm_count: int = 1,
+        block_order: npt.NDArray[np.int64] | None = None,
+    ) -> LaunchResult:
+        """Run a kernel over its whole grid.
+
+        Parameters
+        ----------
+        name
+            The kernel's (mangled) name.
+        grid, block
+            Blocks in the grid and threads in a block.
+        params
+            The packed parameter buffer.
+        memory
+            The device's address space.
+        device_name
+            For the provenance of the counters.
+        shared_bytes
+            Dynamic shared memory per block.
+        instrument
+            ``"counters"`` or ``"none"``.
+        trace
+            A warp to record step by step.
+        watchdog_s
+            Real seconds after which the launch is stopped.
+        stdout
+            Receives what the kernel prints, once, when it ends.
+        sm_count
+            For ``%smid`` and ``%nsmid``.
+        block_order
+            Order in which blocks run (linear indices); ascending by default.
+
+        Raises
+        ------
+        KernelFault
+            If the kernel does something illegal or outlasts the watchdog.
+        NotSupportedError
+            If it uses what the virtual GPU does not do.
+        """
+        count = instrument != "none"
+        kernel, code = _compiled(self.ptx, name, count, False)
+        launch = Launch(
+            kernel=kernel,
+            code=code,
+            source=self.code,
+            grid=grid,
+            block=block,
+            params=params.ljust(max(len(params), 8), b"\0"),
+            shared_bytes=kernel.static_shared_bytes + shared_bytes,
+            dynamic_shared_bytes=shared_bytes,
+            memory=memory,
+            globals=self._addresses(kernel, memory),
+            watchdog_s=watchdog_s,
+            sm_count=sm_count,
+            stdout=stdout,
+            serial=_needs_order(kernel),
+        )
+        blocks = grid[0] * grid[1] * grid[2]
+        order = np.arange(blocks, dtype=np.int64) if block_order is None else block_order
+        if trace is None:
+            workers = run(launch, [(launch, order)])
+            steps, truncated = None, False
+        else:
+            traced_kernel, traced_code = _compiled(self.ptx, name, count, True)
+            chosen = results.linear(trace.block_index, grid)
+            at = int(np.nonzero(order == chosen)[0][0])
+            traced = launch.traced(
+                traced_kernel, traced_code, self._addresses(traced_kernel, memory), chosen, trace
+            )
+            workers = run(
+                launch, [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
+            )
+            steps, truncated = traced.steps(), traced.truncated
+        provenance = Provenance("modelled", device_name)
+        counted = (
+            self._counters(kernel, provenance, grid, block, launch.shared_bytes, workers) if count else None
+        )
+        record = None
+        if trace is not None and steps is not None:
+            record = results.warp_trace(
+                traced_kernel, provenance, self.code, grid, block, trace.block_index, trace.warp_index,
+                steps, truncated, f"cut after {len(steps):,} steps" if truncated else "",
+            )  # fmt: skip
+        return LaunchResult(
+            counted, launch.block_clock, launch.block_sectors, launch.block_wavefronts, record
+        )
+
+    def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
+        out = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
+        for number, variable in enumerate(kernel.tables.globals):
+            out[number], _ = self.global_address(variable, memory)
+        return out
+
+    def _counters(
+        self,
+        kernel: codegen.Kernel,
+        provenance: Provenance,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        workers: list[Worker],
+    ) -> KernelCounters:
+        accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+        branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
+        blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+        tables = kernel.tables
+        return results.counters(
+            kernel, provenance, grid, block, shared_bytes,
+            accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+        )  # fmt: skip
+
+
+def _needs_order(kernel: codegen.Kernel) -> bool:
+    """Whether running blocks on several CPU cores could change what a learner sees.
+
+    Atomics on global memory and printf depend on the order of blocks; one core keeps it the same
+    from run to run.
+    """
+    for plan in kernel.plans:
+        for i in plan.function.instructions:
+            if i.root in ("atom", "red") and memory_ops.space_of(i) != "shared":
+                return True
+            if i.root == "call" and any(isinstance(o, ir.Symbol) and o.name == "vprintf" for o in i.operands):
+                return True
+    return False
+
+
+__all__ = ["LaunchResult", "NotSupportedError", "Program", "TraceRequest"]

@@ -1,0 +1,199 @@
+"""Instructions by which the lanes of a warp talk: shuffles, votes, matches, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine import support
+from gpulab.virtual.engine.emit import constant, llvm_of, signed
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.function import FunctionCompiler
+
+LANE = "<" + ", ".join(f"i32 {lane}" for lane in range(32)) + ">"
+
+MATCH_ANY = (
+    "match_any",
+    """
+define internal <32 x i32> @match_any(<32 x i64> %v, i32 %mask) noinline {
+entry:
+  %spill = alloca <32 x i64>
+  store <32 x i64> %v, ptr %spill
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %body]
+  %out = phi <32 x i32> [zeroinitializer, %entry], [%out1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i64, ptr %spill, i32 %l
+  %x = load i64, ptr %xp
+  %s0 = insertelement <32 x i64> poison, i64 %x, i32 0
+  %s = shufflevector <32 x i64> %s0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %eq = icmp eq <32 x i64> %v, %s
+  %eqs = bitcast <32 x i1> %eq to i32
+  %group = and i32 %eqs, %mask
+  %not = xor i32 %group, -1
+  %rest1 = and i32 %rest, %not
+  %g0 = insertelement <32 x i32> poison, i32 %group, i32 0
+  %g = shufflevector <32 x i32> %g0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %members = bitcast i32 %group to <32 x i1>
+  %out1 = select <32 x i1> %members, <32 x i32> %g, <32 x i32> %out
+  br label %loop
+done:
+  ret <32 x i32> %out
+}
+""",
+)
+
+
+def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+    """Emit a warp-wide instruction; False if it is none."""
+    handler = HANDLERS.get(i.root)
+    if handler is None:
+        return False
+    handler(c, i)
+    return True
+
+
+def member_mask(i: ir.Instruction) -> ir.Operand | None:
+    """The member-mask operand of a ``.sync`` instruction, if it has one."""
+    return i.operands[-1] if "sync" in i.parts and i.operands else None
+
+
+def _participants(c: FunctionCompiler, i: ir.Instruction) -> str:
+    """Lanes that execute the instruction and are named by its mask, as an i32."""
+    executed = c.executed(i)
+    operand = member_mask(i)
+    if operand is None:
+        return executed
+    return c.e.op(f"and i32 {executed}, {c.first_lane_value(operand)}")
+
+
+def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
+    target = i.operands[0]
+    value = c.get(i.operands[1], "b32")
+    five = constant("i32", 31)
+    delta = e.binary("and", "i32", c.get(i.operands[2], "u32"), five)
+    control = c.get(i.operands[3], "u32")
+    segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five)
+    clamp = e.binary("and", "i32", control, five)
+    outside = e.binary("xor", "i32", segment, constant("i32", -1))
+    low = e.binary("and", "i32", LANE, segment)
+    high = e.binary("or", "i32", low, e.binary("and", "i32", clamp, outside))
+    if mode == "up":
+        source = e.binary("sub", "i32", LANE, delta)
+        inside = e.compare("sge", "i32", source, high)
+    else:
+        if mode == "down":
+            source = e.binary("add", "i32", LANE, delta)
+        elif mode == "bfly":
+            source = e.binary("xor", "i32", LANE, delta)
+        else:
+            source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
+        inside = e.compare("sle", "i32", source, high)
+    source = e.select("i32", inside, source, LANE)
+    c.need(*support.permute("i32"))
+    moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+    if isinstance(target, ir.Pair):
+        if target.first is not None:
+            c.set(target.first, moved, "b32")
+        if target.second is not None:
+            c.set(target.second, inside, "pred")
+    else:
+        c.set(target, moved, "b32")
+
+
+def _vote(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
+    yes = e.mask_bits(c.get(i.operands[1], "pred"))
+    members = _participants(c, i)
+    votes = e.op(f"and i32 {yes}, {members}")
+    if mode == "ballot":
+        c.set(i.operands[0], e.splat("i32", votes), "b32")
+        return
+    everyone = e.op(f"icmp eq i32 {votes}, {members}")
+    anyone = e.op(f"icmp ne i32 {votes}, 0")
+    if mode == "uni":
+        nobody = e.op(f"xor i1 {anyone}, true")
+        result = e.op(f"or i1 {everyone}, {nobody}")
+    else:
+        result = everyone if mode == "all" else anyone
+    c.set(i.operands[0], e.splat("i1", result), "pred")
+
+
+def _match(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
+    members = _participants(c, i)
+    c.need(*MATCH_ANY)
+    groups = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {members})")
+    target = i.operands[0]
+    if "any" in i.parts:
+        c.set(target, groups, "b32")
+        return
+    same = e.compare("eq", "i32", groups, e.splat("i32", members))
+    result = e.select("i32", same, groups, constant("i32", 0))
+    if isinstance(target, ir.Pair):
+        if target.first is not None:
+            c.set(target.first, result, "b32")
+        if target.second is not None:
+            c.set(target.second, same, "pred")
+    else:
+        c.set(target, result, "b32")
+
+
+_IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
+
+
+def _redux(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e, kind = c.e, i.type
+    operation = next(p for p in i.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
+    if kind == "f32":
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; reduce with shuffles.")
+    is_signed = kind[0] == "s"
+    if operation in _IDENTITY:
+        identity, name = _IDENTITY[operation], operation
+    else:
+        highest = 0x7FFFFFFF if is_signed else 0xFFFFFFFF
+        lowest = -0x80000000 if is_signed else 0
+        identity = highest if operation == "min" else lowest
+        name = ("s" if is_signed else "u") + operation
+    members = e.mask_vector(_participants(c, i))
+    value = e.select("i32", members, c.get(i.operands[1], kind), constant("i32", signed(identity, 32)))
+    full = f"llvm.vector.reduce.{name}.v32i32"
+    e.declared.add(f"declare i32 @{full}(<32 x i32>)")
+    c.set(i.operands[0], e.splat("i32", e.op(f"call i32 @{full}(<32 x i32> {value})")), kind)
+
+
+def _activemask(c: FunctionCompiler, i: ir.Instruction) -> None:
+    c.set(i.operands[0], c.e.splat("i32", c.executed(i)), "b32")
+
+
+def _elect(c: FunctionCompiler, i: ir.Instruction) -> None:
+    e = c.e
+    members = _participants(c, i)
+    leader = e.splat("i32", e.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)"))
+    target = i.operands[0]
+    assert isinstance(target, ir.Pair)
+    if target.first is not None:
+        c.set(target.first, leader, "b32")
+    if target.second is not None:
+        c.set(target.second, e.compare("eq", "i32", leader, LANE), "pred")
+
+
+HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+    "shfl": _shfl,
+    "vote": _vote,
+    "match": _match,
+    "redux": _redux,
+    "activemask": _activemask,
+    "elect": _elect,
+}
