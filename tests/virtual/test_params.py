@@ -1,0 +1,155 @@
+"""Packing kernel arguments: the bytes a GPU would read, and every mismatch as an error."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.ptx import nvrtc
+from gpulab.ptx.parser import parse
+from gpulab.virtual import cp
+from gpulab.virtual import machine as slot
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.machine import Machine
+from gpulab.virtual.params import Packed, pack
+from gpulab.virtual.signature import source_params
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+CODE = r"""
+struct Point { float x; int id[3]; };
+extern "C" __global__ void mixed(
+    float* out, const double* in, int n, float f, double d, unsigned long long u, short s, bool b, Point p
+) { out[0] = in[0] + n + f + d + u + s + b + p.x + p.id[2]; }
+extern "C" __global__ void simple(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }
+"""
+POINT = np.dtype([("x", np.float32), ("id", np.int32, 3)])
+
+
+@pytest.fixture(autouse=True)
+def two_gpus() -> Iterator[Machine]:
+    before = slot.current()
+    machine = Machine([device_info("H200"), device_info("H200")])
+    slot.use(machine)
+    yield machine
+    slot.use(before)
+
+
+@pytest.fixture(scope="module")
+def entries() -> dict[str, Any]:
+    return dict(parse(nvrtc.compile_ptx(CODE, target=90).ptx).entries)
+
+
+def packed(entries: dict[str, Any], kernel: str, args: Any, with_source: bool = True) -> Packed:
+    entry = entries[kernel]
+    source = source_params(CODE, kernel) if with_source else None
+    return pack(kernel, entry.params, entry.param_bytes, source, args, slot.current().current_device)
+
+
+def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:
+    out, numbers = cp.zeros(8, cp.float32), cp.zeros(4, cp.float64)
+    point = np.array((1.5, [7, 8, 9]), POINT)
+    args = (
+        out,
+        numbers,
+        np.int32(-5),
+        np.float32(0.25),
+        2.5,
+        np.uint64(2**63),
+        np.int16(-3),
+        True,
+        point,
+    )
+    expected = struct.pack(
+        "<QQifdQh?xfiii", out.data.ptr, numbers.data.ptr, -5, 0.25, 2.5, 2**63, -3, True, 1.5, 7, 8, 9
+    )
+    result = packed(entries, "mixed", args)
+    assert result.buffer == expected
+    assert result.footprint_bytes == 8 * 4 + 4 * 8
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [(7, 7), (np.int32(-1), 0xFFFFFFFF), (np.uint32(2**32 - 1), 0xFFFFFFFF), (-2, 0xFFFFFFFE)],
+)
+def test_integers(entries: dict[str, Any], value: Any, word: int) -> None:
+    assert packed(entries, "simple", (None, value)).buffer == struct.pack("<QI", 0, word)
+
+
+def test_views_and_pointers(entries: dict[str, Any]) -> None:
+    array = cp.arange(10, dtype=cp.float32)
+    tail = packed(entries, "simple", (array[4:], 1))
+    assert struct.unpack_from("<Q", tail.buffer)[0] == array.data.ptr + 16
+    assert tail.footprint_bytes == 24
+    pointer = packed(entries, "simple", (array.data + 8, 1))
+    assert struct.unpack_from("<Q", pointer.buffer)[0] == array.data.ptr + 8
+
+
+def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
+    numbers = cp.zeros(4, cp.float64)
+    args = (numbers.view(cp.uint8), numbers, 1, np.float32(1), 1.0, 1, 1, False, np.zeros((), POINT))
+    assert packed(entries, "mixed", args).footprint_bytes == 32
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (lambda x: (x,), r"takes 2 arguments but 1 was passed.*float\* x, int n"),
+        (lambda x: (x, 1, 2), "takes 2 arguments but 3 were passed"),
+        (lambda x: x, r"must be a tuple, not ndarray.*\(x,\)"),
+        (lambda x: (x, 4.0), r"argument 2 \('n'\): a Python float has 8 bytes.*'int'.*np\.int32\(n\)"),
+        (lambda x: (x, np.float32(4)), r"numpy\.float32 was passed.*np\.int32\(n\)"),
+        (lambda x: (x, np.int64(4)), r"numpy\.int64 has 8 bytes.*'int' \(4 bytes\).*np\.int32\(n\)"),
+        (lambda x: (x, 2**32), "4294967296 does not fit"),
+        (lambda x: (x, x), "device array was passed where the kernel takes 'int'"),
+        (lambda x: (1.0, 4), r"argument 1 \('x'\).*Pass a device array"),
+        (lambda x: (np.zeros(3), 4), r"numpy\.ndarray of shape \(3,\).*cp\.asarray\(x\)"),
+        (lambda x: ([1], 4), "Unsupported type <class 'list'>"),
+        (lambda x: ("x", 4), "Unsupported type <class 'str'>"),
+        (lambda x: (cp.zeros(3), 4), r"reads 'float\*' but the array holds float64.*astype\(cp\.float32\)"),
+        (lambda x: (x.astype(cp.int32), 4), r"holds int32"),
+    ],
+)
+def test_mismatches_name_the_argument_and_the_remedy(entries: dict[str, Any], args: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        packed(entries, "simple", args(cp.zeros(4, cp.float32)))
+
+
+def test_a_python_float_for_a_float_parameter_names_np_float32(entries: dict[str, Any]) -> None:
+    args = [cp.zeros(1, cp.float32), cp.zeros(1), 1, 0.5, 1.0, 1, 1, False, np.zeros((), POINT)]
+    with pytest.raises(TypeError, match=r"argument 4 \('f'\): a Python float.*np\.float32\(f\)"):
+        packed(entries, "mixed", tuple(args))
+    args[3] = np.float32(0.5)
+    args[4] = 1
+    with pytest.raises(TypeError, match=r"argument 5 \('d'\): a Python int.*np\.float64\(d\)"):
+        packed(entries, "mixed", tuple(args))
+
+
+def test_a_structure_of_another_size_is_refused(entries: dict[str, Any]) -> None:
+    wrong = np.zeros((), np.dtype([("x", np.float32)]))
+    args = (None, None, 1, np.float32(1), 1.0, 1, 1, False, wrong)
+    with pytest.raises(TypeError, match=r"'Point' \(16 bytes\)"):
+        packed(entries, "mixed", args)
+
+
+def test_without_the_source_only_sizes_are_checked(entries: dict[str, Any]) -> None:
+    packed(entries, "simple", (cp.zeros(3), 4), with_source=False)
+    with pytest.raises(TypeError, match=r"Kernel 'simple', argument 2: numpy\.int64 has 8 bytes"):
+        packed(entries, "simple", (None, np.int64(4)), with_source=False)
+
+
+def test_bytes_and_matching_kinds_pass(entries: dict[str, Any]) -> None:
+    x = cp.zeros(4, cp.float32)
+    packed(entries, "simple", (x.view(cp.uint8), 4))
+    packed(entries, "simple", (cp.zeros(4, cp.complex64), 4))
+
+
+def test_an_array_of_another_device_is_refused(entries: dict[str, Any]) -> None:
+    with cp.cuda.Device(1):
+        there = cp.zeros(4, cp.float32)
+    with pytest.raises(ValueError, match=r"resides \(1\) is different from the current device \(0\)"):
+        packed(entries, "simple", (there, 4))
