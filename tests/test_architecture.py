@@ -25,12 +25,12 @@ MAY_IMPORT = {
     "errors": {"records"},
     "backend": BASE,
     "driver": {"errors"},
-    "occupancy": BASE,
+    "occupancy_rules": BASE,
     "trace_io": BASE,
     "sampler": BASE,
     "ptx": BASE | {"backend"},
-    "virtual": BASE | {"backend", "ptx", "occupancy"},
-    "probes": BASE | {"backend", "ptx", "trace_io", "driver", "occupancy"},
+    "virtual": BASE | {"backend", "ptx", "occupancy_rules"},
+    "probes": BASE | {"backend", "ptx", "trace_io", "driver", "occupancy_rules"},
     "views": BASE | {"sampler"},
 }
 # Only the session decides which side serves a call. The doctor and the benchmark examine one side.

@@ -11,7 +11,7 @@ from cupy.cuda import driver
 
 from gpulab.backend import DEFAULT_MAX_STEPS
 from gpulab.errors import NotSupportedError
-from gpulab.occupancy import occupancy
+from gpulab.occupancy_rules import occupancy
 from gpulab.probes import blocks, warps
 from gpulab.probes.device import device_info, device_name, open_nvml
 from gpulab.probes.modules import Probe, compile_ptx, load_probe, raw_kernel, source_of

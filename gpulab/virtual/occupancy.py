@@ -1,8 +1,8 @@
-"""Theoretical occupancy of virtual devices: the same rules as for real ones (`gpulab.occupancy`)."""
+"""Theoretical occupancy of virtual devices: the same rules as for real ones (`gpulab.occupancy_rules`)."""
 
 from __future__ import annotations
 
-from gpulab.occupancy import (
+from gpulab.occupancy_rules import (
     REGISTER_ALLOCATION_UNIT,
     occupancy,
     occupancy_curve,

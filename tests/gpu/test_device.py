@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpulab.errors import NotSupportedError
-from gpulab.occupancy import occupancy
+from gpulab.occupancy_rules import occupancy
 from gpulab.teach.corpus import case
 
 if TYPE_CHECKING:
