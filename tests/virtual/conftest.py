@@ -1,0 +1,31 @@
+"""A fresh virtual machine for each test that wants one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gpulab.virtual import machine as slot
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.machine import Machine
+
+
+def _fresh(*names: str) -> Iterator[Machine]:
+    previous = slot._slot.machine
+    machine = Machine([device_info(name) for name in names])
+    slot.use(machine)
+    yield machine
+    slot._slot.machine = previous
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    """One virtual A100."""
+    yield from _fresh("A100")
+
+
+@pytest.fixture
+def two_gpus() -> Iterator[Machine]:
+    """Two virtual H200."""
+    yield from _fresh("H200", "H200")

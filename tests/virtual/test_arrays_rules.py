@@ -1,0 +1,433 @@
+"""What a device array is: memory, transfers, indexing, and the errors of mixing host and device."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab.virtual.cp as cp
+from gpulab.errors import NotSupportedError
+from gpulab.virtual.machine import Machine
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+class TestTransfers:
+    @pytest.mark.parametrize("order", ["C", "F"])
+    def test_there_and_back(self, order: Any) -> None:
+        host = np.asarray(np.arange(12.0).reshape(3, 4), order=order)
+        device = cp.asarray(host)
+        assert device.flags.f_contiguous == (order == "F")
+        for back in (device.get(), cp.asnumpy(device), cp.asnumpy(device.T).T):
+            assert isinstance(back, np.ndarray)
+            np.testing.assert_array_equal(back, host)
+        host[0, 0] = 99
+        assert float(device[0, 0]) == 0
+
+    def test_get_with_order_and_out(self) -> None:
+        device = cp.arange(6).reshape(2, 3)
+        assert device.get(order="F").flags.f_contiguous
+        out = np.empty((2, 3), dtype=np.int64)
+        assert device.get(out=out) is out
+        np.testing.assert_array_equal(out, [[0, 1, 2], [3, 4, 5]])
+        with pytest.raises(TypeError, match="cannot be obtained"):
+            device.get(out=np.empty((2, 3)))
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            device.get(out=np.empty((3, 2), dtype=np.int64))
+
+    def test_set(self) -> None:
+        device = cp.zeros((2, 2), dtype=cp.float32)
+        device.set(np.array([[1, 2], [3, 4]], dtype=np.float32))
+        np.testing.assert_array_equal(device.get(), [[1, 2], [3, 4]])
+        with pytest.raises(TypeError, match="float64 array cannot be set to float32 array"):
+            device.set(np.zeros((2, 2)))
+        with pytest.raises(ValueError, match="Shape mismatch"):
+            device.set(np.zeros(4, dtype=np.float32))
+        with pytest.raises(TypeError, match=r"Only numpy\.ndarray"):
+            device.set(device)
+        with pytest.raises(RuntimeError, match="non-contiguous"):
+            device[:, 0].set(np.zeros(2, dtype=np.float32))
+
+    def test_asarray_shares_and_array_copies(self) -> None:
+        a = cp.arange(3)
+        assert cp.asarray(a) is a
+        assert cp.array(a).data.ptr != a.data.ptr
+        assert cp.asarray(a, dtype=cp.float32).dtype == np.float32
+
+    @pytest.mark.parametrize(
+        "data", [5, 2.5, 1j, True, [1, 2], [[1.0], [2]], (1, 2), np.int8(3), range(4), [], np.float32([1, 2])]
+    )
+    def test_array_of_host_data(self, data: Any) -> None:
+        result, expected = cp.array(data), np.array(data)
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(result.get(), expected)
+
+    def test_array_of_device_arrays(self) -> None:
+        result = cp.array([cp.arange(3), cp.ones(3)])
+        np.testing.assert_array_equal(result.get(), [[0, 1, 2], [1, 1, 1]])
+
+    @pytest.mark.parametrize(
+        "data", [["text"], np.array([1], dtype=object), np.array("2020", "M8[Y]"), np.longdouble(1)]
+    )
+    def test_unsupported_dtypes(self, data: Any) -> None:
+        with pytest.raises(ValueError, match="Unsupported dtype"):
+            cp.array(data)
+
+    def test_scalars_synchronise(self, machine: Machine) -> None:
+        a = cp.ones(1 << 22)
+        total = a.sum()
+        timeline = machine.devices[0].timeline
+        assert timeline.queue(0).tail_ns > machine.clock.now_ns
+        assert float(total) == 1 << 22
+        assert timeline.queue(0).tail_ns == machine.clock.now_ns
+
+    def test_python_conversions(self) -> None:
+        assert int(cp.array(3)) == 3
+        assert bool(cp.array([0.0])) is False
+        assert complex(cp.array(1j)) == 1j
+        assert cp.array([[7]]).item() == 7
+        assert cp.arange(3).tolist() == [0, 1, 2]
+        assert f"{cp.array(2.5):.2f}" == "2.50"
+        assert repr(cp.arange(3, dtype=cp.int32)) == repr(np.arange(3, dtype=np.int32))
+        assert str(cp.ones(2)) == "[1. 1.]"
+        assert [int(x) for x in cp.arange(3)] == [0, 1, 2]
+        assert len(cp.zeros((4, 2))) == 4
+        assert list(range(5))[cp.array(2)] == 2
+        with pytest.raises(ValueError, match="size 1"):
+            cp.arange(2).item()
+        with pytest.raises(ValueError, match="ambiguous"):
+            bool(cp.arange(2))
+        with pytest.raises(TypeError, match="0-d"):
+            iter(cp.array(1))
+        with pytest.raises(TypeError, match="unsized"):
+            len(cp.array(1))
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(cp.array(1))
+
+
+class TestMixingHostAndDevice:
+    @pytest.mark.parametrize(
+        "mix",
+        [
+            lambda d, h: d + h,
+            lambda d, h: h + d,
+            lambda d, h: h < d,
+            lambda d, h: cp.maximum(d, h),
+            lambda d, h: cp.where(d > 0, h, d),
+            lambda d, h: cp.concatenate([d, h]),
+            lambda d, h: np.concatenate([d, h]),
+            lambda d, h: cp.sum(h),
+            lambda d, h: cp.sqrt(h),
+            lambda d, h: d @ h,
+            lambda d, h: np.add(h, d),
+            lambda d, h: operator_iadd(d, h),
+            lambda d, h: cp.allclose(d, h),
+        ],
+    )
+    def test_raises_as_cupy_does(self, mix: Any) -> None:
+        with pytest.raises(TypeError, match=r"Unsupported type <class 'numpy\.ndarray'>.*cp\.asarray"):
+            mix(cp.arange(3.0), np.arange(3.0))
+
+    @pytest.mark.parametrize("convert", [np.asarray, np.array, lambda a: np.array([a, a])])
+    def test_no_implicit_conversion(self, convert: Any) -> None:
+        with pytest.raises(
+            TypeError, match=r"Implicit conversion to a NumPy array is not allowed.*\.get\(\)"
+        ):
+            convert(cp.arange(3))
+
+    @pytest.mark.parametrize("other", [[1, 2, 3], "abc", object()])
+    def test_other_operands(self, other: Any) -> None:
+        with pytest.raises(TypeError):
+            cp.arange(3) + other
+
+    def test_host_arrays_are_not_assigned(self) -> None:
+        a = cp.zeros(3)
+        with pytest.raises(ValueError, match=r"non-scalar numpy\.ndarray cannot be used for fill"):
+            a[:] = np.ones(3)
+        with pytest.raises(TypeError, match="Unsupported type"):
+            a[:] = [1, 2, 3]
+        a[:] = np.array(2.0)
+        a[0] = np.float32(1)
+        np.testing.assert_array_equal(a.get(), [1, 2, 2])
+
+    def test_comparison_with_none_and_objects(self) -> None:
+        a = cp.arange(3)
+        assert (a == None).get().tolist() == [False] * 3  # noqa: E711
+        assert (a != object()).get().tolist() == [True] * 3
+
+    def test_array_module(self) -> None:
+        assert cp.get_array_module(np.ones(1)) is np
+        assert cp.get_array_module(1, cp.ones(1)) is cp
+
+    def test_foreign_operands_may_take_over(self) -> None:
+        class Foreign:
+            __array_ufunc__ = None
+
+            def __radd__(self, other: Any) -> str:
+                return "foreign"
+
+        assert cp.arange(2) + Foreign() == "foreign"
+
+
+def operator_iadd(device: Any, host: Any) -> Any:
+    device += host
+    return device
+
+
+class TestMemory:
+    def test_views_share_memory(self) -> None:
+        a = cp.arange(24, dtype=cp.int32).reshape(4, 6)
+        for view in (
+            a[1:3, ::2],
+            a.T,
+            a.reshape(6, 4),
+            a[2],
+            a[..., None],
+            a.view(cp.uint32),
+            a.ravel(),
+            a[1, 2],
+        ):
+            assert cp.shares_memory(a, view)
+        assert a[1].data.ptr == a.data.ptr + 24
+        assert a[:, 2].data.ptr == a.data.ptr + 8
+        assert a[1].base is a.base
+        a[1, ::2] = -1
+        expected = np.arange(24).reshape(4, 6)
+        expected[1, ::2] = -1
+        np.testing.assert_array_equal(a.get(), expected)
+        a.T[0] = 7
+        assert a[:, 0].get().tolist() == [7, 7, 7, 7]
+
+    def test_copies_do_not(self) -> None:
+        a = cp.arange(6).reshape(2, 3)
+        for other in (
+            a.copy(),
+            a.astype(cp.float32),
+            a.T.ravel(),
+            a[[0, 1]],
+            a[a > 2],
+            a + 0,
+            copy.deepcopy(a),
+            a.flatten(),
+        ):
+            assert not cp.may_share_memory(a, other)
+
+    def test_cuda_array_interface(self) -> None:
+        a = cp.zeros((2, 3), dtype=cp.float32)
+        interface = a.__cuda_array_interface__
+        assert interface["data"] == (a.data.ptr, False)
+        assert (interface["shape"], interface["typestr"], interface["strides"]) == ((2, 3), "<f4", None)
+        assert a.T.__cuda_array_interface__["strides"] == (4, 12)
+
+    def test_pointer_arithmetic_and_raw_memory(self) -> None:
+        memory = cp.cuda.alloc(64)
+        first = cp.ndarray((4,), cp.float32, memptr=memory)
+        second = cp.ndarray((4,), cp.float32, memptr=memory + 16)
+        first.fill(1)
+        second.fill(2)
+        both = cp.ndarray((2, 4), cp.float32, memptr=memory)
+        np.testing.assert_array_equal(both.get(), [[1] * 4, [2] * 4])
+        memory.memset(0, 16)
+        assert both.get()[0].tolist() == [0] * 4
+        column = cp.ndarray((2,), cp.float32, memptr=memory, strides=(16,))
+        assert column.get().tolist() == [0, 2]
+
+    def test_freed_arrays_leave_nothing_alive(self, machine: Machine) -> None:
+        a = cp.arange(1000)
+        b = (a * 2)[10:20]
+        del a, b
+        gc.collect()
+        assert machine.devices[0].memory.live()[0].size == 0
+        assert cp.get_default_memory_pool().used_bytes() == 0
+
+    def test_zeros_are_zero_in_reused_memory(self) -> None:
+        for count in (10, 1 << 20):
+            a = cp.full(count, 3.0)
+            address = a.data.ptr
+            del a
+            zeros = cp.zeros(count)
+            assert zeros.data.ptr == address
+            assert not zeros.any()
+
+    def test_negative_zero_is_kept(self) -> None:
+        assert np.signbit(cp.full(3, -0.0).get()).all()
+
+    def test_bad_shapes(self) -> None:
+        with pytest.raises(ValueError, match="Negative dimensions"):
+            cp.empty((2, -1))
+        with pytest.raises(ValueError, match="cannot reshape"):
+            cp.arange(5).reshape(2, 3)
+        with pytest.raises(cp.cuda.memory.OutOfMemoryError, match="Out of memory"):
+            cp.empty(1 << 40, dtype=cp.uint8)
+
+    def test_contents_too_large_for_the_host_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("gpulab.virtual.host._available_bytes", lambda: 1 << 28)
+        cp.zeros(1 << 30, dtype=cp.uint8)
+        with pytest.raises(MemoryError, match="host memory"):
+            cp.ones(1 << 30, dtype=cp.uint8)
+
+
+KEYS: list[Any] = [
+    0,
+    -1,
+    slice(None),
+    slice(1, 3),
+    slice(None, None, -1),
+    Ellipsis,
+    None,
+    (1, 2),
+    (slice(1, None), 0),
+    (Ellipsis, 1),
+    (None, 2, Ellipsis),
+    [0, 2],
+    ([0, 2], [1, 1]),
+    (slice(None), [3, 0]),
+    ([[0], [1]], [1, 2]),
+    np.array([2, 0]),
+    [True, False, True, False],
+    (slice(None), np.array([True, False, True, False, True])),
+    True,
+    [],
+]
+
+
+class TestIndexing:
+    @pytest.mark.parametrize("key", KEYS, ids=repr)
+    def test_reading_and_writing(self, key: Any) -> None:
+        host = np.arange(20.0).reshape(4, 5)
+        device = cp.array(host)
+        np.testing.assert_array_equal(device[key].get(), host[key])
+        assert device[key].shape == host[key].shape
+        host[key] = -1
+        device[key] = -1
+        np.testing.assert_array_equal(device.get(), host)
+
+    def test_device_arrays_as_keys(self) -> None:
+        host = np.arange(20).reshape(4, 5)
+        device = cp.array(host)
+        np.testing.assert_array_equal(device[cp.array([3, 1])].get(), host[[3, 1]])
+        np.testing.assert_array_equal(device[device % 3 == 0].get(), host[host % 3 == 0])
+        np.testing.assert_array_equal(device[device[:, 0] > 4, 1:3].get(), host[host[:, 0] > 4, 1:3])
+        device[device > 10] *= 2
+        host[host > 10] *= 2
+        np.testing.assert_array_equal(device.get(), host)
+        device[cp.array([0, 1])] = cp.zeros(5, dtype=int)
+        host[[0, 1]] = 0
+        np.testing.assert_array_equal(device.get(), host)
+
+    def test_array_indices_wrap_around_as_in_cupy(self) -> None:
+        a = cp.arange(3)
+        assert a[[1, 3]].get().tolist() == [1, 0]
+        a[[1, 3]] = 10
+        assert a.get().tolist() == [10, 10, 2]
+        assert cp.take(a, cp.array([-1, 5])).get().tolist() == [2, 2]
+
+    def test_plain_indices_do_not(self) -> None:
+        with pytest.raises(IndexError):
+            cp.arange(3)[3]
+        with pytest.raises(IndexError):
+            cp.arange(3)[0, 0]
+        with pytest.raises(IndexError, match="integer or boolean"):
+            cp.arange(3)[cp.array([0.5])]
+        with pytest.raises(IndexError, match="valid indices"):
+            cp.arange(3)["x"]
+        with pytest.raises(IndexError):
+            cp.arange(3)[cp.array([True, False])]
+
+    def test_broadcast_and_cast_on_assignment(self) -> None:
+        a = cp.zeros((3, 4), dtype=cp.int32)
+        a[1:] = cp.array([1.9, 2.9, 3.9, 4.9])
+        assert a.get().tolist() == [[0] * 4, [1, 2, 3, 4], [1, 2, 3, 4]]
+        a[0, :2] = cp.ones((1, 1, 2))
+        assert a[0].get().tolist() == [1, 1, 0, 0]
+        with pytest.raises(ValueError, match="broadcast"):
+            a[0] = cp.ones(3)
+
+
+class TestDevices:
+    def test_properties(self, machine: Machine) -> None:
+        device = cp.cuda.Device()
+        info = machine.devices[0].info
+        assert device.compute_capability == "80"
+        assert device.attributes["MultiProcessorCount"] == info.sm_count == 108
+        properties = cp.cuda.runtime.getDeviceProperties(0)
+        assert properties["name"] == info.name.encode()
+        assert (properties["major"], properties["minor"], properties["warpSize"]) == (8, 0, 32)
+        assert cp.cuda.runtime.getDeviceCount() == 1
+        assert cp.cuda.is_available()
+        number = cp.cuda.runtime.cudaDevAttrWarpSize
+        assert cp.cuda.runtime.deviceGetAttribute(number, 0) == 32
+
+    def test_unknown_devices(self) -> None:
+        with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidDevice") as error:
+            cp.cuda.Device(7).use()
+        assert error.value.status == 101
+
+    def test_two_devices(self, two_gpus: Machine) -> None:
+        a = cp.arange(4)
+        with cp.cuda.Device(1):
+            assert cp.cuda.runtime.getDevice() == 1
+            b = cp.arange(4)
+            assert b.device.id == 1
+            with pytest.raises(ValueError, match=r"resides \(0\) is different from the current device \(1\)"):
+                a + 1
+            moved = cp.asarray(a)
+            assert moved.device.id == 1
+            np.testing.assert_array_equal((moved + b).get(), [0, 2, 4, 6])
+        assert cp.cuda.runtime.getDevice() == 0
+        with pytest.raises(ValueError, match="different from the current device"):
+            a + b
+        np.testing.assert_array_equal(b.get(), [0, 1, 2, 3])
+        assert a.device < b.device
+
+    def test_arrays_of_a_former_machine_stay_readable(self, two_gpus: Machine) -> None:
+        from gpulab.virtual import machine as slot
+        from gpulab.virtual.devices import device_info
+
+        a = cp.arange(3)
+        slot.use(slot.Machine([device_info("T4")]))
+        assert a.get().tolist() == [0, 1, 2]
+        with pytest.raises(ValueError, match="no longer the selected device"):
+            a + 1
+
+    def test_memcpy(self) -> None:
+        a = cp.arange(4, dtype=cp.int32)
+        host = np.zeros(4, dtype=np.int32)
+        runtime = cp.cuda.runtime
+        runtime.memcpy(host.ctypes.data, a.data.ptr, 16, runtime.memcpyDeviceToHost)
+        assert host.tolist() == [0, 1, 2, 3]
+        runtime.memset(a.data.ptr, 0, 8)
+        assert a.get().tolist() == [0, 0, 2, 3]
+        with pytest.raises(runtime.CUDARuntimeError, match="memcpyDefault"):
+            runtime.memcpy(a.data.ptr, host.ctypes.data, 16, runtime.memcpyDeviceToHost)
+
+
+class TestModule:
+    def test_unknown_names_say_what_to_do(self) -> None:
+        with pytest.raises(AttributeError, match=r"numpy\.histogram2d\(cp\.asnumpy"):
+            cp.histogram2d  # noqa: B018
+        with pytest.raises(AttributeError, match=r"nearest: cp\.arange"):
+            cp.arrange  # noqa: B018
+        with pytest.raises(AttributeError, match="NVIDIA GPU"):
+            cp.cuda.nccl  # noqa: B018
+        assert not hasattr(cp, "no_such_thing")
+
+    @pytest.mark.parametrize("name", ["ElementwiseKernel", "ReductionKernel", "fuse"])
+    def test_later_features(self, name: str) -> None:
+        with pytest.raises(NotSupportedError, match="RawKernel"):
+            getattr(cp, name)("float32 x", "float32 y", "y = x", "k")
+
+    def test_everything_listed_exists(self) -> None:
+        for name in dir(cp):
+            assert getattr(cp, name) is not NotImplemented
+        assert {"RawKernel", "add", "zeros", "pi", "float32", "linalg"} <= set(dir(cp))
+        assert "np" not in dir(cp)
+
+    def test_assertions(self) -> None:
+        cp.testing.assert_allclose(cp.ones(3), np.ones(3))
+        with pytest.raises(AssertionError):
+            cp.testing.assert_array_equal(cp.ones(3), cp.zeros(3))

@@ -1,0 +1,156 @@
+"""Device memory: segments in cudaMalloc's granularity and the book of live allocations."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from gpulab.virtual.errors import CUDARuntimeError
+from gpulab.virtual.memory import DeviceMemory
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@pytest.fixture
+def memory() -> DeviceMemory:
+    return DeviceMemory(64 * MIB)
+
+
+def test_addresses_of_equal_programs_are_equal() -> None:
+    def addresses() -> list[int]:
+        fresh = DeviceMemory(8 * MIB)
+        return [fresh.malloc(size) - fresh.base_address for size in (100, 5000, 3 * MIB)]
+
+    assert addresses() == addresses() == [0, 512, 2 * MIB]
+
+
+def test_eighty_gigabytes_cost_nothing_until_touched() -> None:
+    big = DeviceMemory(80 * GIB)
+    if big.arena_bytes < 80 * GIB:
+        pytest.skip(f"this computer reserves only {big.arena_bytes} bytes of address space")
+    address = big.malloc(70 * GIB)
+    big.view(address + 69 * GIB, 4)[:] = 7
+    big.zero(address, 70 * GIB)
+    assert not big.view(address + 69 * GIB, 4).any()
+    assert big.free_bytes == 10 * GIB
+
+
+def test_context_counts_as_used() -> None:
+    assert DeviceMemory(64 * MIB, context_bytes=8 * MIB).free_bytes == 56 * MIB
+
+
+def test_small_segments_share_a_page_and_large_ones_round_to_pages(memory: DeviceMemory) -> None:
+    first, second = memory.malloc(1), memory.malloc(513)
+    assert second - first == 512
+    assert memory.used_bytes == 2 * MIB
+    third = memory.malloc(2 * MIB + 1)
+    assert (third - memory.base_address) % (2 * MIB) == 0
+    assert memory.used_bytes == 6 * MIB
+    for address in (first, second, third):
+        memory.free(address)
+    assert memory.used_bytes == 0
+
+
+def test_freed_pages_read_as_zero(memory: DeviceMemory) -> None:
+    address = memory.malloc(4 * MIB)
+    memory.view(address, 4 * MIB)[:] = 255
+    memory.free(address)
+    again = memory.malloc(4 * MIB)
+    assert again == address
+    assert not memory.view(again, 4 * MIB).any()
+
+
+def test_neighbouring_free_ranges_merge(memory: DeviceMemory) -> None:
+    pieces = [memory.malloc(16 * MIB) for _ in range(4)]
+    for i in (0, 2, 1, 3):
+        memory.free(pieces[i])
+    assert memory.malloc(64 * MIB) == pieces[0]
+
+
+def test_out_of_memory_is_cudas_error(memory: DeviceMemory) -> None:
+    kept = [memory.malloc(16 * MIB) for _ in range(4)]
+    with pytest.raises(CUDARuntimeError, match="cudaErrorMemoryAllocation") as error:
+        memory.malloc(1)
+    assert error.value.status == 2
+    memory.free(kept[0])
+    memory.free(kept[2])
+    with pytest.raises(CUDARuntimeError, match="in pieces"):
+        memory.malloc(32 * MIB)
+
+
+def test_freeing_twice_is_an_error(memory: DeviceMemory) -> None:
+    address = memory.malloc(100)
+    memory.free(address)
+    with pytest.raises(CUDARuntimeError, match="cudaErrorInvalidValue"):
+        memory.free(address)
+    memory.free(0)
+
+
+def test_live_ranges_are_sorted_and_exact(memory: DeviceMemory) -> None:
+    base = memory.malloc(4096)
+    for offset, size in ((2048, 10), (0, 1000), (1024, 3)):
+        memory.track(base + offset, size, f"at {offset}")
+    starts, ends = memory.live()
+    assert (starts - base).tolist() == [0, 1024, 2048]
+    assert (ends - starts).tolist() == [1000, 3, 10]
+    assert memory.live()[0] is starts
+    memory.untrack(base + 1024)
+    assert (memory.live()[0] - base).tolist() == [0, 2048]
+    memory.untrack(base + 1)
+
+
+@pytest.mark.parametrize(
+    ("offset", "name"), [(0, "a"), (99, "a"), (100, "a"), (520, "b"), (499, "b"), (700, "b"), (-8, "a")]
+)
+def test_nearest_allocation(memory: DeviceMemory, offset: int, name: str) -> None:
+    base = memory.malloc(4096)
+    memory.track(base, 100, "a")
+    memory.track(base + 512, 100, "b")
+    found = memory.nearest(base + offset)
+    assert found is not None
+    assert found.label == name
+
+
+def test_nearest_in_empty_memory(memory: DeviceMemory) -> None:
+    assert memory.nearest(memory.base_address) is None
+
+
+def test_views_outlive_the_device() -> None:
+    memory = DeviceMemory(4 * MIB)
+    view = memory.view(memory.malloc(1024), 1024)
+    del memory
+    gc.collect()
+    view[:] = 3
+    assert int(view.sum()) == 3 * 1024
+
+
+def test_views_stay_inside(memory: DeviceMemory) -> None:
+    with pytest.raises(ValueError, match="outside"):
+        memory.view(memory.base_address - 1, 1)
+    with pytest.raises(ValueError, match="outside"):
+        memory.view(memory.base_address, memory.arena_bytes + 1)
+
+
+def test_random_allocations_never_overlap() -> None:
+    rng = np.random.default_rng(5)
+    memory = DeviceMemory(32 * MIB)
+    held: dict[int, int] = {}
+    for _ in range(600):
+        if held and rng.random() < 0.45:
+            address = list(held)[rng.integers(len(held))]
+            del held[address]
+            memory.free(address)
+            continue
+        size = int(2 ** rng.uniform(3, 22))
+        try:
+            address = memory.malloc(size)
+        except CUDARuntimeError:
+            continue
+        assert all(address + size <= other or other + held[other] <= address for other in held)
+        held[address] = size
+    for address in held:
+        memory.free(address)
+    assert memory.free_bytes == memory.capacity_bytes

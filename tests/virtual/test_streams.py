@@ -1,0 +1,258 @@
+"""Streams and events: the order that CUDA promises, on the modelled clock."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab.virtual.cp as cp
+from gpulab.virtual.errors import CUDARuntimeError
+from gpulab.virtual.machine import Machine
+from gpulab.virtual.timeline import Activity, HostClock, Timeline
+
+MS = 1_000_000
+
+
+@pytest.fixture
+def timeline() -> Timeline:
+    return Timeline(HostClock(), copy_engines=2)
+
+
+def overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
+    return max(0, min(a[1], b[1]) - max(a[0], b[0]))
+
+
+class TestTimeline:
+    def test_one_queue_runs_in_order(self, timeline: Timeline) -> None:
+        queue = timeline.create_queue(True, 0)
+        spans = [timeline.submit(queue, kind, "work", MS) for kind in ("h2d", "kernel", "d2h", "memset")]
+        for before, after in pairwise(spans):
+            assert after[0] == before[1]
+
+    def test_copies_overlap_kernels_and_each_other(self, timeline: Timeline) -> None:
+        spans = [
+            timeline.submit(timeline.create_queue(True, 0), kind, "work", MS)
+            for kind in ("h2d", "kernel", "d2h")
+        ]
+        assert len({start for start, _ in spans}) == 1
+
+    def test_one_copy_engine_serves_both_directions(self) -> None:
+        timeline = Timeline(HostClock(), copy_engines=1)
+        to_device = timeline.submit(timeline.create_queue(True, 0), "h2d", "in", MS)
+        to_host = timeline.submit(timeline.create_queue(True, 0), "d2h", "out", MS)
+        assert overlap(to_device, to_host) == 0
+
+    def test_equal_copies_share_an_engine_one_after_the_other(self, timeline: Timeline) -> None:
+        spans = [timeline.submit(timeline.create_queue(True, 0), "h2d", "in", MS) for _ in range(3)]
+        assert [start for start, _ in spans] == [0, MS, 2 * MS]
+
+    def test_small_kernels_share_the_sms_and_large_ones_do_not(self, timeline: Timeline) -> None:
+        def run(share: float) -> tuple[int, int]:
+            return timeline.submit(timeline.create_queue(True, 0), "kernel", "k", MS, sm_share=share)
+
+        assert overlap(run(0.5), run(0.5)) == MS
+        assert overlap(run(0.6), run(0.6)) == 0
+
+    def test_later_work_of_another_queue_may_go_first(self, timeline: Timeline) -> None:
+        slow = timeline.create_queue(False, 0)
+        timeline.submit(slow, "h2d", "long copy", 10 * MS)
+        waiting = timeline.submit(slow, "kernel", "needs the copy", MS)
+        free = timeline.submit(timeline.create_queue(False, 0), "kernel", "independent", MS)
+        assert free == (0, MS)
+        assert waiting == (10 * MS, 11 * MS)
+
+    @pytest.mark.parametrize("blocking", [True, False])
+    def test_legacy_default_queue_waits_for_blocking_queues_only(
+        self, timeline: Timeline, blocking: bool
+    ) -> None:
+        other = timeline.create_queue(blocking, 0)
+        first = timeline.submit(other, "h2d", "copy", 5 * MS)
+        default = timeline.submit(0, "kernel", "k", MS)
+        last = timeline.submit(other, "d2h", "copy", MS)
+        if blocking:
+            assert default[0] == first[1]
+            assert last[0] == default[1]
+        else:
+            assert default[0] == 0
+            assert last[0] == first[1]
+
+    def test_work_of_a_destroyed_queue_still_counts(self, timeline: Timeline) -> None:
+        queue = timeline.create_queue(True, 0)
+        timeline.submit(queue, "kernel", "k", MS)
+        timeline.destroy_queue(queue)
+        assert timeline.ready_ns(0) == MS
+        timeline.synchronize()
+        assert timeline.clock.now_ns == MS
+
+    def test_nothing_starts_before_it_is_submitted(self, timeline: Timeline) -> None:
+        timeline.clock.advance(7 * MS)
+        assert timeline.submit(0, "kernel", "k", MS, host_ns=100)[0] == 7 * MS + 100
+
+    def test_long_backlogs_keep_order(self, timeline: Timeline) -> None:
+        queues = [timeline.create_queue(False, 0) for _ in range(3)]
+        ends = [0, 0, 0]
+        busy: list[tuple[int, int]] = []
+        for i in range(1500):
+            start, end = timeline.submit(queues[i % 3], "kernel", "k", 1000)
+            assert start >= ends[i % 3]
+            ends[i % 3] = end
+            busy.append((start, end))
+        busy.sort()
+        assert all(later[0] >= earlier[1] for earlier, later in pairwise(busy))
+
+
+@pytest.mark.usefixtures("machine")
+class TestStreams:
+    def test_current_stream(self) -> None:
+        assert cp.cuda.get_current_stream() is cp.cuda.Stream.null
+        outer, inner = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True, priority=-1)
+        with outer:
+            with inner:
+                assert cp.cuda.get_current_stream() == inner
+            assert cp.cuda.get_current_stream() == outer
+        assert cp.cuda.get_current_stream() == cp.cuda.Stream(null=True)
+        assert (inner.is_non_blocking, inner.priority) == (True, -1)
+        assert (outer.is_non_blocking, outer.priority) == (False, 0)
+        assert len({outer.ptr, inner.ptr, 0}) == 3
+        outer.use()
+        assert cp.cuda.get_current_stream() == outer
+        cp.cuda.Stream.null.use()
+
+    def test_arrays_submit_to_the_current_stream(self, machine: Machine) -> None:
+        stream = cp.cuda.Stream()
+        with stream:
+            a = cp.arange(1 << 20, dtype=cp.float32)
+            b = a * 2
+        assert not stream.done
+        stream.synchronize()
+        assert stream.done
+        activities = list(machine.devices[0].timeline.activities)
+        assert {activity.queue for activity in activities} == {stream.ptr}
+        assert activities[-1].name == "cupy_multiply__float32_int_float32"
+        assert activities[-1].size_bytes == a.nbytes + b.nbytes
+
+    def test_a_polling_loop_ends(self) -> None:
+        stream = cp.cuda.Stream()
+        with stream:
+            cp.ones(1 << 24).sum()
+        event = stream.record()
+        polls = 0
+        while not event.done:
+            polls += 1
+        assert 0 < polls < 10_000
+
+    def test_get_waits_and_takes_bytes_over_bandwidth(self, machine: Machine) -> None:
+        a = cp.zeros(1 << 24, dtype=cp.uint8)
+        cp.cuda.Device().synchronize()
+        before = machine.clock.now_ns
+        a.get()
+        gbps = a.nbytes / (machine.clock.now_ns - before)
+        assert 1 < gbps < (machine.devices[0].info.pcie_gbps or 0)
+
+    def test_pinned_copies_return_at_once(self, machine: Machine) -> None:
+        count = 1 << 22
+        pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(4 * count), np.float32, count)
+        pinned[:] = np.arange(count)
+        a = cp.empty(count, dtype=cp.float32)
+        stream = cp.cuda.Stream(non_blocking=True)
+
+        def host_ns(source: Any) -> int:
+            before = machine.clock.now_ns
+            a.set(source, stream=stream)
+            return machine.clock.now_ns - before
+
+        pageable = host_ns(pinned.copy())
+        assert host_ns(pinned) * 10 < pageable
+        assert not stream.done
+        np.testing.assert_array_equal(a.get(stream=stream), np.arange(count, dtype=np.float32))
+
+    def test_overlap_of_three_streams(self, machine: Machine) -> None:
+        count = 1 << 22
+        host = np.frombuffer(cp.cuda.alloc_pinned_memory(4 * count), np.float32, count)
+        host[:] = 1
+        arrays = [cp.empty(count, dtype=cp.float32) for _ in range(3)]
+        streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
+        cp.cuda.Device().synchronize()
+        begin = machine.clock.now_ns
+        for array, stream in zip(arrays, streams, strict=True):
+            with stream:
+                array.set(host)
+                array *= 2
+                array.get(out=host, blocking=False)
+        cp.cuda.Device().synchronize()
+        work = [a for a in machine.devices[0].timeline.activities if a.start_ns >= begin]
+        busy = sum(a.end_ns - a.start_ns for a in work)
+        assert machine.clock.now_ns - begin < 0.8 * busy
+
+    def test_streams_belong_to_devices(self, two_gpus: Machine) -> None:
+        stream = cp.cuda.Stream()
+        assert stream.device_id == 0
+        with cp.cuda.Device(1), pytest.raises(RuntimeError, match="does not match"), stream:
+            pass
+        with cp.cuda.Device(1):
+            assert cp.cuda.get_current_stream() is cp.cuda.Stream.null
+
+
+@pytest.mark.usefixtures("machine")
+class TestEvents:
+    def test_elapsed_time_is_the_work_between(self, machine: Machine) -> None:
+        a = cp.ones(1 << 26, dtype=cp.float32)
+        cp.cuda.Device().synchronize()
+        start, end = cp.cuda.Event(), cp.cuda.Event()
+        start.record()
+        b = a + 1
+        end.record()
+        end.synchronize()
+        milliseconds = cp.cuda.get_elapsed_time(start, end)
+        activity: Activity = machine.devices[0].timeline.activities[-1]
+        assert milliseconds == pytest.approx((activity.end_ns - activity.start_ns) / 1e6, rel=0.1)
+        bandwidth = (a.nbytes + b.nbytes) / (milliseconds * 1e6)
+        assert 0.5 < bandwidth / (machine.devices[0].info.memory_bandwidth_gbps or 0) < 1
+
+    def test_an_event_orders_two_streams(self, machine: Machine) -> None:
+        one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+        with one:
+            cp.zeros(1 << 26).sum()
+            ready = one.record()
+        two.wait_event(ready)
+        with two:
+            cp.zeros(1)
+        last = machine.devices[0].timeline.activities[-1]
+        assert last.queue == two.ptr
+        assert last.start_ns >= (ready.time_ns or 0)
+
+    def test_waiting_for_an_event_never_recorded_is_no_wait(self) -> None:
+        event = cp.cuda.Event()
+        cp.cuda.Stream().wait_event(event)
+        event.synchronize()
+        assert event.done
+
+    def test_misuse_is_cudas_error(self) -> None:
+        start, end = cp.cuda.Event(), cp.cuda.Event()
+        with pytest.raises(CUDARuntimeError, match="never recorded") as error:
+            cp.cuda.get_elapsed_time(start, end)
+        assert error.value.status == 400
+        start.record()
+        cp.ones(1 << 26)
+        end.record()
+        with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorNotReady") as error:
+            cp.cuda.get_elapsed_time(start, end)
+        assert error.value.status == 600
+        silent = cp.cuda.Event(disable_timing=True)
+        silent.record()
+        with pytest.raises(CUDARuntimeError, match="disable_timing"):
+            cp.cuda.get_elapsed_time(start, silent)
+        with pytest.raises(ValueError, match="Timing must be disabled"):
+            cp.cuda.Event(interprocess=True)
+
+    def test_external_streams(self) -> None:
+        stream = cp.cuda.Stream()
+        wrapped = cp.cuda.Stream.from_external(stream)
+        assert wrapped == stream
+        with pytest.raises(TypeError, match="__cuda_stream__"):
+            cp.cuda.Stream.from_external(object())
+        with pytest.warns(DeprecationWarning, match="from_external"):
+            assert cp.cuda.ExternalStream(stream.ptr) == stream
