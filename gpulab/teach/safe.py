@@ -23,18 +23,12 @@ def virtual_cp() -> Any:
 def on_device(device: str, count: int = 1) -> Iterator[Any]:
     """Use another device for a moment: ``with on_device("virtual:T4", count=2) as cp: ...``.
 
-    Arrays made before stay on the device they were made on; make new ones inside.
+    The device before, with its arrays, is back in use at the end. Make new arrays inside.
 
     Raises
     ------
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     """
-    before = session.which_device()
-    try:
-        yield session.use_device(device, count).cp
-    finally:
-        if before.kind == "cuda":
-            session.use_device(f"cuda:{before.index}")
-        else:
-            session.use_device(f"virtual:{before.device}", before.count)
+    with session.on_device(device, count) as module:
+        yield module
