@@ -141,15 +141,17 @@ def _unexpected(error: BaseException) -> str:
     return f"it raised {type(error).__name__}" + (f": {text[0]}" if text else ".")
 
 
-def call(function: Any, *args: Any, name: str) -> Any:
+def call(function: Any, *args: Any, name: str, shown: str = "") -> Any:
     """Call a learner's function; what it raises becomes `NotYet` with the call spelled out.
+
+    `shown` is how the call is written in messages, where its arguments would be too long.
 
     Raises
     ------
     NotYet
         If `function` is not callable, raises, or still returns None.
     """
-    shown = spell(name, args)
+    shown = shown or spell(name, args)
     if not callable(function):
         raise NotYet(
             f"{name} should be a function, not {type(function).__name__}; pass it without calling it."

@@ -133,7 +133,9 @@ class Prediction:
         text = (
             f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if _is_number(value) else str(value)
         )
-        return f"{text} {self.unit}" if self.unit and _is_number(value) else text
+        if not self.unit or not _is_number(value):
+            return text
+        return f"{text} {self.unit.removesuffix('s') if value == 1 else self.unit}"
 
     def _valid(self, value: Value) -> Value:
         if self.choices:

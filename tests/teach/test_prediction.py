@@ -20,6 +20,11 @@ def test_reveal_names_prediction_source_and_ratio() -> None:
     )
 
 
+def test_one_is_singular() -> None:
+    guess = predict("How many rows?", key="rows", unit="rows", answer=1)
+    assert repr(guess.reveal(2)) == "You said 1 row. Found: 2 rows. 2 times that."
+
+
 def test_default_stands_in_where_nobody_answers() -> None:
     guess = predict("How many blocks?", key="blocks", unit="blocks", default=3)
     revealed = guess.reveal(4, "counted by the kernel")

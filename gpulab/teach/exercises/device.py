@@ -46,10 +46,10 @@ def judge_limits(answer: Any) -> str:
     """``first_problem(info, grid, block, shared_bytes)``: the first limit a launch breaks, or "ok"."""
     info = backend().device_info()
     for grid, block, shared_bytes, wanted, lesson in _launches(info):
-        found = call(answer, info, grid, block, shared_bytes, name="first_problem")
+        shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
+        found = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=shown)
         if found == wanted:
             continue
-        shown = f"first_problem(info, {grid}, {block}, {shared_bytes})"
         raise NotYet(f"{shown} returns {found!r}, it should be {wanted!r}: {lesson}")
     # A function with numbers typed in passes on one device only.
     small = replace(info, max_threads_per_block=512, shared_per_block_bytes=16 * 1024)

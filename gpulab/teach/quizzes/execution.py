@@ -25,8 +25,10 @@ QUESTIONS = (
         "A grid fills a GPU exactly once. One more block of the same length is added. The time…",
         (
             Choice("stays the same", "Every SM is full; the extra block waits for a free place."),
-            Choice("grows a little", "The extra block runs for as long as any other, nearly alone."),
-            Choice("nearly doubles", "A second wave starts for one block: the tail.", right=True),
+            Choice(
+                "grows by less than 1 %", "The work does, but the extra block starts when the others end."
+            ),
+            Choice("grows by half or more", "A second wave starts for one block: the tail.", right=True),
         ),
     ),
     Question(
