@@ -28,7 +28,10 @@ SECTOR_BYTES = 32
 HOST_LAUNCH_NS = 4_100.0  # small kernels in one stream follow each other at this distance
 KERNEL_FLOOR_NS = 550.0  # an empty one-block kernel takes 620 ns in a graph, its block included
 BLOCK_FLOOR_NS = 70.0
-DISPATCH_CLK = 1.19  # 2^20 empty blocks take 631 us: 0.602 ns a block
+COLD_NS_PER_INSTRUCTION = 20.0  # a kernel's first instructions and parameters come from afar:
+COLD_MAX_NS = 300.0  # vector addition of 1,024 elements takes 1,101 ns
+DISPATCH_CLK = 1.19  # 2^20 empty blocks of up to 256 threads take 631 us: 0.602 ns a block
+WARP_START_CLK = 5.5  # per SM: the same with 1,024 threads takes 713 us
 
 # --- copies -------------------------------------------------------------------------------------
 COPY_LATENCY_NS = 1_900.0  # a pinned copy of 1 MiB takes 21.0 us at 55 GB/s
@@ -37,7 +40,7 @@ DEVICE_COPY_LATENCY_NS = 1_000.0
 PAGEABLE_MAX_GBPS = 12.0  # one CPU core's copy; 8.7 and 18.2 GB/s were seen on two H200 hosts
 
 # --- SM -----------------------------------------------------------------------------------------
-ISSUE_PER_CLK = 3.8  # of 4 schedulers; independent FMAs reach 3.66, with their loop 3.9
+ISSUE_PER_CLK = 4.2  # PTX instructions; 4 schedulers issue one each, and ptxas removes some
 INSTRUCTION_CLK = 2.5  # per PTX instruction in one warp alone; a chain of FMAs takes 4.46 an FMA
 SECTOR_CLK = 0.8  # load/store unit per global sector: naive matmul, 1.24 sectors a clk
 WAVEFRONT_CLK = 1.0  # per shared-memory wavefront: conflicting transpose, tiled matmul
@@ -46,15 +49,16 @@ SHARED_OVERLAP = 4.0  # shared loads in flight per warp, as compilers unroll
 L1_LATENCY_CLK = 43.0  # pointer chase in 32 KiB: 21.7 ns
 L2_LATENCY_CLK = 288.0  # pointer chase in 1 MiB: 145 ns
 DRAM_EXTRA_LATENCY_CLK = 500.0
-GLOBAL_OVERLAP = 2.0
+GLOBAL_OVERLAP = 2.5
 
 # --- chip ---------------------------------------------------------------------------------------
 L2_SECTOR_CLK = 1.5  # per SM: a copy that fits in L2 moves 5.6 TB/s
 PARTIAL_STORE_CLK = 4.0  # per SM and sector: naive transpose, stores of 4 bytes to a sector
 L2_USABLE_SHARE = 0.65  # 33 MB of arrays stay in the H200's 60 MiB, 50 MB do not
 L1_REUSE_MAX = 8.0  # at most 7 of 8 sectors are taken to hit in L1
-ATOMIC_ONE_ADDRESS_CLK = 3.7  # whole chip: single-lane float atomics to one address, 1.88 ns each
-ATOMIC_SECTOR_CLK = 0.2  # whole chip: atomics spread over 1024 integers
+ATOMIC_CLK = 4.2  # between two atomic requests to one sector: one lane 3.7, eight lanes 4.8
+ATOMIC_LANE_CLK = 1.45  # per lane if all 32 hit one address: 2^20 of them take 768 us
+ATOMIC_PARALLEL = 22.0  # sectors worked on at once: 2^20 atomics over 1,024 integers take 13.5 us
 DRAM_GRANULE_BYTES = 64
 DRAIN = 0.4  # an SM with R resident blocks keeps memory R / (R + 0.4) busy: 704, 661, 594 of 1000
 
@@ -139,7 +143,9 @@ def pinned_gbps(info: DeviceInfo) -> float:
 class KernelWork:
     """What the blocks of one launch do: columns have one row a block, totals are of the launch.
 
-    ``footprint_bytes`` is the size of the arrays the kernel was given, 0 if unknown.
+    ``footprint_bytes`` is the size of the arrays the kernel was given, 0 if unknown, and
+    ``smallest_array_bytes`` that of the smallest: atomics are taken to go there, as in a sum or a
+    histogram.
     """
 
     warp_instructions: npt.NDArray[np.int64]
@@ -147,6 +153,7 @@ class KernelWork:
     wavefronts: npt.NDArray[np.int64]
     counters: KernelCounters
     footprint_bytes: int = 0
+    smallest_array_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -159,9 +166,16 @@ class KernelWork:
         return max(asked / self.footprint_bytes, 1.0) if self.footprint_bytes else 1.0
 
 
-def dispatch_ns(info: DeviceInfo) -> float:
-    """Time between two block starts, as fast as the work distributor goes, in ns."""
-    return DISPATCH_CLK / clock_ghz(info)
+def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
+    """Time between two block starts, as fast as blocks can be handed out and started, in ns."""
+    warps = -(-block_threads // WARP_SIZE)
+    return max(DISPATCH_CLK, warps * WARP_START_CLK / info.sm_count) / clock_ghz(info)
+
+
+def kernel_start_ns(work: KernelWork) -> float:
+    """Fixed part of a kernel's duration: starting it, and its first instructions from cold caches."""
+    per_warp = work.counters.warp_instructions / max(_warps_per_block(work) * work.blocks, 1)
+    return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * (per_warp - 1.0), COLD_MAX_NS)
 
 
 def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> npt.NDArray[np.float64]:
@@ -215,10 +229,13 @@ def _latency_clk(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     shared = counters.total("requests", "shared") / SHARED_OVERLAP * SHARED_LATENCY_CLK
     loads = sum(counters.total("requests", space, "load") for space in ("global", "local", "generic"))
     chain = counters.warp_instructions * INSTRUCTION_CLK + shared + loads / GLOBAL_OVERLAP * load_clk
-    block = counters.block
-    warps = -(-block[0] * block[1] * block[2] // WARP_SIZE)
     per_instruction = chain / max(counters.warp_instructions, 1)
-    return work.warp_instructions / warps * per_instruction
+    return work.warp_instructions / _warps_per_block(work) * per_instruction
+
+
+def _warps_per_block(work: KernelWork) -> int:
+    block = work.counters.block
+    return -(-block[0] * block[1] * block[2] // WARP_SIZE)
 
 
 def _chip_ns(info: DeviceInfo, work: KernelWork, resident: float) -> float:
@@ -233,10 +250,12 @@ def _chip_ns(info: DeviceInfo, work: KernelWork, resident: float) -> float:
         elif access.kind == "store":
             used = min(access.bytes_requested / (SECTOR_BYTES * access.sectors), 1.0)
             l2_clk += access.sectors * (used * L2_SECTOR_CLK + (1.0 - used) * PARTIAL_STORE_CLK)
-        elif access.bytes_requested <= access.requests * access.size_bytes:
-            atomic_clk += access.requests * ATOMIC_ONE_ADDRESS_CLK
         else:
-            atomic_clk += access.sectors * ATOMIC_SECTOR_CLK
+            lanes = access.bytes_requested / access.size_bytes / access.sectors
+            crowded = lanes * access.size_bytes > SECTOR_BYTES
+            clk_each = lanes * ATOMIC_LANE_CLK if crowded else ATOMIC_CLK
+            targets = max(work.smallest_array_bytes / SECTOR_BYTES, 1.0)
+            atomic_clk += access.sectors * clk_each / min(targets, ATOMIC_PARALLEL)
     dram = _dram_bytes(info, work) / (dram_gbps(info) * resident / (resident + DRAIN))
     return max(l2_clk / info.sm_count / clk, atomic_clk / clk, dram)
 

@@ -310,7 +310,9 @@ class RawModule:
         device = _machine.current().current_device
         module = self._module()
         try:
-            address, size = module.program(device).global_address(module.lowered_names.get(name, name))
+            address, size = module.program(device).global_address(
+                module.lowered_names.get(name, name), device.memory
+            )
         except KeyError:
             raise CUDADriverError(
                 500,

@@ -63,24 +63,18 @@ class Launch:
             trace=trace,
             watchdog_s=device.watchdog_s,
             stdout=device.machine.stdout,
+            sm_count=device.info.sm_count,
         )
 
     def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:
         """Modelled duration of every block."""
-        assert result.counters is not None
-        work = cost.KernelWork(
-            warp_instructions=result.block_warp_instructions,
-            sectors=result.block_sectors,
-            wavefronts=result.block_wavefronts,
-            counters=result.counters,
-            footprint_bytes=self.packed.footprint_bytes,
-        )
+        work = self._work(result)
         return cost.block_durations_ns(self.device.info, work, max(self.occupancy.blocks_per_sm, 1))
 
     def duration_ns(self, result: LaunchResult) -> float:
         """Modelled duration of the kernel on the device."""
         _, _, end = self._place(self.block_durations_ns(result))
-        return cost.KERNEL_FLOOR_NS + float(end.max(initial=0.0))
+        return cost.kernel_start_ns(self._work(result)) + float(end.max(initial=0.0))
 
     def sm_share(self) -> float:
         """Share of the device's block slots that the grid fills, 0 to 1."""
@@ -108,12 +102,27 @@ class Launch:
             note="Times and SMs come from the time model; the kernel itself was executed.",
         )
 
+    def _work(self, result: LaunchResult) -> cost.KernelWork:
+        assert result.counters is not None
+        arrays = self.packed.arrays.values()
+        return cost.KernelWork(
+            warp_instructions=result.block_warp_instructions,
+            sectors=result.block_sectors,
+            wavefronts=result.block_wavefronts,
+            counters=result.counters,
+            footprint_bytes=sum(arrays),
+            smallest_array_bytes=min(arrays, default=0),
+        )
+
     def _place(
         self, durations: npt.NDArray[np.float64]
     ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         info = self.device.info
         return place_blocks(
-            durations, info.sm_count, max(self.occupancy.blocks_per_sm, 1), cost.dispatch_ns(info)
+            durations,
+            info.sm_count,
+            max(self.occupancy.blocks_per_sm, 1),
+            cost.dispatch_ns(info, prod(self.block)),
         )
 
 
