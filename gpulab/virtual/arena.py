@@ -31,6 +31,7 @@ _MADV_DONTNEED = 4
 
 _PAGE_BYTES = 1 << 16  # a multiple of every page size in use (4, 16 and 64 KiB)
 _ALIGNMENT = 1 << 21
+_DISCARD_BYTES = 8 << 20  # below, writing zeros is quicker than taking new pages
 _SMALLEST_ARENA_BYTES = 64 << 20
 _PLAIN_BUFFER_BYTES = 2 << 30
 
@@ -123,7 +124,7 @@ class Arena:
         """Set a range to zero, giving whole pages back to the host instead of writing them."""
         first = -(-address // _PAGE_BYTES) * _PAGE_BYTES
         last = (address + size_bytes) // _PAGE_BYTES * _PAGE_BYTES
-        if not self._can_discard or last - first < 16 * _PAGE_BYTES:
+        if not self._can_discard or last - first < _DISCARD_BYTES:
             self.view(address, size_bytes)[:] = 0
             return
         self.view(address, first - address)[:] = 0

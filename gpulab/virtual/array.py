@@ -13,28 +13,13 @@ import numpy as np
 
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.indexing import host_key
+from gpulab.virtual.layout import Flags, checked_dtype, copy_order
 from gpulab.virtual.machine import VirtualDevice
 from gpulab.virtual.operators import FunctionMethods, Operators
 from gpulab.virtual.pointer import BaseMemory, MemoryPointer
 from gpulab.virtual.pool import alloc
 from gpulab.virtual.streams import get_current_stream
 from gpulab.virtual.transfer import HostAccess
-
-SUPPORTED_DTYPES = frozenset("?bhilqBHILQefdFD")
-
-
-def checked_dtype(dtype: Any) -> np.dtype[Any]:
-    """`dtype` as NumPy's, if device arrays can have it.
-
-    Raises
-    ------
-    ValueError
-        ``Unsupported dtype``, as CuPy, for strings, objects, dates, long doubles and records.
-    """
-    result: np.dtype[Any] = np.dtype(dtype)
-    if result.char not in SUPPORTED_DTYPES or not result.isnative:
-        raise ValueError(f"Unsupported dtype {result}")
-    return result
 
 
 def launch(device: VirtualDevice, name: str, bytes_moved: float, flop: float = 0.0) -> None:
@@ -64,24 +49,6 @@ def _function(name: str) -> Any:
     from gpulab.virtual import functions
 
     return getattr(functions, name)
-
-
-class Flags:
-    """Memory layout of an array."""
-
-    def __init__(self, array: ndarray) -> None:
-        self.c_contiguous = bool(array._host.flags.c_contiguous)
-        self.f_contiguous = bool(array._host.flags.f_contiguous)
-        self.owndata = array.base is None
-        self.forc = self.c_contiguous or self.f_contiguous
-
-    def __getitem__(self, name: str) -> bool:
-        return bool(getattr(self, name.lower()))
-
-    def __repr__(self) -> str:
-        return "\n".join(
-            f"  {name.upper()} : {self[name]}" for name in ("c_contiguous", "f_contiguous", "owndata")
-        )
 
 
 class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's name
@@ -221,7 +188,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
 
     @property
     def flags(self) -> Flags:
-        return Flags(self)
+        return Flags(self._host, self.base is None)
 
     @property
     def T(self) -> ndarray:  # noqa: N802 - NumPy's name
@@ -315,7 +282,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
 
     def copy(self, order: Any = "C") -> ndarray:
         """A copy on the current device."""
-        result = ndarray._stored(self._host.copy(order=order), order=_layout(self._host, order))
+        result = ndarray._stored(self._host.copy(order=order), order=copy_order(self._host, order))
         device = result._mem.owner
         name = "Memcpy DtoD" if device is self._mem.owner else "Memcpy PtoP"
         duration = device.copy_ns("d2d", self.nbytes, pinned=False)
@@ -335,7 +302,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
             )
         with np.errstate(all="ignore"):
             host = self._host.astype(kind)
-        result = ndarray._stored(host, order=_layout(self._host, order))
+        result = ndarray._stored(host, order=copy_order(self._host, order))
         launch(self._mem.owner, f"cupy_copy__{self.dtype.name}_{kind.name}", self.nbytes + result.nbytes)
         return result
 
@@ -417,16 +384,14 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
     def __deepcopy__(self, memo: Any) -> ndarray:
         return self.copy()
 
+    def __reduce__(self) -> Any:
+        from gpulab.virtual.creation import array
+
+        return array, (self.get(order="A"),)
+
     __hash__ = None  # type: ignore[assignment]
 
     def sort(self, axis: int = -1) -> None:
         """Sort in place."""
         self._host.sort(axis=axis)
         launch(self._mem.owner, "cupy_sort", 2 * self.nbytes)
-
-
-def _layout(host: np.ndarray[Any, Any], order: str) -> str:
-    """Memory layout that `order` ('C', 'F', 'A' or 'K') gives a copy of `host`."""
-    if order.upper() in "CF":
-        return order.upper()
-    return "F" if host.flags.f_contiguous and not host.flags.c_contiguous else "C"

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import checked_dtype, launch, ndarray
+from gpulab.virtual.array import launch, ndarray
 from gpulab.virtual.host import check_host_memory
+from gpulab.virtual.layout import checked_dtype
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:

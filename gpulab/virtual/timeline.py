@@ -65,14 +65,18 @@ class _Engine:
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
         self._floor_ns = 0
+        self._last_end_ns = 0
 
     def place(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
-        ready_ns = max(ready_ns, self._floor_ns)
-        self._intervals = [i for i in self._intervals if i[1] > now_ns]
-        for start in sorted({ready_ns, *(end for _, end, _ in self._intervals if end > ready_ns)}):
-            if self._load(start, start + duration_ns) + share <= 1.0 + 1e-9:
-                break
-        self._intervals.append((start, start + duration_ns, share))
+        start = max(ready_ns, self._floor_ns)
+        if start < self._last_end_ns:
+            self._intervals = [i for i in self._intervals if i[1] > now_ns]
+            candidates = sorted({start, *(end for _, end, _ in self._intervals if end > start)})
+            # The last candidate always fits: nothing is planned after it.
+            start = next(t for t in candidates if self._load(t, t + duration_ns) + share <= 1.0 + 1e-9)
+        end = start + duration_ns
+        self._last_end_ns = max(self._last_end_ns, end)
+        self._intervals.append((start, end, share))
         if len(self._intervals) > _KEPT_INTERVALS:
             self._intervals.sort(key=lambda interval: interval[1])
             half = len(self._intervals) // 2

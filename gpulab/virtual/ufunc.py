@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import check_device, checked_dtype, launch, ndarray
+from gpulab.virtual.array import check_device, launch, ndarray
 from gpulab.virtual.host import check_host_memory
+from gpulab.virtual.layout import checked_dtype
 from gpulab.virtual.machine import VirtualDevice
 
 _REDUCIBLE = frozenset({"add", "multiply"})
@@ -29,6 +30,11 @@ def _resolved(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any]
     """Output dtypes for operand types; Python's int, float and complex stand for weak scalars."""
     loop = function.resolve_dtypes((*types, *[None] * function.nout))
     return tuple(checked_dtype(dtype) for dtype in loop[function.nin :])
+
+
+@lru_cache(maxsize=64)
+def _name_of(kind: np.dtype[Any]) -> str:
+    return kind.name  # NumPy works it out anew each time
 
 
 class ufunc:  # noqa: N801 - CuPy's name
@@ -115,9 +121,9 @@ class ufunc:  # noqa: N801 - CuPy's name
         words = []
         for value in (*inputs, *results):
             if isinstance(value, ndarray):
-                words.append(value.dtype.name)
+                words.append(_name_of(value.dtype))
             else:
-                words.append(np.result_type(value).name.rstrip("0123456789"))
+                words.append(_name_of(np.result_type(value)).rstrip("0123456789"))
         return f"{self.name}__{'_'.join(words)}"
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import pickle
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,12 @@ class TestTransfers:
     def test_unsupported_dtypes(self, data: Any) -> None:
         with pytest.raises(ValueError, match="Unsupported dtype"):
             cp.array(data)
+
+    def test_pickling_goes_through_the_host(self) -> None:
+        a = cp.arange(6).reshape(2, 3)
+        back = pickle.loads(pickle.dumps(a))
+        assert back.data.ptr != a.data.ptr
+        np.testing.assert_array_equal(back.get(), a.get())
 
     def test_scalars_synchronise(self, machine: Machine) -> None:
         a = cp.ones(1 << 22)

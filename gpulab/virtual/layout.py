@@ -1,0 +1,48 @@
+"""Element types that device arrays can have, and how their elements lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+SUPPORTED_DTYPES = frozenset("?bhilqBHILQefdFD")
+
+
+def checked_dtype(dtype: Any) -> np.dtype[Any]:
+    """`dtype` as NumPy's, if device arrays can have it.
+
+    Raises
+    ------
+    ValueError
+        ``Unsupported dtype``, as CuPy, for strings, objects, dates, long doubles and records.
+    """
+    result: np.dtype[Any] = np.dtype(dtype)
+    if result.char not in SUPPORTED_DTYPES or not result.isnative:
+        raise ValueError(f"Unsupported dtype {result}")
+    return result
+
+
+class Flags:
+    """Memory layout of an array."""
+
+    def __init__(self, host: np.ndarray[Any, Any], owndata: bool) -> None:
+        self.c_contiguous = bool(host.flags.c_contiguous)
+        self.f_contiguous = bool(host.flags.f_contiguous)
+        self.owndata = owndata
+        self.forc = self.c_contiguous or self.f_contiguous
+
+    def __getitem__(self, name: str) -> bool:
+        return bool(getattr(self, name.lower()))
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"  {name.upper()} : {self[name]}" for name in ("c_contiguous", "f_contiguous", "owndata")
+        )
+
+
+def copy_order(host: np.ndarray[Any, Any], order: str) -> str:
+    """Memory layout that `order` ('C', 'F', 'A' or 'K') gives a copy of `host`."""
+    if order.upper() in "CF":
+        return order.upper()
+    return "F" if host.flags.f_contiguous and not host.flags.c_contiguous else "C"
