@@ -44,7 +44,8 @@ kernels = cp.RawModule(code=r'''
 extern "C" __global__ void collatz(const int* start, int* steps, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= n) return;
-    int x = start[i], count = 0;
+    long long x = start[i];
+    int count = 0;
     while (x != 1) {
         if (x % 2 == 0)
             x = x / 2;
@@ -56,7 +57,7 @@ extern "C" __global__ void collatz(const int* start, int* steps, int n) {
 }
 ''')
 collatz = kernels.get_function("collatz")
-n = 100_000
+n = 1_000_000
 start = cp.arange(1, n + 1, dtype=cp.int32)
 steps = cp.zeros(n, dtype=cp.int32)
 arguments = (start, steps, np.int32(n))
@@ -68,8 +69,16 @@ CELLS = {
     "warp_stepper": "gl.warps(collatz, grid=(n + 255) // 256, block=256, args=arguments)",
     "occupancy_chart": "gl.occupancy(collatz, block=256)",
 }
-# Keys pressed in a view before its picture is taken.
-KEYS = {"warp_stepper": ["ArrowRight"] * 60}
+# A view is stepped with the right arrow key until it shows this text.
+STEP_TO = {"warp_stepper": "line 11:"}
+MAX_STEPS = 200
+
+
+def silence_news(folder: Path) -> None:
+    """Answer JupyterLab's question about news, whose window would cover the picture."""
+    settings = folder / "jupyter" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings.mkdir(parents=True)
+    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}\n')
 
 
 @contextmanager
@@ -109,10 +118,13 @@ def take(page: Any, address: str, names: list[str]) -> None:
         output.wait_for(timeout=CELL_TIMEOUT_MS)
         output.scroll_into_view_if_needed()
         page.wait_for_timeout(1500)
-        for key in KEYS.get(name, ()):
-            if key == KEYS[name][0]:
-                output.locator("[tabindex='0']").first.focus()
-            page.keyboard.press(key)
+        wanted = STEP_TO.get(name)
+        if wanted:
+            output.locator("[tabindex='0']").first.focus()
+            for _ in range(MAX_STEPS):
+                if wanted in output.inner_text():
+                    break
+                page.keyboard.press("ArrowRight")
         page.wait_for_timeout(500)
         output.screenshot(path=IMAGES / f"{name}.png")
         print(f"notebooks/images/{name}.png", flush=True)
@@ -135,6 +147,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gpulab-pictures-"))
     try:
         nbformat.write(notebook, folder / "pictures.ipynb")
+        silence_news(folder)
         with jupyterlab(folder, stage_environment(str(folder))) as address, sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=browser_path, args=CHROMIUM_OPTIONS)
             page = browser.new_page(viewport={"width": 1400, "height": 1600}, device_scale_factor=1)
