@@ -7,20 +7,11 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, float_constant, llvm_of
+from gpulab.virtual.engine import floats
+from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
-
-_FLOATS = ("f16", "f32", "f64", "bf16")
-_DIRECTED = {"rz", "rm", "rp"}
-_ONE = {"half": 0x3C00, "float": 0x3F800000, "double": 0x3FF0000000000000}
-_SMALLEST_NORMAL = {"half": 0x0400, "float": 0x00800000, "double": 0x0010000000000000}
-_INFINITY = {"half": 0x7C00, "float": 0x7F800000, "double": 0x7FF0000000000000}
-
-
-def is_float(ptx_type: str) -> bool:
-    return ptx_type in _FLOATS
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
@@ -86,161 +77,6 @@ def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
 # -- floating point ---------------------------------------------------------------------------------
 
 
-def _float_inputs(c: FunctionCompiler, i: ir.Instruction, count: int) -> tuple[str, list[str]]:
-    """Operand values in the arithmetic type (bf16 computes in float), flushed where .ftz asks."""
-    llvm = llvm_of(i.type)
-    values = [c.get(operand, i.type) for operand in i.operands[1 : 1 + count]]
-    if i.type == "bf16":
-        return "float", [widen_bf16(c, v) for v in values]
-    if "ftz" in i.parts:
-        values = [flush(c, llvm, v) for v in values]
-    return llvm, values
-
-
-def _float_result(c: FunctionCompiler, i: ir.Instruction, llvm: str, value: str) -> None:
-    if "ftz" in i.parts and i.type != "bf16":
-        value = flush(c, llvm, value)
-    if "sat" in i.parts:
-        value = saturate(c, llvm, value)
-    if i.type == "bf16":
-        value = narrow_bf16(c, value)
-    c.set(i.operands[0], value, i.type)
-
-
-def widen_bf16(c: FunctionCompiler, value: str) -> str:
-    wide = c.e.convert("zext", "i16", value, "i32")
-    return c.e.convert("bitcast", "i32", c.e.binary("shl", "i32", wide, constant("i32", 16)), "float")
-
-
-def narrow_bf16(c: FunctionCompiler, value: str, truncate: bool = False) -> str:
-    """Round float lanes to bf16, to nearest even (or toward zero); NaN becomes 0x7FFF."""
-    e = c.e
-    raw = e.convert("bitcast", "float", value, "i32")
-    high = e.binary("lshr", "i32", raw, constant("i32", 16))
-    if not truncate:
-        odd = e.binary("and", "i32", high, constant("i32", 1))
-        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), odd)
-        high = e.binary("lshr", "i32", raw, constant("i32", 16))
-    nan = e.compare("uno", "float", value, value)
-    high = e.select("i32", nan, constant("i32", 0x7FFF), high)
-    return e.convert("trunc", "i32", high, "i16")
-
-
-def flush(c: FunctionCompiler, llvm: str, value: str) -> str:
-    """Subnormal lanes to zero of the same sign."""
-    e = c.e
-    size = e.intrinsic("fabs", llvm, value)
-    tiny = e.compare("olt", llvm, size, float_constant(llvm, _SMALLEST_NORMAL[llvm]))
-    zero = e.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
-    return e.select(llvm, tiny, zero, value)
-
-
-def saturate(c: FunctionCompiler, llvm: str, value: str) -> str:
-    """Clamp to 0..1; NaN becomes 0."""
-    low = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
-    return c.e.intrinsic("minnum", llvm, low, float_constant(llvm, _ONE[llvm]))
-
-
-def _rounding(i: ir.Instruction) -> str:
-    return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
-
-
-def _directed(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str) -> str:
-    """Move a nearest-rounded result one unit where the exact value lies on the asked side.
-
-    `error` has the sign of (exact - nearest) and is zero where nearest is exact.
-    """
-    e = c.e
-    integer = f"i{bits(llvm)}"
-    zero = float_constant(llvm, 0)
-    below = e.compare("olt", llvm, error, zero)
-    above = e.compare("ogt", llvm, error, zero)
-    raw = e.convert("bitcast", llvm, nearest, integer)
-    negative = e.compare("slt", integer, raw, constant(integer, 0))
-    positive = e.compare("sge", integer, raw, constant(integer, 0))
-    one = constant(integer, 1)
-    grow, shrink = e.binary("add", integer, raw, one), e.binary("sub", integer, raw, one)
-    if mode == "rz":
-        over = e.binary(
-            "or", "i1", e.binary("and", "i1", below, positive), e.binary("and", "i1", above, negative)
-        )
-        result = e.select(integer, over, shrink, raw)
-    else:
-        wrong = below if mode == "rm" else above
-        away = negative if mode == "rm" else positive
-        result = e.select(integer, wrong, e.select(integer, away, grow, shrink), raw)
-    return e.convert("bitcast", integer, result, llvm)
-
-
-def _two_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> tuple[str, str]:
-    """Nearest sum and its exact error (Knuth)."""
-    e = c.e
-    s = e.binary("fadd", llvm, a, b)
-    t = e.binary("fsub", llvm, s, a)
-    left = e.binary("fsub", llvm, a, e.binary("fsub", llvm, s, t))
-    return s, e.binary("fadd", llvm, left, e.binary("fsub", llvm, b, t))
-
-
-def _fused(c: FunctionCompiler, llvm: str, a: str, b: str, d: str, mode: str) -> str:
-    e = c.e
-    if llvm == "half":
-        wide = [e.convert("fpext", "half", v, "float") for v in (a, b, d)]
-        product = e.binary("fmul", "float", wide[0], wide[1])
-        total = _odd_sum(c, product, wide[2])
-        return e.convert("fptrunc", "float", total, "half")
-    nearest = e.intrinsic("fma", llvm, a, b, d)
-    if mode == "rn":
-        return nearest
-    if llvm != "float":
-        raise NotSupportedError(f"The virtual GPU does not do fma.{mode}.f64; use the default rounding.")
-    wide = [e.convert("fpext", "float", v, "double") for v in (a, b, d)]
-    product = e.binary("fmul", "double", wide[0], wide[1])
-    total, rest = _two_sum(c, "double", product, wide[2])
-    gap = e.binary("fsub", "double", total, e.convert("fpext", "float", nearest, "double"))
-    error = e.binary("fadd", "double", gap, rest)
-    return _directed(c, "float", nearest, e.convert("fptrunc", "double", error, "float"), mode)
-
-
-def _odd_sum(c: FunctionCompiler, a: str, b: str) -> str:
-    """Float sum rounded to odd, so that rounding it once more to half rounds only once."""
-    e = c.e
-    s, error = _two_sum(c, "float", a, b)
-    raw = e.convert("bitcast", "float", s, "i32")
-    inexact = e.compare("one", "float", error, float_constant("float", 0))
-    even = e.compare("eq", "i32", e.binary("and", "i32", raw, constant("i32", 1)), constant("i32", 0))
-    towards = e.convert("bitcast", "float", error, "i32")
-    same = e.compare("sge", "i32", e.binary("xor", "i32", raw, towards), constant("i32", 0))
-    step = e.select("i32", same, constant("i32", 1), constant("i32", -1))
-    change = e.binary("and", "i1", inexact, even)
-    raw = e.select("i32", change, e.binary("add", "i32", raw, step), raw)
-    return e.convert("bitcast", "i32", raw, "float")
-
-
-def _float_binary(c: FunctionCompiler, i: ir.Instruction, operation: str) -> None:
-    llvm, (a, b) = _float_inputs(c, i, 2)
-    mode = _rounding(i)
-    e = c.e
-    if mode == "rn":
-        value = e.binary(operation, llvm, a, b)
-    elif operation == "fmul":
-        value = e.binary("fmul", llvm, a, b)
-        error = e.intrinsic("fma", llvm, a, b, e.op(f"fneg <32 x {llvm}> {value}"))
-        value = _directed(c, llvm, value, error, mode)
-    elif operation in ("fadd", "fsub"):
-        if operation == "fsub":
-            b = e.op(f"fneg <32 x {llvm}> {b}")
-        value, error = _two_sum(c, llvm, a, b)
-        value = _directed(c, llvm, value, error, mode)
-    elif operation == "fdiv" and llvm in ("float", "double"):
-        value = e.binary("fdiv", llvm, a, b)
-        rest = e.intrinsic("fma", llvm, e.op(f"fneg <32 x {llvm}> {value}"), b, a)
-        sign = e.intrinsic("copysign", llvm, float_constant(llvm, _ONE[llvm]), b)
-        value = _directed(c, llvm, value, e.binary("fmul", llvm, rest, sign), mode)
-    else:
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    _float_result(c, i, llvm, value)
-
-
 # -- integers with a carry ---------------------------------------------------------------------------
 
 
@@ -262,8 +98,8 @@ def _with_carry(c: FunctionCompiler, i: ir.Instruction, a: str, b: str, subtract
 
 def _add(c: FunctionCompiler, i: ir.Instruction) -> None:
     subtract = i.root in ("sub", "subc")
-    if is_float(i.type):
-        _float_binary(c, i, "fsub" if subtract else "fadd")
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fsub" if subtract else "fadd")
         return
     a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
     if "cc" in i.parts or i.root in ("addc", "subc"):
@@ -295,15 +131,15 @@ def _product(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
 
 
 def _mul(c: FunctionCompiler, i: ir.Instruction) -> None:
-    if is_float(i.type):
-        _float_binary(c, i, "fmul")
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fmul")
         return
     value, kind = _product(c, i)
     c.set(i.operands[0], value, kind)
 
 
 def _mad(c: FunctionCompiler, i: ir.Instruction) -> None:
-    if is_float(i.type):
+    if floats.is_float(i.type):
         _fma(c, i)
         return
     value, kind = _product(c, i)
@@ -315,16 +151,16 @@ def _mad(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 
 def _fma(c: FunctionCompiler, i: ir.Instruction) -> None:
-    llvm, (a, b, d) = _float_inputs(c, i, 3)
-    value = _fused(c, llvm, a, b, d, _rounding(i))
+    llvm, (a, b, d) = floats.inputs(c, i, 3)
+    value = floats.fused(c, llvm, a, b, d, floats.rounding(i))
     if "relu" in i.parts:
         value = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
-    _float_result(c, i, llvm, value)
+    floats.result(c, i, llvm, value)
 
 
 def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
-    if is_float(i.type):
-        _float_binary(c, i, "fdiv")
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fdiv")
         return
     e, kind = c.e, i.type
     llvm, is_signed = llvm_of(kind), kind[0] == "s"
@@ -355,10 +191,10 @@ def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 def _abs_neg(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
-    if is_float(kind):
-        llvm, (a,) = _float_inputs(c, i, 1)
+    if floats.is_float(kind):
+        llvm, (a,) = floats.inputs(c, i, 1)
         value = e.intrinsic("fabs", llvm, a) if i.root == "abs" else e.op(f"fneg <32 x {llvm}> {a}")
-        _float_result(c, i, llvm, value)
+        floats.result(c, i, llvm, value)
         return
     llvm = llvm_of(kind)
     a = c.get(i.operands[1], kind)
@@ -370,22 +206,22 @@ def _abs_neg(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 def _min_max(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
-    if not is_float(kind):
+    if not floats.is_float(kind):
         name = ("s" if kind[0] == "s" else "u") + i.root
         value = e.intrinsic(name, llvm_of(kind), c.get(i.operands[1], kind), c.get(i.operands[2], kind))
         c.set(i.operands[0], value, kind)
         return
-    llvm, values = _float_inputs(c, i, len(i.operands) - 1)
+    llvm, values = floats.inputs(c, i, len(i.operands) - 1)
     # Without .NaN the other operand wins over a NaN, and -0 is below +0.
     name = i.root + ("imum" if "NaN" in i.parts else "imumnum")
     result = values[0]
     for value in values[1:]:
         result = e.intrinsic(name, llvm, result, value)
-    _float_result(c, i, llvm, result)
+    floats.result(c, i, llvm, result)
 
 
 def _copysign(c: FunctionCompiler, i: ir.Instruction) -> None:
-    llvm, (a, b) = _float_inputs(c, i, 2)
+    llvm, (a, b) = floats.inputs(c, i, 2)
     c.set(i.operands[0], c.e.intrinsic("copysign", llvm, b, a), i.type)
 
 
@@ -395,26 +231,26 @@ _FUNCTIONS = {"sqrt": "sqrt", "sin": "sin", "cos": "cos", "ex2": "exp2", "lg2": 
 def _unary_function(c: FunctionCompiler, i: ir.Instruction) -> None:
     """sqrt, rcp, rsqrt and the approximate functions, computed at least as well as the hardware."""
     e = c.e
-    llvm, (a,) = _float_inputs(c, i, 1)
+    llvm, (a,) = floats.inputs(c, i, 1)
     if i.root == "rcp":
-        if _rounding(i) != "rn":
+        if floats.rounding(i) != "rn":
             raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
-        value = e.binary("fdiv", llvm, float_constant(llvm, _ONE[llvm]), a)
+        value = e.binary("fdiv", llvm, float_constant(llvm, floats.ONE[llvm]), a)
     elif i.root == "rsqrt":
         wide = e.convert("fpext", llvm, a, "double") if llvm != "double" else a
         root = e.intrinsic("sqrt", "double", wide)
-        value = e.binary("fdiv", "double", float_constant("double", _ONE["double"]), root)
+        value = e.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), root)
         value = e.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
-    elif i.root == "sqrt" and _rounding(i) != "rn":
+    elif i.root == "sqrt" and floats.rounding(i) != "rn":
         value = e.intrinsic("sqrt", llvm, a)
         error = e.intrinsic("fma", llvm, e.op(f"fneg <32 x {llvm}> {value}"), value, a)
-        value = _directed(c, llvm, value, error, _rounding(i))
+        value = floats.directed(c, llvm, value, error, floats.rounding(i))
     elif llvm == "half":
         wide = e.intrinsic(_FUNCTIONS[i.root], "float", e.convert("fpext", "half", a, "float"))
         value = e.convert("fptrunc", "float", wide, "half")
     else:
         value = e.intrinsic(_FUNCTIONS[i.root], llvm, a)
-    _float_result(c, i, llvm, value)
+    floats.result(c, i, llvm, value)
 
 
 # -- comparison and selection ------------------------------------------------------------------------
@@ -425,11 +261,11 @@ _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 def compare(c: FunctionCompiler, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
     """A PTX comparison as an i1 vector."""
     e, llvm = c.e, llvm_of(kind)
-    if is_float(kind):
+    if floats.is_float(kind):
         if kind == "bf16":
-            a, b, llvm = widen_bf16(c, a), widen_bf16(c, b), "float"
+            a, b, llvm = floats.widen_bf16(c, a), floats.widen_bf16(c, b), "float"
         if flush_inputs:
-            a, b = flush(c, llvm, a), flush(c, llvm, b)
+            a, b = floats.flush(c, llvm, a), floats.flush(c, llvm, b)
         if how in ("num", "nan"):
             return e.compare("ord" if how == "num" else "uno", llvm, a, b)
         if len(how) == 3:
@@ -473,8 +309,8 @@ def _set(c: FunctionCompiler, i: ir.Instruction) -> None:
     kind, target = i.parts[-1], i.parts[-2]
     test = _compared(c, i, kind)
     llvm = llvm_of(target)
-    if is_float(target):
-        one = 0x3F80 if target == "bf16" else _ONE[llvm]
+    if floats.is_float(target):
+        one = 0x3F80 if target == "bf16" else floats.ONE[llvm]
         yes = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
         no = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
     else:
@@ -501,7 +337,10 @@ def _testp(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     size = e.intrinsic("fabs", llvm, a)
-    infinity, small = float_constant(llvm, _INFINITY[llvm]), float_constant(llvm, _SMALLEST_NORMAL[llvm])
+    infinity, small = (
+        float_constant(llvm, floats.INFINITY[llvm]),
+        float_constant(llvm, floats.SMALLEST_NORMAL[llvm]),
+    )
     what = i.parts[1]
     if what == "finite":
         test = e.compare("olt", llvm, size, infinity)
@@ -545,4 +384,3 @@ HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "slct": _slct,
     "testp": _testp,
 }
-assert set(INTRINSIC_SUFFIX) == set(_ONE)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import arith, layout
+from gpulab.virtual.engine import floats, layout
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _lop3(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 
 def _shift(c: FunctionCompiler, i: ir.Instruction) -> None:
-    """shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
+    """Shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
     a, amount = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
@@ -155,10 +155,7 @@ def _bfind(c: FunctionCompiler, i: ir.Instruction) -> None:
         a = e.binary("xor", llvm, a, e.binary("ashr", llvm, a, constant(llvm, width - 1)))
     zeros = e.cast(e.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
     none = e.compare("eq", llvm, a, constant(llvm, 0))
-    if "shiftamt" in i.parts:
-        value = zeros
-    else:
-        value = e.binary("sub", "i32", constant("i32", width - 1), zeros)
+    value = zeros if "shiftamt" in i.parts else e.binary("sub", "i32", constant("i32", width - 1), zeros)
     c.set(i.operands[0], e.select("i32", none, constant("i32", -1), value), "u32")
 
 
@@ -228,10 +225,10 @@ def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
     value = c.get(i.operands[1], source)
     target_llvm, source_llvm = llvm_of(target), llvm_of(source)
     if source == "bf16":
-        value, source, source_llvm = arith.widen_bf16(c, value), "f32", "float"
-    if arith.is_float(source) and "ftz" in i.parts and source == "f32":
-        value = arith.flush(c, source_llvm, value)
-    from_float, to_float = arith.is_float(source), arith.is_float(target)
+        value, source, source_llvm = floats.widen_bf16(c, value), "f32", "float"
+    if floats.is_float(source) and "ftz" in i.parts and source == "f32":
+        value = floats.flush(c, source_llvm, value)
+    from_float, to_float = floats.is_float(source), floats.is_float(target)
     rounding = next((p for p in i.parts if p in _ROUND_TO_INTEGER), None)
     if from_float and rounding:
         value = e.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
@@ -258,19 +255,19 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
         nearest = e.convert("fptrunc", source, value, llvm)
         if mode != "rn":
             gap = e.binary("fsub", source, value, e.convert("fpext", llvm, nearest, source))
-            sign = e.intrinsic("copysign", source, float_constant(source, arith._ONE[source]), gap)
+            sign = e.intrinsic("copysign", source, float_constant(source, floats.ONE[source]), gap)
             zero = e.compare("oeq", source, gap, float_constant(source, 0))
             sign = e.select(source, zero, float_constant(source, 0), sign)
-            nearest = arith._directed(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
+            nearest = floats.directed(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
         value = nearest
     if "sat" in i.parts:
-        value = arith.saturate(c, llvm, value)
+        value = floats.saturate(c, llvm, value)
     if "relu" in i.parts:
         value = e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
     if target == "f32" and "ftz" in i.parts:
-        value = arith.flush(c, llvm, value)
+        value = floats.flush(c, llvm, value)
     if target == "bf16":
-        value = arith.narrow_bf16(c, value, truncate=mode == "rz")
+        value = floats.narrow_bf16(c, value, truncate=mode == "rz")
     return value
 
 
@@ -291,7 +288,7 @@ def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str)
 def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
     e = c.e
     llvm = "float" if target == "bf16" else llvm_of(target)
-    up, down = ("sitofp", "fptosi") if source[0] == "s" else ("uitofp", "fptoui")
+    up = "sitofp" if source[0] == "s" else "uitofp"
     result = e.convert(up, llvm_of(source), value, llvm)
     mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
     if mode != "rn":
@@ -299,10 +296,9 @@ def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source
             raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
         exact = e.convert(up, llvm_of(source), value, "double")
         gap = e.binary("fsub", "double", exact, e.convert("fpext", llvm, result, "double"))
-        result = arith._directed(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
-    del down
+        result = floats.directed(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
     if target == "bf16":
-        result = arith.narrow_bf16(c, result)
+        result = floats.narrow_bf16(c, result)
     return result
 
 

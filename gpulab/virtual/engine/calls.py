@@ -8,6 +8,7 @@ from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import layout, memory_ops
 from gpulab.virtual.engine.emit import constant
+from gpulab.virtual.engine.irtext import IOTA
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
@@ -114,7 +115,7 @@ def _argument(c: FunctionCompiler, i: ir.Instruction, name: str) -> str:
     e = c.e
     base = e.op("ptrtoint ptr %frame to i64")
     start = e.splat("i64", e.op(f"add i64 {base}, {place}"))
-    lanes = e.binary("mul", "i64", memory_ops._IOTA64, constant("i64", record))
+    lanes = e.binary("mul", "i64", IOTA, constant("i64", record))
     return memory_ops.gather(c, e.binary("add", "i64", start, lanes), c.executed(i), "b64")
 
 
@@ -135,7 +136,7 @@ def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], result
     for name in results:
         place, record = c.parameter_record(name)
         start = e.splat("i64", e.op(f"add i64 {e.op('ptrtoint ptr %frame to i64')}, {place}"))
-        lanes = e.binary("mul", "i64", memory_ops._IOTA64, constant("i64", record))
+        lanes = e.binary("mul", "i64", IOTA, constant("i64", record))
         host = e.binary("add", "i64", start, lanes)
         memory_ops.scatter(c, constant("i32", 0), host, c.executed(i), "b32")
 

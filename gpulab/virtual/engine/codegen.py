@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import calls, support
-from gpulab.virtual.engine.function import FunctionCompiler, FunctionPlan, Options, Tables, plan
+from gpulab.virtual.engine import calls, common_ir, driver_ir
+from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.plan import FunctionPlan, Options, Tables, plan
 
 SHARED_ALIGN = 16
 
@@ -99,9 +100,9 @@ def generate(module: ir.Module, entry: str, *, count: bool, trace: bool) -> Kern
     head = plans[entry]
     frame = head.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
     local = head.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
-    pieces = [support.COMMON, *tables.support.values(), *bodies, support.driver(head.symbol)]
+    pieces = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(head.symbol)]
     if trace:
-        pieces.append(support.TRACE)
+        pieces.append(driver_ir.TRACE)
     lines = "\n".join(pieces).split("\n")
     declared |= {line for line in lines if line.startswith("declare ")}
     text = "\n".join([*sorted(declared), *(line for line in lines if not line.startswith("declare "))])

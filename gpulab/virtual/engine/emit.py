@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 
 from gpulab.errors import NotSupportedError
-from gpulab.ptx import ir
 from gpulab.virtual.engine import layout
 
 LLVM_OF_PTX = {
@@ -168,8 +167,3 @@ class Emitter:
         old = self.op(f"load i64, ptr {pointer}")
         new = self.op(f"add i64 {old}, {amount}")
         self.raw(f"store i64 {new}, ptr {pointer}")
-
-
-def type_of(instruction: ir.Instruction, position: int = -1) -> str:
-    """A type suffix of an instruction."""
-    return instruction.parts[position]

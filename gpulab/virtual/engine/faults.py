@@ -63,7 +63,8 @@ def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
         before = _count(found.address - address, "byte")
         return f"That is {before} before the {found.label}: check the index for a negative value."
     over = address + size_bytes - end
-    return f"It reaches {_count(over, 'byte')} past the end of the {found.label}: check the index against its size."
+    beyond = _count(over, "byte")
+    return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
@@ -95,8 +96,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
-            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does not "
-            f"divide ({where}). Start wide accesses at multiples of their size.",
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does "
+            f"not divide ({where}). Start wide accesses at multiples of their size.",
             site,
         )
     if fault.code == layout.ABORTED:

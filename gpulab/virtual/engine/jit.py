@@ -17,7 +17,7 @@ def _host() -> tuple[Any, str, str]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
-    if "avx512f" in features and features["avx512f"]:
+    if features.get("avx512f"):
         features["prefer-256-bit"] = False
     return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features.flatten()
 

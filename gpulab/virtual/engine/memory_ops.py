@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import layout, support
-from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of, signed
+from gpulab.virtual.engine import checks, lanes, layout
+from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
+from gpulab.virtual.engine.irtext import IOTA
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
 
 _SPACES = ("global", "shared", "local", "const", "param")
-_IOTA64 = "<" + ", ".join(f"i64 {lane}" for lane in range(32)) + ">"
 
 
 def space_of(i: ir.Instruction) -> str:
@@ -25,6 +25,7 @@ def space_of(i: ir.Instruction) -> str:
 
 
 def vector_width(i: ir.Instruction) -> int:
+    """Elements one lane accesses (``.v2``, ``.v4``)."""
     return next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
 
 
@@ -88,8 +89,8 @@ def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: 
         c.leave_on_fault(failed)
         c.trace_address(address, mask)
         return out
-    checks = {"shared": support.check_shared, "local": support.check_local}
-    name, body = checks.get(space, support.check_global)(size, c.options.count)
+    check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
+    name, body = check(size, c.options.count)
     c.need(name, body)
     kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
     failed = e.op(
@@ -112,16 +113,16 @@ def local_lane_bases(c: FunctionCompiler) -> str:
     e = c.e
     stride = e.splat("i64", e.context_load("local_bytes"))
     return e.binary(
-        "add", "i64", e.splat("i64", e.context_load("local_base")), e.binary("mul", "i64", stride, _IOTA64)
+        "add", "i64", e.splat("i64", e.context_load("local_base")), e.binary("mul", "i64", stride, IOTA)
     )
 
 
 def _resolve_generic(size: int, c: FunctionCompiler) -> tuple[str, str]:
     """Generic addresses: lanes may point into different spaces, each checked and counted as its own."""
     for name, body in (
-        support.check_global(size, c.options.count),
-        support.check_shared(size, c.options.count),
-        support.check_local(size, c.options.count),
+        checks.check_global(size, c.options.count),
+        checks.check_shared(size, c.options.count),
+        checks.check_local(size, c.options.count),
     ):
         c.need(name, body)
     name = f"resolve_generic_{size}"
@@ -155,7 +156,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   %b = load i64, ptr %bp
   %bv0 = insertelement <32 x i64> poison, i64 %b, i32 0
   %bv = shufflevector <32 x i64> %bv0, <32 x i64> poison, <32 x i32> zeroinitializer
-  %lane = mul <32 x i64> %bv, {_IOTA64}
+  %lane = mul <32 x i64> %bv, {IOTA}
   %lb = add <32 x i64> %lv, %lane
   %h.s = add <32 x i64> %sv, %plain
   %h.l = add <32 x i64> %lb, %plain
@@ -188,7 +189,7 @@ def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
 def gather(c: FunctionCompiler, host: str, mask: str, ptx_type: str) -> str:
     """Load one value a lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.need(*support.gather(llvm))
+    c.need(*lanes.gather(llvm))
     raw = c.e.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
     return c.e.cast(raw, llvm, llvm_of(ptx_type))
 
@@ -196,7 +197,7 @@ def gather(c: FunctionCompiler, host: str, mask: str, ptx_type: str) -> str:
 def scatter(c: FunctionCompiler, value: str, host: str, mask: str, ptx_type: str) -> None:
     """Store one value a lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    c.need(*support.scatter(llvm))
+    c.need(*lanes.scatter(llvm))
     raw = c.e.cast(value, llvm_of(ptx_type), llvm)
     c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
 
@@ -223,10 +224,10 @@ def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
                 c.set(item, c.e.cast(c.e.splat(llvm, scalar), llvm, llvm_of(i.type)), i.type)
             continue
         place, record = c.parameter_record(address.base.name)
-        base = c.e.op(f"ptrtoint ptr %frame to i64")
+        base = c.e.op("ptrtoint ptr %frame to i64")
         start = c.e.splat("i64", c.e.op(f"add i64 {base}, {place + at}"))
-        lanes = c.e.binary("mul", "i64", _IOTA64, constant("i64", record))
-        host = c.e.binary("add", "i64", start, lanes)
+        offsets = c.e.binary("mul", "i64", IOTA, constant("i64", record))
+        host = c.e.binary("add", "i64", start, offsets)
         if is_load:
             if item is not None:
                 c.set(item, gather(c, host, c.executed(i), i.type), i.type)
@@ -253,7 +254,7 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
         llvm, kind = f"i{bits(llvm)}", f"b{bits(llvm)}"
     b = c.get(operands[1], kind)
     d = c.get(operands[2], kind) if operation == "cas" else b
-    name, body = support.atomic(operation, llvm, kind[0] == "s")
+    name, body = lanes.atomic(operation, llvm, kind[0] == "s")
     c.need(name, body)
     if llvm in INTRINSIC_SUFFIX:
         c.options.float_atomics = True
@@ -261,8 +262,3 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
     old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
     if not is_red and i.operands[0] is not None:
         c.set(i.operands[0], old, kind)
-
-
-def uniform_i64(value: int) -> str:
-    """A 64-bit constant in every lane."""
-    return constant("i64", signed(value, 64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import struct
 from collections.abc import Callable
@@ -55,28 +54,17 @@ def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                 if kind in "di" and value >> (size - 1):
                     value -= 1 << size
             if kind == "c":
-                return (spec + "c") % chr(value & 0xFF)
-            return (spec + ("d" if kind == "u" else kind)) % value
+                return str((spec + "c") % chr(value & 0xFF))
+            return str((spec + ("d" if kind == "u" else kind)) % value)
         if kind == "s":
             (pointer,) = struct.unpack("<Q", take(8))
-            return (spec + "s") % (text_at(read, pointer) if pointer else "(null)")
+            return str((spec + "s") % (text_at(read, pointer) if pointer else "(null)"))
         if kind == "p":
             (pointer,) = struct.unpack("<Q", take(8))
             return f"{pointer:#x}"
         (number,) = struct.unpack("<d", take(8))
         if kind in "aA":
             return float(number).hex()
-        return (spec + kind) % number
+        return str((spec + kind) % number)
 
     return _SPECIFIER.sub(one, template)
-
-
-def host_reader(
-    ranges: Callable[[int, int], bool],
-) -> Callable[[int, int], bytes]:
-    """A reader of host memory that gives nothing outside the ranges a predicate allows."""
-
-    def read(address: int, size: int) -> bytes:
-        return ctypes.string_at(address, size) if ranges(address, size) else b""
-
-    return read

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir, parser
 from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
 from gpulab.virtual.engine import codegen, jit, layout, memory_ops, results
@@ -241,6 +240,3 @@ def _needs_order(kernel: codegen.Kernel) -> bool:
             if i.root == "call" and any(isinstance(o, ir.Symbol) and o.name == "vprintf" for o in i.operands):
                 return True
     return False
-
-
-__all__ = ["LaunchResult", "NotSupportedError", "Program", "TraceRequest"]

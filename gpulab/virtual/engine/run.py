@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,7 +154,7 @@ class Worker:
         self.context = np.zeros(1, layout.CONTEXT)
         self.readable = starts, ends
         self._keep = [cache, frames, local, shared, status, tids, params, starts, ends]
-        buffers = {
+        buffers: dict[str, npt.NDArray[Any]] = {
             "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
             "block_counters": self.blocks, "access_cache": cache, "live_starts": starts, "live_ends": ends,
             "abort_flag": launch.abort, "globals": launch.globals, "tids": tids, "status": status,
@@ -246,7 +247,7 @@ class Worker:
         message = str(self.error) if self.error else ""
         if row["fault_code"] == layout.ASSERTED:
             text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
-            name = os.path.basename(printf.text_at(self.read, file))
+            name = PurePath(printf.text_at(self.read, file)).name
             message = f"`{printf.text_at(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
         return faults.Fault(
             int(row["fault_code"]), function, instruction,

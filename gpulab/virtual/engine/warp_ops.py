@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import support
+from gpulab.virtual.engine import lanes
 from gpulab.virtual.engine.emit import constant, llvm_of, signed
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
             source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
         inside = e.compare("sle", "i32", source, high)
     source = e.select("i32", inside, source, LANE)
-    c.need(*support.permute("i32"))
+    c.need(*lanes.permute("i32"))
     moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
     if isinstance(target, ir.Pair):
         if target.first is not None:

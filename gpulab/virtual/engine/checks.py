@@ -1,0 +1,200 @@
+"""Bounds, alignment and counters of memory accesses, as LLVM IR functions.
+
+Each is generated for one access size on demand and never inlined, so that a kernel's own code stays
+small and compiles fast.
+"""
+
+from __future__ import annotations
+
+from gpulab.virtual.engine import layout
+from gpulab.virtual.engine.irtext import IOTA, bump, field, load_field, splat
+
+
+def counters(site: str) -> str:
+    """Text that finds the counters of a memory instruction (``%cnt``)."""
+    return load_field("access_counters", "%cnt.i") + (
+        f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
+        "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
+        "  %cnt = getelementptr i8, ptr %cnt.b, i32 %cnt.at\n"
+    )
+
+
+def check_global(size: int, count: bool) -> tuple[str, str]:
+    """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
+    name = f"check_global_{size}"
+    counting = (
+        counters("%site") + "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
+    )
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("access_cache", "%cache.i")}
+  %cache.b = inttoptr i64 %cache.i to ptr
+  %at = mul i32 %site, 16
+  %cache = getelementptr i8, ptr %cache.b, i32 %at
+  %base = load i64, ptr %cache
+  %limit.p = getelementptr i64, ptr %cache, i64 1
+  %limit = load i64, ptr %limit.p
+{splat("i64", "%base", "%bases")}{splat("i64", "%limit", "%limits")}
+  %d = sub <32 x i64> %a, %bases
+  %far = icmp ugt <32 x i64> %d, %limits
+  %low = and <32 x i64> %a, splat (i64 {size - 1})
+  %odd = icmp ne <32 x i64> %low, zeroinitializer
+  %wrong = or <32 x i1> %far, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %slow, label %inside
+slow:
+  %failed = call i1 @find_live(ptr %ctx, ptr %cache, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 {size})
+  br i1 %failed, label %fail, label %inside
+fail:
+  ret i1 true
+inside:
+{counting if count else ""}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body
+
+
+def check_shared(size: int, count: bool) -> tuple[str, str]:
+    """Bounds, alignment and bank passes of one shared access; addresses are offsets."""
+    name = f"check_shared_{size}"
+    words = max(1, size // 4)
+    shift = (max(size, 4)).bit_length() - 1
+    groups = 1 if words == 1 else words
+    passes = ""
+    lanes = 32 // groups
+    if count:
+        passes = counters("%site") + bump("%cnt", "1", "req")
+        passes += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
+        passes += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + bump("%cnt.l", "%pop64", "lan")
+        passes += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
+        if groups == 1:
+            passes += """  %act = bitcast i32 %mask to <32 x i1>
+  %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
+  %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
+  %max = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %hi)
+  %min = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %lo)
+  %span = sub i32 %max, %min
+  %near = icmp ult i32 %span, 32
+  br i1 %near, label %counted, label %banks
+banks:
+  %many = call i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 1)
+  br label %counted
+counted:
+  %waves = phi i32 [1, %inside], [%many, %banks]
+  %ideal = add i32 0, 1
+"""
+        else:
+            total, ideal = "0", "0"
+            for g in range(groups):
+                part = ((1 << lanes) - 1) << (g * lanes)
+                part = part - (1 << 32) if part >> 31 else part
+                passes += f"  %part{g} = and i32 %mask, {part}\n"
+                passes += f"  %w{g} = call i32 @bank_passes(<32 x i32> %unit, i32 %part{g}, i32 {words})\n"
+                passes += f"  %tot{g} = add i32 {total}, %w{g}\n"
+                passes += f"  %any{g} = icmp ne i32 %part{g}, 0\n  %one{g} = zext i1 %any{g} to i32\n"
+                passes += f"  %ide{g} = add i32 {ideal}, %one{g}\n"
+                total, ideal = f"%tot{g}", f"%ide{g}"
+            passes += f"  %waves = add i32 0, {total}\n  %ideal = add i32 0, {ideal}\n"
+        passes += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
+        passes += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + bump("%cnt.w", "%waves64", "wav")
+        passes += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + bump("%cnt.d", "%ideal64", "ide")
+        passes += field("wavefronts", "%tot") + bump("%tot", "%waves64", "all")
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("shared_bytes", "%limit64")}
+  %limit.t = trunc i64 %limit64 to i32
+  %limit = sub i32 %limit.t, {size}
+{splat("i32", "%limit", "%limits")}
+  %far = icmp sgt <32 x i32> %a, %limits
+  %neg = icmp slt <32 x i32> %a, zeroinitializer
+  %out = or <32 x i1> %far, %neg
+  %low = and <32 x i32> %a, splat (i32 {size - 1})
+  %odd = icmp ne <32 x i32> %low, zeroinitializer
+  %wrong = or <32 x i1> %out, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %fail, label %inside
+fail:
+  %l = call i32 @llvm.cttz.i32(i32 %bad, i1 false)
+  %outs = bitcast <32 x i1> %out to i32
+  %bit = shl i32 1, %l
+  %isout.b = and i32 %outs, %bit
+  %isout = icmp ne i32 %isout.b, 0
+  %code = select i1 %isout, i32 {layout.ILLEGAL_SHARED}, i32 {layout.MISALIGNED}
+  %x = extractelement <32 x i32> %a, i32 %l
+  %x64 = zext i32 %x to i64
+  call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x64)
+  ret i1 true
+inside:
+{passes}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body
+
+
+def check_local(size: int, count: bool) -> tuple[str, str]:
+    """Bounds, alignment and sectors of one local access; addresses are offsets in a thread's stack.
+
+    Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous.
+    """
+    name = f"check_local_{size}"
+    counting = ""
+    if count:
+        counting = counters("%site") + (
+            "  %word = lshr <32 x i64> %a, splat (i64 2)\n"
+            "  %row = mul <32 x i64> %word, splat (i64 128)\n"
+            f"  %col = mul <32 x i64> {IOTA}, splat (i64 {max(size, 4)})\n"
+            "  %place = add <32 x i64> %row, %col\n"
+            "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %place, i32 %mask)\n"
+        )
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("local_bytes", "%room")}
+  %limit = sub i64 %room, {size}
+{splat("i64", "%limit", "%limits")}
+  %far = icmp sgt <32 x i64> %a, %limits
+  %neg = icmp slt <32 x i64> %a, zeroinitializer
+  %out = or <32 x i1> %far, %neg
+  %low = and <32 x i64> %a, splat (i64 {size - 1})
+  %odd = icmp ne <32 x i64> %low, zeroinitializer
+  %wrong = or <32 x i1> %out, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %fail, label %inside
+fail:
+  %l = call i32 @llvm.cttz.i32(i32 %bad, i1 false)
+  %outs = bitcast <32 x i1> %out to i32
+  %bit = shl i32 1, %l
+  %isout.b = and i32 %outs, %bit
+  %isout = icmp ne i32 %isout.b, 0
+  %code = select i1 %isout, i32 {layout.ILLEGAL_LOCAL}, i32 {layout.MISALIGNED}
+  %x = extractelement <32 x i64> %a, i32 %l
+  call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x)
+  ret i1 true
+inside:
+{counting}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body

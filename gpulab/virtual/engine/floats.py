@@ -1,0 +1,183 @@
+"""Floating-point building blocks: operands, rounding, flushing, bf16."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import ir
+from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.function import FunctionCompiler
+
+_FLOATS = ("f16", "f32", "f64", "bf16")
+_DIRECTED = {"rz", "rm", "rp"}
+ONE = {"half": 0x3C00, "float": 0x3F800000, "double": 0x3FF0000000000000}
+SMALLEST_NORMAL = {"half": 0x0400, "float": 0x00800000, "double": 0x0010000000000000}
+INFINITY = {"half": 0x7C00, "float": 0x7F800000, "double": 0x7FF0000000000000}
+
+
+def is_float(ptx_type: str) -> bool:
+    """Whether a PTX type is a floating-point one."""
+    return ptx_type in _FLOATS
+
+
+def inputs(c: FunctionCompiler, i: ir.Instruction, count: int) -> tuple[str, list[str]]:
+    """Operand values in the arithmetic type (bf16 computes in float), flushed where .ftz asks."""
+    llvm = llvm_of(i.type)
+    values = [c.get(operand, i.type) for operand in i.operands[1 : 1 + count]]
+    if i.type == "bf16":
+        return "float", [widen_bf16(c, v) for v in values]
+    if "ftz" in i.parts:
+        values = [flush(c, llvm, v) for v in values]
+    return llvm, values
+
+
+def result(c: FunctionCompiler, i: ir.Instruction, llvm: str, value: str) -> None:
+    """Flush, saturate and write a floating-point result."""
+    if "ftz" in i.parts and i.type != "bf16":
+        value = flush(c, llvm, value)
+    if "sat" in i.parts:
+        value = saturate(c, llvm, value)
+    if i.type == "bf16":
+        value = narrow_bf16(c, value)
+    c.set(i.operands[0], value, i.type)
+
+
+def widen_bf16(c: FunctionCompiler, value: str) -> str:
+    """bf16 lanes as float, exactly."""
+    wide = c.e.convert("zext", "i16", value, "i32")
+    return c.e.convert("bitcast", "i32", c.e.binary("shl", "i32", wide, constant("i32", 16)), "float")
+
+
+def narrow_bf16(c: FunctionCompiler, value: str, truncate: bool = False) -> str:
+    """Round float lanes to bf16, to nearest even (or toward zero); NaN becomes 0x7FFF."""
+    e = c.e
+    raw = e.convert("bitcast", "float", value, "i32")
+    high = e.binary("lshr", "i32", raw, constant("i32", 16))
+    if not truncate:
+        odd = e.binary("and", "i32", high, constant("i32", 1))
+        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), odd)
+        high = e.binary("lshr", "i32", raw, constant("i32", 16))
+    nan = e.compare("uno", "float", value, value)
+    high = e.select("i32", nan, constant("i32", 0x7FFF), high)
+    return e.convert("trunc", "i32", high, "i16")
+
+
+def flush(c: FunctionCompiler, llvm: str, value: str) -> str:
+    """Subnormal lanes to zero of the same sign."""
+    e = c.e
+    size = e.intrinsic("fabs", llvm, value)
+    tiny = e.compare("olt", llvm, size, float_constant(llvm, SMALLEST_NORMAL[llvm]))
+    zero = e.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
+    return e.select(llvm, tiny, zero, value)
+
+
+def saturate(c: FunctionCompiler, llvm: str, value: str) -> str:
+    """Clamp to 0..1; NaN becomes 0."""
+    low = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
+    return c.e.intrinsic("minnum", llvm, low, float_constant(llvm, ONE[llvm]))
+
+
+def rounding(i: ir.Instruction) -> str:
+    """The directed rounding an instruction asks for, or ``rn``."""
+    return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
+
+
+def directed(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str) -> str:
+    """Move a nearest-rounded result one unit where the exact value lies on the asked side.
+
+    `error` has the sign of (exact - nearest) and is zero where nearest is exact.
+    """
+    e = c.e
+    integer = f"i{bits(llvm)}"
+    zero = float_constant(llvm, 0)
+    below = e.compare("olt", llvm, error, zero)
+    above = e.compare("ogt", llvm, error, zero)
+    raw = e.convert("bitcast", llvm, nearest, integer)
+    negative = e.compare("slt", integer, raw, constant(integer, 0))
+    positive = e.compare("sge", integer, raw, constant(integer, 0))
+    one = constant(integer, 1)
+    grow, shrink = e.binary("add", integer, raw, one), e.binary("sub", integer, raw, one)
+    if mode == "rz":
+        over = e.binary(
+            "or", "i1", e.binary("and", "i1", below, positive), e.binary("and", "i1", above, negative)
+        )
+        result = e.select(integer, over, shrink, raw)
+    else:
+        wrong = below if mode == "rm" else above
+        away = negative if mode == "rm" else positive
+        result = e.select(integer, wrong, e.select(integer, away, grow, shrink), raw)
+    return e.convert("bitcast", integer, result, llvm)
+
+
+def two_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> tuple[str, str]:
+    """Nearest sum and its exact error (Knuth)."""
+    e = c.e
+    s = e.binary("fadd", llvm, a, b)
+    t = e.binary("fsub", llvm, s, a)
+    left = e.binary("fsub", llvm, a, e.binary("fsub", llvm, s, t))
+    return s, e.binary("fadd", llvm, left, e.binary("fsub", llvm, b, t))
+
+
+def fused(c: FunctionCompiler, llvm: str, a: str, b: str, d: str, mode: str) -> str:
+    """Multiply and add with one rounding."""
+    e = c.e
+    if llvm == "half":
+        wide = [e.convert("fpext", "half", v, "float") for v in (a, b, d)]
+        product = e.binary("fmul", "float", wide[0], wide[1])
+        total = odd_sum(c, product, wide[2])
+        return e.convert("fptrunc", "float", total, "half")
+    nearest = e.intrinsic("fma", llvm, a, b, d)
+    if mode == "rn":
+        return nearest
+    if llvm != "float":
+        raise NotSupportedError(f"The virtual GPU does not do fma.{mode}.f64; use the default rounding.")
+    wide = [e.convert("fpext", "float", v, "double") for v in (a, b, d)]
+    product = e.binary("fmul", "double", wide[0], wide[1])
+    total, rest = two_sum(c, "double", product, wide[2])
+    gap = e.binary("fsub", "double", total, e.convert("fpext", "float", nearest, "double"))
+    error = e.binary("fadd", "double", gap, rest)
+    return directed(c, "float", nearest, e.convert("fptrunc", "double", error, "float"), mode)
+
+
+def odd_sum(c: FunctionCompiler, a: str, b: str) -> str:
+    """Float sum rounded to odd, so that rounding it once more to half rounds only once."""
+    e = c.e
+    s, error = two_sum(c, "float", a, b)
+    raw = e.convert("bitcast", "float", s, "i32")
+    inexact = e.compare("one", "float", error, float_constant("float", 0))
+    even = e.compare("eq", "i32", e.binary("and", "i32", raw, constant("i32", 1)), constant("i32", 0))
+    towards = e.convert("bitcast", "float", error, "i32")
+    same = e.compare("sge", "i32", e.binary("xor", "i32", raw, towards), constant("i32", 0))
+    step = e.select("i32", same, constant("i32", 1), constant("i32", -1))
+    change = e.binary("and", "i1", inexact, even)
+    raw = e.select("i32", change, e.binary("add", "i32", raw, step), raw)
+    return e.convert("bitcast", "i32", raw, "float")
+
+
+def binary(c: FunctionCompiler, i: ir.Instruction, operation: str) -> None:
+    """An addition, subtraction, product or quotient with any rounding mode."""
+    llvm, (a, b) = inputs(c, i, 2)
+    mode = rounding(i)
+    e = c.e
+    if mode == "rn":
+        value = e.binary(operation, llvm, a, b)
+    elif operation == "fmul":
+        value = e.binary("fmul", llvm, a, b)
+        error = e.intrinsic("fma", llvm, a, b, e.op(f"fneg <32 x {llvm}> {value}"))
+        value = directed(c, llvm, value, error, mode)
+    elif operation in ("fadd", "fsub"):
+        if operation == "fsub":
+            b = e.op(f"fneg <32 x {llvm}> {b}")
+        value, error = two_sum(c, llvm, a, b)
+        value = directed(c, llvm, value, error, mode)
+    elif operation == "fdiv" and llvm in ("float", "double"):
+        value = e.binary("fdiv", llvm, a, b)
+        rest = e.intrinsic("fma", llvm, e.op(f"fneg <32 x {llvm}> {value}"), b, a)
+        sign = e.intrinsic("copysign", llvm, float_constant(llvm, ONE[llvm]), b)
+        value = directed(c, llvm, value, e.binary("fmul", llvm, rest, sign), mode)
+    else:
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+    result(c, i, llvm, value)

@@ -1,0 +1,149 @@
+"""Loads, stores, atomics and permutes over 32 lanes, as LLVM IR functions made on demand."""
+
+from __future__ import annotations
+
+from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits
+from gpulab.virtual.engine.irtext import splat
+
+
+def gather(llvm: str) -> tuple[str, str]:
+    """Load one value a lane from host addresses; contiguous full warps load as one vector."""
+    name, size = f"gather_{llvm}", bits(llvm) // 8
+    vector = f"<32 x {llvm}>"
+    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
+    intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
+    body = f"""
+declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
+define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
+entry:
+  %a0 = extractelement <32 x i64> %a, i32 0
+{splat("i64", "%a0", "%first")}
+  %line = add <32 x i64> %first, {offsets}
+  %same = icmp eq <32 x i64> %a, %line
+  %sames = bitcast <32 x i1> %same to i32
+  %both = and i32 %sames, %mask
+  %straight = icmp eq i32 %both, -1
+  br i1 %straight, label %fast, label %slow
+fast:
+  %p = inttoptr i64 %a0 to ptr
+  %v = load {vector}, ptr %p, align {size}
+  ret {vector} %v
+slow:
+  %ps = inttoptr <32 x i64> %a to <32 x ptr>
+  %m = bitcast i32 %mask to <32 x i1>
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, <32 x i1> %m, {vector} zeroinitializer)
+  ret {vector} %g
+}}
+"""
+    return name, body
+
+
+def scatter(llvm: str) -> tuple[str, str]:
+    """Store one value a lane to host addresses; of lanes that collide the highest wins."""
+    name, size = f"scatter_{llvm}", bits(llvm) // 8
+    vector = f"<32 x {llvm}>"
+    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
+    intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
+    body = f"""
+declare void @{intrinsic}({vector}, <32 x ptr>, <32 x i1>)
+define internal void @{name}({vector} %v, <32 x i64> %a, i32 %mask) noinline {{
+entry:
+  %a0 = extractelement <32 x i64> %a, i32 0
+{splat("i64", "%a0", "%first")}
+  %line = add <32 x i64> %first, {offsets}
+  %same = icmp eq <32 x i64> %a, %line
+  %sames = bitcast <32 x i1> %same to i32
+  %both = and i32 %sames, %mask
+  %straight = icmp eq i32 %both, -1
+  br i1 %straight, label %fast, label %slow
+fast:
+  %p = inttoptr i64 %a0 to ptr
+  store {vector} %v, ptr %p, align {size}
+  ret void
+slow:
+  %ps = inttoptr <32 x i64> %a to <32 x ptr>
+  %m = bitcast i32 %mask to <32 x i1>
+  call void @{intrinsic}({vector} %v, <32 x ptr> align {size} %ps, <32 x i1> %m)
+  ret void
+}}
+"""
+    return name, body
+
+
+_ATOMIC = {
+    "add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg",
+    "inc": "uinc_wrap", "dec": "udec_wrap",
+}  # fmt: skip
+
+
+def atomic(operation: str, llvm: str, is_signed: bool) -> tuple[str, str]:
+    """One read-modify-write a lane, in lane order; gives the old values."""
+    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}"
+    vector, size = f"<32 x {llvm}>", bits(llvm) // 8
+    if operation == "cas":
+        act = (
+            f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
+            f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
+        )
+    else:
+        if operation in ("min", "max"):
+            verb = operation if is_signed else "u" + operation
+        else:
+            verb = _ATOMIC[operation]
+        if llvm in INTRINSIC_SUFFIX:
+            verb = "fadd" if verb == "add" else verb
+        act = f"  %old = atomicrmw {verb} ptr %p, {llvm} %x seq_cst, align {size}\n"
+    body = f"""
+define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
+entry:
+  %as = alloca <32 x i64>
+  %bs = alloca {vector}
+  %cs = alloca {vector}
+  %os = alloca {vector}
+  store <32 x i64> %a, ptr %as
+  store {vector} %b, ptr %bs
+  store {vector} %c, ptr %cs
+  store {vector} zeroinitializer, ptr %os
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %lane]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %lane
+lane:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %ap = getelementptr i64, ptr %as, i32 %l
+  %i = load i64, ptr %ap
+  %p = inttoptr i64 %i to ptr
+  %xp = getelementptr {llvm}, ptr %bs, i32 %l
+  %x = load {llvm}, ptr %xp
+  %yp = getelementptr {llvm}, ptr %cs, i32 %l
+  %y = load {llvm}, ptr %yp
+{act}  %op = getelementptr {llvm}, ptr %os, i32 %l
+  store {llvm} %old, ptr %op
+  %minus = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %minus
+  br label %loop
+done:
+  %r = load {vector}, ptr %os
+  ret {vector} %r
+}}
+"""
+    return name, body
+
+
+def permute(llvm: str) -> tuple[str, str]:
+    """Value of lane ``index[l]`` for every lane l."""
+    name, vector = f"permute_{llvm}", f"<32 x {llvm}>"
+    suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
+    intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
+    body = f"""
+declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
+define internal {vector} @{name}({vector} %v, <32 x i32> %index) noinline {{
+  %spill = alloca {vector}
+  store {vector} %v, ptr %spill
+  %ps = getelementptr {llvm}, ptr %spill, <32 x i32> %index
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {bits(llvm) // 8} %ps, <32 x i1> splat (i1 true), {vector} zeroinitializer)
+  ret {vector} %g
+}}
+"""
+    return name, body

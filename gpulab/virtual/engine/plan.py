@@ -1,0 +1,77 @@
+"""Numbering and frame layout shared by the functions of one kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpulab.ptx import cfg, ir
+from gpulab.virtual.engine.emit import bits, llvm_of
+
+
+@dataclass(slots=True)
+class Options:
+    """What to generate: counters, the trace; and what generation found out."""
+
+    count: bool = True
+    trace: bool = False
+    float_atomics: bool = False
+
+
+@dataclass(slots=True)
+class Tables:
+    """Numbering shared by all functions compiled for one kernel."""
+
+    globals: list[str] = field(default_factory=list)
+    shared: dict[str, int] = field(default_factory=dict)
+    accesses: list[tuple[int, ir.Instruction]] = field(default_factory=list)
+    branches: list[tuple[int, ir.Instruction]] = field(default_factory=list)
+    blocks: list[tuple[int, cfg.Block]] = field(default_factory=list)
+    support: dict[str, str] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class FunctionPlan:
+    """A function's place in the numbering and the layout of its frame (bytes)."""
+
+    function: ir.Function
+    index: int
+    flow: cfg.Flow
+    live_out: list[set[str]]
+    slots: dict[str, int]
+    records: dict[str, tuple[int, int]]
+    frame_bytes: int
+    local_offsets: dict[str, int]
+    local_bytes: int
+
+    @property
+    def symbol(self) -> str:
+        return f"warp_{self.index}"
+
+
+def plan(function: ir.Function, index: int) -> FunctionPlan:
+    """Lay out a function's frame: lane program counters, parameter records, register slots."""
+    flow = cfg.build(function)
+    live = cfg.live_out(function, flow)
+    crossing = set().union(*live) if live else set()
+    at = 128
+    records: dict[str, tuple[int, int]] = {}
+    formal = () if function.is_entry else (*function.params, *function.returns)
+    for param in (*formal, *function.call_params.values()):
+        size = -(-param.size_bytes // 8) * 8
+        records[param.name] = (at, size)
+        at += 32 * size
+    slots = {}
+    for name, kind in function.registers.items():
+        if name in crossing:
+            slots[name] = at
+            at += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
+    local_offsets, local_at = {}, 0
+    for variable in function.local.values():
+        local_at = -(-local_at // variable.align) * variable.align
+        local_offsets[variable.name] = local_at
+        local_at += variable.size_bytes
+    local_bytes = -(-local_at // 16) * 16
+    return FunctionPlan(
+        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes
+    )
