@@ -107,7 +107,9 @@ class Device:
 
     def __exit__(self, *_: object) -> None:
         machine = _machine.current()
-        machine.current_device_id = machine.thread.device_stack.pop()
+        stack = machine.thread.__dict__.get("device_stack")
+        if stack:  # empty if the machine was exchanged within the block
+            machine.current_device_id = stack.pop()
 
     def use(self) -> Device:
         """Make this device current."""

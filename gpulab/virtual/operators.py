@@ -131,6 +131,7 @@ class FunctionMethods:
     ravel, squeeze, swapaxes = _forward("ravel"), _forward("squeeze"), _forward("swapaxes")
     nonzero, compress, diagonal = _forward("nonzero"), _forward("compress"), _forward("diagonal")
     argsort, searchsorted = _forward("argsort"), _forward("searchsorted")
+    argpartition, put, choose = _forward("argpartition"), _forward("put"), _forward("choose")
 
 
 def _function(name: str) -> Any:

@@ -187,14 +187,14 @@ class SingleDeviceMemoryPool:
             chunk = arena.take(rounded)
         if chunk is None:
             chunk = _Chunk(self._new_segment(rounded), 0, rounded, arena)
-        self._used += chunk.size
+        with self._mutex:
+            self._used += chunk.size
         memory = PooledMemory(chunk, weakref.ref(self))
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
     def _give_back(self, chunk: _Chunk) -> None:
         # Python's garbage collector may free an array while this very thread holds the mutex.
-        self._used -= chunk.size
         self._pending.append(chunk)
         if self._mutex.acquire(blocking=False):
             try:
@@ -205,6 +205,7 @@ class SingleDeviceMemoryPool:
     def _take_in_pending(self) -> None:
         while self._pending:
             chunk = self._pending.pop()
+            self._used -= chunk.size
             chunk.arena.give(chunk)
 
     def _new_segment(self, size: int) -> BaseMemory:
@@ -228,7 +229,8 @@ class SingleDeviceMemoryPool:
             memory = self._try_allocate(size)
         if memory is None:
             raise OutOfMemoryError(size, self._total, self._limit)
-        self._total += size
+        with self._mutex:
+            self._total += size
         return memory
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
@@ -252,15 +254,19 @@ class SingleDeviceMemoryPool:
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""
-        return sum(len(arena.keys) for arena in self._arenas.values())
+        with self._mutex:
+            self._take_in_pending()
+            return sum(len(arena.keys) for arena in self._arenas.values())
 
     def used_bytes(self) -> int:
         """Bytes of all blocks in use, each rounded up to 512."""
-        return self._used
+        with self._mutex:
+            self._take_in_pending()
+            return self._used
 
     def free_bytes(self) -> int:
         """Bytes the pool holds but nobody uses."""
-        return self._total - self._used
+        return self._total - self.used_bytes()
 
     def total_bytes(self) -> int:
         """Bytes the pool has taken from the device."""

@@ -119,7 +119,10 @@ class _BaseStream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        device_id, previous = _machine.current().thread.stream_stack.pop()
+        stack = _machine.current().thread.__dict__.get("stream_stack")
+        if not stack:
+            return  # the machine was exchanged within the block
+        device_id, previous = stack.pop()
         if previous is None:
             _current_streams().pop(device_id, None)
         else:

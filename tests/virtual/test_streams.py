@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab.virtual.cp as cp
+from gpulab.virtual import machine as slot
 from gpulab.virtual.errors import CUDARuntimeError
 from gpulab.virtual.machine import Machine
 from gpulab.virtual.timeline import Activity, HostClock, Timeline
@@ -186,6 +187,12 @@ class TestStreams:
         work = [a for a in machine.devices[0].timeline.activities if a.start_ns >= begin]
         busy = sum(a.end_ns - a.start_ns for a in work)
         assert machine.clock.now_ns - begin < 0.8 * busy
+
+    def test_the_machine_may_change_within_a_block(self, machine: Machine) -> None:
+        with cp.cuda.Stream(), cp.cuda.Device(0):
+            slot.use(Machine([machine.devices[0].info]))
+            assert cp.cuda.get_current_stream() is cp.cuda.Stream.null
+        assert float(cp.ones(3).sum()) == 3
 
     def test_streams_belong_to_devices(self, two_gpus: Machine) -> None:
         stream = cp.cuda.Stream()
