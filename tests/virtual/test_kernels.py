@@ -1,0 +1,331 @@
+"""RawKernel and RawModule: results against NumPy, limits and mistakes as CUDA names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.errors import NotSupportedError
+from gpulab.ptx import nvrtc
+from gpulab.virtual import cp
+from gpulab.virtual import machine as slot
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.errors import CompileException, CUDADriverError, KernelFault
+from gpulab.virtual.kernels import RawKernel, RawModule
+from gpulab.virtual.machine import Machine
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+CODE = r"""
+extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+extern "C" __global__ void __launch_bounds__(128) bounded(float* x) { x[threadIdx.x] = 1.0f; }
+extern "C" __global__ void dynamic(float* x) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}
+extern "C" __global__ void hungry(float* x, int n) {
+    float r[200];
+    for (int i = 0; i < 200; i++) r[i] = x[i * n];
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < 200; i++) r[i] = r[i] * r[(i + 7) % 200] + r[(i + 3) % 200];
+    float s = 0;
+    for (int i = 0; i < 200; i++) s += r[i];
+    x[threadIdx.x] = s;
+}
+extern "C" __global__ void is_static(float* x) {
+    __shared__ float s[300];
+    s[threadIdx.x] = x[0];
+    __syncthreads();
+    x[threadIdx.x] = s[0];
+}
+template <typename T> __global__ void scale(T* x, T factor) { x[threadIdx.x] *= factor; }
+__global__ void mangled(float* x) { x[0] = 1; }
+__constant__ float table[4] = {1.0f, 2.0f, 3.0f, 4.0f};
+extern "C" __global__ void look_up(float* x) { x[threadIdx.x] = table[threadIdx.x]; }
+"""
+
+
+@pytest.fixture(autouse=True)
+def h200() -> Iterator[Machine]:
+    before = slot.current()
+    machine = Machine([device_info("H200"), device_info("T4")])
+    slot.use(machine)
+    yield machine
+    slot.use(before)
+
+
+def kernel(name: str, code: str = CODE, **how: Any) -> RawKernel:
+    return RawKernel(code, name, **how)
+
+
+def refused(status: int, name: str, *parts: str) -> Any:
+    """Expect a CUDADriverError whose message has all parts."""
+
+    class Expectation:
+        def __enter__(self) -> None:
+            self.context = pytest.raises(CUDADriverError)
+            self.caught = self.context.__enter__()
+
+        def __exit__(self, *exc: Any) -> bool:
+            swallowed = bool(self.context.__exit__(*exc))
+            assert self.caught.value.status == status
+            for part in (name, *parts):
+                assert part in str(self.caught.value), str(self.caught.value)
+            return swallowed
+
+    return Expectation()
+
+
+# Results
+
+
+@pytest.mark.parametrize("device", [0, 1])
+def test_saxpy_equals_numpy(device: int) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(1000, np.float32), rng.standard_normal(1000, np.float32)
+    with cp.cuda.Device(device):
+        dx, dy = cp.asarray(x), cp.asarray(y)
+        kernel("saxpy")((8,), (128,), (np.float32(2), dx, dy, np.int32(1000)))
+        # One rounding for a fused multiply-add: computed in double, rounded once.
+        expected = (2.0 * x.astype(np.float64) + y).astype(np.float32)
+        np.testing.assert_array_equal(dy.get(), expected)
+
+
+def test_python_numbers_and_a_list_of_arguments_work_as_in_cupy() -> None:
+    x, y = cp.ones(10, cp.float32), cp.ones(10, cp.float32)
+    kernel("saxpy")((1,), (32,), [np.float32(3), x, y, 10])
+    assert y.get().tolist() == [4.0] * 10
+
+
+def test_dynamic_shared_memory() -> None:
+    x = cp.arange(64, dtype=cp.float32)
+    kernel("dynamic")((1,), (64,), (x,), shared_mem=256)
+    assert x.get().tolist() == list(range(63, -1, -1))
+
+
+def test_options_reach_the_compiler() -> None:
+    code = 'extern "C" __global__ void f(int* x) { x[0] = N; }'
+    x = cp.zeros(1, cp.int32)
+    kernel("f", code, options=("-DN=17",))((1,), (1,), (x,))
+    assert int(x[0]) == 17
+
+
+def test_name_expressions() -> None:
+    module = RawModule(code=CODE, name_expressions=["scale<float>", "scale<int>"])
+    f, i = cp.full(4, 1.5, cp.float32), cp.full(4, 3, cp.int32)
+    module.get_function("scale<float>")((1,), (4,), (f, np.float32(2)))
+    module.get_function("scale<int>")((1,), (4,), (i, np.int32(5)))
+    assert f.get().tolist() == [3.0] * 4
+    assert i.get().tolist() == [15] * 4
+
+
+def test_globals_can_be_read_and_written() -> None:
+    module = RawModule(code=CODE)
+    x = cp.zeros(4, cp.float32)
+    module.get_function("look_up")((1,), (4,), (x,))
+    assert x.get().tolist() == [1.0, 2.0, 3.0, 4.0]
+    table = cp.ndarray(4, cp.float32, module.get_global("table"))
+    table[:] = cp.asarray([5, 6, 7, 8], dtype=cp.float32)
+    module.get_function("look_up")((1,), (4,), (x,))
+    assert x.get().tolist() == [5.0, 6.0, 7.0, 8.0]
+
+
+def test_a_launch_takes_modelled_time_on_its_stream(h200: Machine) -> None:
+    stream = cp.cuda.Stream(non_blocking=True)
+    x, y = cp.ones(1 << 20, cp.float32), cp.ones(1 << 20, cp.float32)
+    start, end = cp.cuda.Event(), cp.cuda.Event()
+    with stream:
+        start.record()
+        kernel("saxpy")((4096,), (256,), (np.float32(2), x, y, np.int32(1 << 20)))
+        end.record()
+    end.synchronize()
+    # 12 MB at 60 % to 200 % of the H200's 4.9 TB/s (L2 holds them), plus launch and start.
+    assert 1.2e-3 < cp.cuda.get_elapsed_time(start, end) < 12e-3
+    assert h200.kernel_launches >= 1
+
+
+# Limits, by CUDA's error names
+
+
+def test_too_many_threads_per_block() -> None:
+    with refused(1, "CUDA_ERROR_INVALID_VALUE: invalid argument", "2,048 threads per block", "1,024", "H200"):
+        kernel("bounded")((1,), (2048,), (cp.zeros(1, cp.float32),))
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "says"),
+    [
+        ((1, 70000), (32,), "grid.y is 70,000"),
+        ((1,), (1, 1, 65), "block.z is 65"),
+        ((0,), (32,), "grid.x is 0"),
+        ((1,), (32, 0), "block.y is 0"),
+        ((-1,), (32,), "grid.x is -1"),
+        ((2**31,), (32,), "grid.x is 2,147,483,648"),
+    ],
+)
+def test_bad_dimensions(grid: tuple[int, ...], block: tuple[int, ...], says: str) -> None:
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", says):
+        kernel("bounded")(grid, block, (cp.zeros(1, cp.float32),))
+
+
+def test_launch_bounds() -> None:
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", "__launch_bounds__(128)"):
+        kernel("bounded")((1,), (256,), (cp.zeros(256, cp.float32),))
+
+
+def test_too_many_registers() -> None:
+    hungry = kernel("hungry")
+    assert hungry.num_regs > 64
+    with refused(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested", "1,024 threads of"):
+        hungry((1,), (1024,), (cp.zeros(1024, cp.float32), 1))
+    most = hungry.max_threads_per_block
+    # Registers are handed to warps in units of 256, and a block has 65,536.
+    assert -(-hungry.num_regs * 32 // 256) * 256 * (most // 32) <= 65536
+    hungry((1,), (most,), (cp.zeros(1024, cp.float32), 1))
+
+
+def test_dynamic_shared_memory_needs_opting_in() -> None:
+    dynamic, x = kernel("dynamic"), cp.zeros(32, cp.float32)
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", "may use 49,152", "max_dynamic_shared_size_bytes = 50000"):
+        dynamic((1,), (32,), (x,), shared_mem=50_000)
+    dynamic.max_dynamic_shared_size_bytes = 227 * 1024
+    dynamic((1,), (32,), (x,), shared_mem=227 * 1024)
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", "at most 232,448 bytes per block"):
+        dynamic((1,), (32,), (x,), shared_mem=228 * 1024)
+    with refused(1, "CUDA_ERROR_INVALID_VALUE", "at most 232,448"):
+        dynamic.max_dynamic_shared_size_bytes = 228 * 1024
+    with cp.cuda.Device(1), refused(1, "CUDA_ERROR_INVALID_VALUE", "65,536", "T4"):
+        dynamic.max_dynamic_shared_size_bytes = 65 * 1024
+
+
+def test_cooperative_grids_must_fit() -> None:
+    cooperative = kernel("saxpy", enable_cooperative_groups=True)
+    x = cp.zeros(32, cp.float32)
+    with refused(720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "2,000 blocks", "1,056"):
+        cooperative((2000,), (256,), (np.float32(1), x, x, 32))
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "says"),
+    [
+        (1, (32,), r"'grid' has incorrect type \(expected tuple, got int\).*\(1,\)"),
+        ((1,), 32, r"'block' has incorrect type \(expected tuple, got int\).*\(32,\)"),
+        ((1.5,), (32,), r"'grid' needs whole numbers, not 1\.5.*//"),
+        ((1, 1, 1, 1), (32,), "'grid' has 4 dimensions"),
+        ((), (32,), "'grid' has 0 dimensions"),
+    ],
+)
+def test_shapes_are_tuples_of_whole_numbers(grid: Any, block: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        kernel("bounded")(grid, block, (cp.zeros(1, cp.float32),))
+
+
+# Mistakes in the source
+
+
+def test_compile_errors_carry_the_learners_line_numbers() -> None:
+    code = 'extern "C" __global__ void f(int* x) {\n    int y = 1;\n    x[0] = z;\n}\n'
+    with pytest.raises(CompileException, match=r'\(3\): error: identifier "z" is undefined') as caught:
+        kernel("f", code).compile()
+    assert caught.value.source == code
+
+
+def test_too_much_static_shared_memory_is_ptxas_error() -> None:
+    body = "__shared__ float s[16384]; s[threadIdx.x] = x[0]; __syncthreads(); x[1] = s[5];"
+    code = f'extern "C" __global__ void f(float* x) {{ {body} }}'
+    with pytest.raises(CompileException, match="uses too much shared data"):
+        kernel("f", code).compile()
+
+
+def test_unknown_names_list_what_there_is() -> None:
+    with refused(500, "CUDA_ERROR_NOT_FOUND: named symbol not found", "'saxpi'", "saxpy", "bounded"):
+        kernel("saxpi")((1,), (1,), ())
+
+
+def test_mangled_names_say_extern_c() -> None:
+    with refused(500, "CUDA_ERROR_NOT_FOUND", 'extern "C"', "_Z7mangledPf"):
+        kernel("mangled").compile()
+    with refused(500, "CUDA_ERROR_NOT_FOUND", "name_expressions=['scale<float>']"):
+        kernel("scale<float>").compile()
+
+
+def test_a_source_without_kernels() -> None:
+    with refused(500, "CUDA_ERROR_NOT_FOUND", "nor any other __global__ function"):
+        kernel("f", "__device__ int f() { return 1; }").compile()
+
+
+def test_unknown_global() -> None:
+    with refused(500, "CUDA_ERROR_NOT_FOUND", "'nope'"):
+        RawModule(code=CODE).get_global("nope")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RawKernel(CODE, "saxpy", backend="nvcc"),
+        lambda: RawKernel(CODE, "saxpy", jitify=True),
+        lambda: RawModule(path="kernel.cubin"),
+    ],
+)
+def test_what_is_not_supported_says_so(make: Any) -> None:
+    with pytest.raises(NotSupportedError):
+        make()
+
+
+def test_wrong_constructor_arguments() -> None:
+    with pytest.raises(TypeError, match="Exactly one of"):
+        RawModule()
+    with pytest.raises(TypeError, match="a tuple of str"):
+        RawKernel(CODE, "saxpy", options="-DN=4")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="is a str"):
+        RawKernel(CODE.encode(), "saxpy")  # type: ignore[arg-type]
+
+
+# What the compiler decided
+
+
+def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
+    """Values that CuPy printed for these kernels on an H200 do not depend on its register count."""
+    bounded, static = kernel("bounded").attributes, kernel("is_static").attributes
+    assert bounded["max_threads_per_block"] == 128
+    assert bounded["binary_version"] == bounded["ptx_version"] == 90
+    assert bounded["const_size_bytes"] == 16
+    assert static["shared_size_bytes"] == 1200
+    assert static["max_dynamic_shared_size_bytes"] == 49152 - 1200
+    assert static["preferred_shared_memory_carveout"] == -1
+    assert kernel("hungry").local_size_bytes > 0
+
+
+def test_the_target_follows_the_device(h200: Machine) -> None:
+    assert kernel("bounded").binary_version == 90
+    with cp.cuda.Device(1):
+        assert kernel("bounded").binary_version == 75
+
+
+def test_a_device_older_than_nvrtc_says_what_it_was_compiled_for() -> None:
+    slot.use(Machine([device_info("V100")]))
+    stats = kernel("bounded").stats
+    oldest = min(nvrtc.supported_targets())
+    assert stats.target == f"sm_{max(oldest, 70)}"
+    if oldest > 70:
+        assert "compute capability 7.0" in stats.provenance.label
+
+
+# After a fault
+
+
+def test_the_process_lives_on_after_a_fault() -> None:
+    x = cp.zeros(16, cp.float32)
+    with pytest.raises(KernelFault) as caught:
+        kernel("bounded")((1,), (64,), (x,))
+    assert "float32 array of shape (16,)" in str(caught.value)
+    kernel("bounded")((1,), (16,), (x,))
+    assert x.get().tolist() == [1.0] * 16
