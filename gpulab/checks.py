@@ -214,7 +214,7 @@ def check_real_gpu() -> Result:
     y = cupy.zeros(_THREADS, cupy.float32)
     kernel = cupy.RawKernel(_SELF_TEST, "scale")
     kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
-    if not np.allclose(y.get(), expected, rtol=1e-6):
+    if not np.array_equal(y.get(), expected):
         return (
             "wrong",
             f"{device.name} gives other numbers than NumPy",
@@ -296,14 +296,16 @@ def check_virtual_gpu() -> Result:
         device_name="virtual A100",
     )
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
-    if not np.allclose(result, expected, rtol=1e-6):
+    if not np.array_equal(result, expected):
         return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
     return "ok", f"runs kernels on {os.cpu_count()} CPU threads, llvmlite {version}", ""
 
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    x = np.linspace(-4, 4, _THREADS, dtype=np.float32)
-    return x, (np.float32(3) * x + (np.arange(_THREADS) % 7).astype(np.float32)).astype(np.float32)
+    # Multiples of 1/8, so that no operation rounds and the answer is exact.
+    index = np.arange(_THREADS)
+    x = (index / 8 - 50).astype(np.float32)
+    return x, (3 * x + index % 7).astype(np.float32)
 
 
 # --- Jupyter ---

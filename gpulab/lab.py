@@ -156,12 +156,16 @@ def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> Occupan
     kernel_source(kernel)
     shared = byte_count(shared_bytes)
     backend = session.backend()
-    chosen = backend.occupancy(kernel, math.prod(dims("block", block)), shared)
+    threads = math.prod(dims("block", block))
     most = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
-    sizes = range(WARP_SIZE, most + 1, WARP_SIZE)
-    return OccupancyChart([backend.occupancy(kernel, size, shared) for size in sizes], chosen)
+    if threads > most:
+        raise ValueError(
+            f"A block of {threads:,} threads is over this kernel's limit of {most:,} on this device."
+        )
+    sizes = sorted({*range(WARP_SIZE, most + 1, WARP_SIZE), threads})
+    return OccupancyChart([backend.occupancy(kernel, size, shared) for size in sizes], threads)
 
 
 def count(

@@ -6,68 +6,31 @@ on first use, from ``use_device`` or else from the environment variable ``GPULAB
 
 from __future__ import annotations
 
+import importlib
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpulab.cuda_choice import CudaDevice, CudaUnavailableError, open_cuda_device
+from gpulab.choice import (
+    DEFAULT_VIRTUAL_DEVICE,
+    DEVICE_VARIABLE,
+    DeviceChoice,
+    Kind,
+    check_count,
+    check_watchdog,
+    initial_watchdog,
+    parse_device,
+)
+from gpulab.cuda_choice import CudaUnavailableError, open_cuda_device
 from gpulab.errors import GpulabError, UnknownDeviceError
 
 if TYPE_CHECKING:
     from gpulab.backend import Backend
     from gpulab.records import DeviceInfo
     from gpulab.virtual.machine import Machine
-
-DEFAULT_VIRTUAL_DEVICE = "A100"
-DEVICE_VARIABLE = "GPULAB_DEVICE"
-WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
-MAX_VIRTUAL_DEVICES = 16
-
-Kind = Literal["auto", "cuda", "virtual"]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DeviceChoice:
-    """The device in use and why. Its text is one sentence; ``.cp`` is the array module to use."""
-
-    kind: Literal["cuda", "virtual"]
-    device: str
-    compute_capability: tuple[int, int]
-    index: int = 0
-    count: int = 1
-    reason: str = ""
-    caution: str = ""
-
-    @property
-    def cp(self) -> Any:
-        """CuPy, or the virtual GPU's module of the same shape."""
-        return cp()
-
-    @property
-    def sentence(self) -> str:
-        capability = ".".join(str(part) for part in self.compute_capability)
-        change = f'gl.use_device("virtual:T4") or the environment variable {DEVICE_VARIABLE} changes that.'
-        if self.kind == "cuda":
-            caution = f" (note: {self.caution})" if self.caution else ""
-            return (
-                f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
-                f"{capability}){caution}: times and block placements are measured on it; {change}"
-            )
-        devices = f"{self.count} virtual {self.device} GPUs" if self.count > 1 else f"a virtual {self.device}"
-        because = f", because {self.reason}" if self.reason else ""
-        return (
-            f"This session uses {devices} (compute capability {capability}){because}: kernels really run, "
-            f"on the CPU, while times are modelled, not measured; {change}"
-        )
-
-    def __str__(self) -> str:
-        return self.sentence
-
-    __repr__ = __str__
 
 
 @dataclass(slots=True)
@@ -122,18 +85,18 @@ def use_device(
         if device is None:
             current = _current()
             if count is None or count == current.choice.count:
-                _set_watchdog(current, _check_watchdog(watchdog_s))
+                _set_watchdog(current, check_watchdog(watchdog_s))
                 return current.choice
             if current.choice.kind == "cuda":
                 raise ValueError(
                     "`count` is for virtual devices; a machine's CUDA devices are all there already."
                 )
             device = f"virtual:{current.choice.device}"
-        request = (*_parse(device), _check_count(1 if count is None else count))
+        request = (*parse_device(device), check_count(1 if count is None else count))
         if _session is None or _session.request != request or request[0] != "virtual":
-            watchdog_s = _initial_watchdog() if watchdog_s is None else watchdog_s
+            watchdog_s = initial_watchdog() if watchdog_s is None else watchdog_s
             _session = _open(*request)
-        _set_watchdog(_session, _check_watchdog(watchdog_s))
+        _set_watchdog(_session, check_watchdog(watchdog_s))
         return _session.choice
 
 
@@ -176,13 +139,12 @@ def describe() -> str:
 
 def cp() -> Any:
     """The array module: ``cupy`` on a real device, ``gpulab.virtual.cp`` on a virtual one."""
-    if which_device().kind == "cuda":
-        import cupy
+    return array_module(which_device().kind)
 
-        return cupy
-    import gpulab.virtual.cp as virtual_cp
 
-    return virtual_cp
+def array_module(kind: Literal["cuda", "virtual"]) -> Any:
+    """The array module of one kind of device."""
+    return importlib.import_module("cupy" if kind == "cuda" else "gpulab.virtual.cp")
 
 
 def backend() -> Backend:
@@ -214,9 +176,7 @@ class Twin:
     @property
     def cp(self) -> Any:
         """The array module of the virtual side."""
-        import gpulab.virtual.cp as virtual_cp
-
-        return virtual_cp
+        return array_module("virtual")
 
 
 def twin() -> Twin | None:
@@ -233,7 +193,7 @@ def twin() -> Twin | None:
         if session.twin is None:
             machine = _new_machine(_modelled(backend().device_info()), 1)
             session.twin = Twin(machine, _virtual_backend(machine))
-            _set_watchdog(session, _initial_watchdog())
+            _set_watchdog(session, initial_watchdog())
         slot.use(session.twin.machine)
         return session.twin
 
@@ -289,31 +249,11 @@ def _current() -> _Session:
     if _session is None:
         text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         try:
-            _session = _open(*_parse(text), 1)
+            _session = _open(*parse_device(text), 1)
         except (UnknownDeviceError, CudaUnavailableError) as error:
             raise type(error)(f"{DEVICE_VARIABLE}={text}: {error}") from error
-        _set_watchdog(_session, _initial_watchdog())
+        _set_watchdog(_session, initial_watchdog())
     return _session
-
-
-def _parse(text: str) -> tuple[Kind, str]:
-    """Split a device's name into its kind and the GPU's name or number."""
-    if not isinstance(text, str):
-        raise TypeError(f'A device is named by a string such as "cuda:0" or "virtual:T4", not {text!r}.')
-    head, _, tail = text.strip().partition(":")
-    kind, name = head.strip().lower(), tail.strip()
-    if kind == "auto" and not name:
-        return "auto", ""
-    if kind in ("cuda", "gpu"):
-        if name and not re.fullmatch(r"\d+", name):
-            raise UnknownDeviceError(
-                f'"{text}" is no CUDA device: they are numbered, as in "cuda:0"; '
-                f'a virtual one is "virtual:{name}".'
-            )
-        return "cuda", name or "0"
-    if kind == "virtual":
-        return "virtual", name or DEFAULT_VIRTUAL_DEVICE
-    return "virtual", text.strip()
 
 
 def _open(kind: Kind, name: str, count: int) -> _Session:
@@ -334,7 +274,15 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
                 raise ValueError(
                     "`count` is for virtual devices; a machine's CUDA devices are all there already."
                 )
-            return _Session(_real_choice(device), request)
+            choice = DeviceChoice(
+                "cuda",
+                device.name,
+                device.compute_capability,
+                device.index,
+                device.count,
+                caution=device.caution,
+            )
+            return _Session(choice, request)
     info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
     choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
     session = _Session(choice, request, _new_machine(info, count))
@@ -352,12 +300,6 @@ def _make_current(session: _Session) -> None:
     from gpulab.virtual import machine as slot
 
     slot.use(session.machine)
-
-
-def _real_choice(device: CudaDevice) -> DeviceChoice:
-    return DeviceChoice(
-        "cuda", device.name, device.compute_capability, device.index, device.count, caution=device.caution
-    )
 
 
 def _virtual_backend(machine: Machine) -> Backend:
@@ -392,27 +334,3 @@ def _set_watchdog(session: _Session, seconds: float | None) -> None:
     for machine in machines:
         for device in machine.devices if machine else ():
             device.watchdog_s = seconds
-
-
-def _initial_watchdog() -> float | None:
-    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
-    if not text:
-        return None
-    try:
-        return _check_watchdog(float(text))
-    except ValueError as error:
-        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is no number of seconds above 0.") from error
-
-
-def _check_watchdog(seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
-    return seconds
-
-
-def _check_count(count: Any) -> int:
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
-        raise ValueError(
-            f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."
-        )
-    return count

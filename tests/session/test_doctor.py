@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.metadata
 import importlib.util
 import json
@@ -30,7 +31,7 @@ def test_it_says_what_this_machine_has() -> None:
     assert not [item for item in found.findings if item.status == "wrong" and not item.remedy]
     for item in found.findings:
         assert item.subject in repr(found)
-        assert item.subject in found._repr_html_()
+        assert html.escape(item.subject) in found._repr_html_()
     assert json.loads(json.dumps(found.to_json()))["verdict"] == found.verdict
 
 

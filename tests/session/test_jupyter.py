@@ -70,8 +70,8 @@ def test_a_crashing_kernel_leaves_the_notebook_alive(jupyter: NotebookClient) ->
     run(jupyter, SETUP)
     with pytest.raises(CellExecutionError, match=r"cudaErrorIllegalAddress.*double_all.*line 4"):
         run(jupyter, f"cp.RawKernel(r'''{NO_TAIL_CHECK}''', 'double_all')((40,), (256,), (x,))")
-    (output,) = run(jupyter, "kernel((40,), (256,), args); print(float(y[3]))")
-    assert output.text.strip() == "6.0"
+    (output,) = run(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
+    assert output.text.strip() == "True"
 
 
 def test_an_endless_kernel_can_be_interrupted(jupyter: NotebookClient) -> None:
@@ -83,5 +83,5 @@ def test_an_endless_kernel_can_be_interrupted(jupyter: NotebookClient) -> None:
     source = f"cp.RawKernel(r'''{FOREVER}''', 'forever')((1,), (32,), (cp.zeros(1, cp.int32),))"
     with pytest.raises(CellExecutionError, match=r"KeyboardInterrupt|LaunchTimeout"):
         run(jupyter, source)
-    (output,) = run(jupyter, "kernel((40,), (256,), args); print(float(y[3]))")
-    assert output.text.strip() == "6.0"
+    (output,) = run(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
+    assert output.text.strip() == "True"

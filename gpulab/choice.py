@@ -1,0 +1,118 @@
+"""What a learner may ask for as a device, and the sentence about what was chosen."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpulab.errors import UnknownDeviceError
+
+DEFAULT_VIRTUAL_DEVICE = "A100"
+DEVICE_VARIABLE = "GPULAB_DEVICE"
+WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
+MAX_VIRTUAL_DEVICES = 16
+
+Kind = Literal["auto", "cuda", "virtual"]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeviceChoice:
+    """The device in use and why. Its text is one sentence; ``.cp`` is the array module to use."""
+
+    kind: Literal["cuda", "virtual"]
+    device: str
+    compute_capability: tuple[int, int]
+    index: int = 0
+    count: int = 1
+    reason: str = ""
+    caution: str = ""
+
+    @property
+    def cp(self) -> Any:
+        """CuPy, or the virtual GPU's module of the same shape."""
+        from gpulab import session
+
+        return session.array_module(self.kind)
+
+    @property
+    def sentence(self) -> str:
+        capability = ".".join(str(part) for part in self.compute_capability)
+        change = f'gl.use_device("virtual:T4") or the environment variable {DEVICE_VARIABLE} changes that.'
+        if self.kind == "cuda":
+            caution = f" (note: {self.caution})" if self.caution else ""
+            return (
+                f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
+                f"{capability}){caution}: times and block placements are measured on it; {change}"
+            )
+        devices = f"{self.count} virtual {self.device} GPUs" if self.count > 1 else f"a virtual {self.device}"
+        because = f", because {self.reason}" if self.reason else ""
+        return (
+            f"This session uses {devices} (compute capability {capability}){because}: kernels really run, "
+            f"on the CPU, while times are modelled, not measured; {change}"
+        )
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    __repr__ = __str__
+
+
+def parse_device(text: Any) -> tuple[Kind, str]:
+    """Split a device's name into its kind and the GPU's name or number."""
+    if not isinstance(text, str):
+        raise TypeError(f'A device is named by a string such as "cuda:0" or "virtual:T4", not {text!r}.')
+    head, _, tail = text.strip().partition(":")
+    kind, name = head.strip().lower(), tail.strip()
+    if kind == "auto" and not name:
+        return "auto", ""
+    if kind in ("cuda", "gpu"):
+        if name and not re.fullmatch(r"\d+", name):
+            raise UnknownDeviceError(
+                f'"{text}" is no CUDA device: they are numbered, as in "cuda:0"; '
+                f'a virtual one is "virtual:{name}".'
+            )
+        return "cuda", name or "0"
+    if kind == "virtual":
+        return "virtual", name or DEFAULT_VIRTUAL_DEVICE
+    return "virtual", text.strip()
+
+
+def initial_watchdog() -> float | None:
+    """Seconds from ``GPULAB_WATCHDOG_S``; None if it is not set."""
+    text = os.environ.get(WATCHDOG_VARIABLE, "").strip()
+    if not text:
+        return None
+    try:
+        return check_watchdog(float(text))
+    except ValueError as error:
+        raise ValueError(f"{WATCHDOG_VARIABLE}={text} is no number of seconds above 0.") from error
+
+
+def check_watchdog(seconds: float | None) -> float | None:
+    """Pass on a number of seconds above 0, or None.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+    """
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
+    return seconds
+
+
+def check_count(count: Any) -> int:
+    """Pass on a number of virtual devices.
+
+    Raises
+    ------
+    ValueError
+        If it is no whole number from 1 to ``MAX_VIRTUAL_DEVICES``.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
+        raise ValueError(
+            f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."
+        )
+    return count
