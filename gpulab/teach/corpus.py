@@ -36,8 +36,9 @@ class Case:
         Seed -> `Arguments`. The same seed always gives the same bits.
     exact
         Whether every GPU must give the same bits (integer and IEEE arithmetic).
-    ulp
-        Allowed distance from another GPU's answer in units in the last place when not `exact`.
+    ulp, atol
+        Allowed distance from another GPU's answer when not `exact`: in units in the last place, or
+        absolute, whichever is met.
     reference
         What NumPy expects in the output arrays, or None where it has no simple answer.
     rtol
@@ -54,6 +55,7 @@ class Case:
     shared_bytes: int = 0
     exact: bool = True
     ulp: int = 0
+    atol: float = 0.0
     rtol: float = 0.0
     options: tuple[str, ...] = ()
     stdout_lines: tuple[str, ...] = ()
@@ -143,6 +145,15 @@ CASES: tuple[Case, ...] = (
         "two_ways", "divergence.cu", "two_ways", (16, 1, 1), (128, 1, 1),
         inputs.two_ways, references.two_ways,
     ),
+    Case(
+        "two_ways_by_warp", "divergence.cu", "two_ways_by_warp", (16, 1, 1), (128, 1, 1),
+        inputs.two_ways, references.two_ways_by_warp,
+    ),
+    Case(
+        "four_ways", "divergence.cu", "four_ways", (4, 1, 1), (128, 1, 1), inputs.words, references.four_ways,
+    ),
+    Case("stairs", "divergence.cu", "stairs", (4, 1, 1), (128, 1, 1), inputs.words, references.stairs),
+    Case("gcd", "divergence.cu", "gcd", (6, 1, 1), (128, 1, 1), inputs.gcd, references.gcd),
     Case("maze", "divergence.cu", "maze", (12, 1, 1), (128, 1, 1), inputs.maze, references.maze),
     Case("collatz", "divergence.cu", "collatz", (4, 1, 1), (128, 1, 1), inputs.collatz, references.collatz),
     Case(
@@ -205,7 +216,11 @@ CASES: tuple[Case, ...] = (
     Case("ieee", "precision.cu", "ieee", (8, 1, 1), (256, 1, 1), inputs.ieee, references.ieee),
     Case(
         "fast_functions", "precision.cu", "fast_functions", (4, 1, 1), (256, 1, 1), inputs.fast_functions,
-        references.fast_functions, exact=False, ulp=2, rtol=1e-4,
+        references.fast_functions, exact=False, ulp=5, atol=2.0**-21, rtol=1e-4,
+    ),
+    Case(
+        "library_functions", "precision.cu", "library_functions", (4, 1, 1), (256, 1, 1),
+        inputs.library_functions, references.library_functions, exact=False, ulp=2, rtol=1e-5,
     ),
     Case(
         "softmax", "precision.cu", "softmax", (16, 1, 1), (128, 1, 1), inputs.softmax,

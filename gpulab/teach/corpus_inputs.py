@@ -116,6 +116,16 @@ def two_ways(seed: int) -> Arguments:
     return Arguments((_uint32(seed, n), _uint32(seed + 1, n), _i32(n)), outputs=(1,))
 
 
+def words(seed: int) -> Arguments:
+    return Arguments((_uint32(seed, 512),), outputs=(0,))
+
+
+def gcd(seed: int) -> Arguments:
+    n = 700
+    a, b = _uint32(seed, n) % np.uint32(100_000), _uint32(seed + 1, n) % np.uint32(100_000)
+    return Arguments((a, b, np.zeros(n, np.uint32), _i32(n)), outputs=(2,))
+
+
 def maze(seed: int) -> Arguments:
     n = 1_500
     return Arguments((_uint32(seed, n) % np.uint32(5000), np.zeros(n, np.uint32), _i32(n)), outputs=(1,))
@@ -215,6 +225,14 @@ def fast_functions(seed: int) -> Arguments:
     return Arguments((_float32(seed, n, -3.0, 3.0), np.zeros((n, 5), np.float32), _i32(n)), outputs=(1,))
 
 
+def library_functions(seed: int) -> Arguments:
+    n = 1_000
+    x = _float32(seed, n, -20.0, 20.0)
+    x[::100] *= np.float32(30.0)
+    x[50] = 150_000.0  # an angle this large takes another path through sinf
+    return Arguments((x, np.zeros((n, 6), np.float32), _i32(n)), outputs=(1,))
+
+
 def softmax(seed: int) -> Arguments:
     rows, columns = 16, 300
     return Arguments(
@@ -264,5 +282,7 @@ LINE = np.dtype(
 
 def params(seed: int) -> Arguments:
     n = 500
-    line = np.array([(1.5, -0.25, 7, (10, 20, 30))], dtype=LINE)[0]
-    return Arguments((line, _float32(seed, n), np.zeros(n), _i32(n)), outputs=(2,))
+    line = np.zeros(1, LINE)  # with zeros in the padding, too
+    for name, value in (("slope", 1.5), ("intercept", -0.25), ("scale", 7), ("offsets", (10, 20, 30))):
+        line[name] = value
+    return Arguments((line[0], _float32(seed, n), np.zeros(n), _i32(n)), outputs=(2,))

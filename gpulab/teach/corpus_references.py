@@ -59,15 +59,49 @@ def vote(values: Sequence[Any]) -> tuple[Array, ...]:
     return ballots, ranks, np.asarray(2 * large + above, np.uint32)
 
 
-def two_ways(values: Sequence[Any]) -> tuple[Array, ...]:
-    v, addend, n = values[0].copy(), values[1], int(values[2])
-    odd = np.arange(n) % 2 == 1
+def _both_ways(v: Array, addend: Array, first_way: Array) -> Array:
+    v = v.copy()
     with np.errstate(over="ignore"):
         for _ in range(20):
-            v = np.where(odd, v * np.uint32(1664525) + (v >> np.uint32(13)) + addend, v)
+            v = np.where(first_way, v * np.uint32(1664525) + (v >> np.uint32(13)) + addend, v)
         for _ in range(10):
-            v = np.where(odd, v, (v ^ (v << np.uint32(7))) + np.uint32(1013904223) * addend)
+            v = np.where(first_way, v, (v ^ (v << np.uint32(7))) + np.uint32(1013904223) * addend)
+    return v
+
+
+def two_ways(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (_both_ways(values[0], values[1], np.arange(int(values[2])) % 2 == 1),)
+
+
+def two_ways_by_warp(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (_both_ways(values[0], values[1], np.arange(int(values[2])) // 32 % 2 == 1),)
+
+
+def four_ways(values: Sequence[Any]) -> tuple[Array, ...]:
+    v = values[0].copy()
+    with np.errstate(over="ignore"):
+        for _ in range(5):
+            v[0::4] = v[0::4] * np.uint32(69069) + np.uint32(1)
+        for _ in range(7):
+            v[1::4] ^= v[1::4] >> np.uint32(5) ^ v[1::4] << np.uint32(3)
+        for _ in range(9):
+            v[2::4] = v[2::4] // np.uint32(3) + np.uint32(0x9E3779B9)
+        for _ in range(11):
+            v[3::4] -= v[3::4] >> np.uint32(7)
     return (v,)
+
+
+def stairs(values: Sequence[Any]) -> tuple[Array, ...]:
+    results = []
+    for i, v in enumerate(int(word) for word in values[0]):
+        for k in range(i % 32 + 1):
+            v = v * 33 + k & 0xFFFFFFFF
+        results.append(v)
+    return (np.array(results, np.uint32),)
+
+
+def gcd(values: Sequence[Any]) -> tuple[Array, ...]:
+    return (np.gcd(values[0], values[1]),)
 
 
 def maze(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -239,10 +273,11 @@ def polynomial(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
-    v = values[0]
+    x = values[0]
+    v = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)  # CuPy compiles with -ftz=true
     w = np.roll(v, -1)
     wide_v, wide_w = v.astype(np.float64), w.astype(np.float64)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", divide="ignore"):
         rounded = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
         whole = rounded + np.floor(w).astype(np.int64) - np.ceil(v).astype(np.int64) + v.astype(np.int64)
         return v / w, np.sqrt(np.abs(v)), whole.astype(np.int32), wide_v / wide_w + np.sqrt(np.abs(wide_w))
@@ -252,6 +287,15 @@ def fast_functions(values: Sequence[Any]) -> tuple[Array, ...]:
     v = values[0].astype(np.float64)
     size = np.abs(v)
     return (np.stack([np.sin(v), np.cos(v), np.exp(v), np.log(size + 1.5), 1 / np.sqrt(size + 0.5)], axis=1),)
+
+
+def library_functions(values: Sequence[Any]) -> tuple[Array, ...]:
+    v = values[0].astype(np.float64)
+    tenth = (values[0] * np.float32(0.1)).astype(np.float64)
+    base = (np.abs(values[0]) + np.float32(0.1)).astype(np.float64)
+    with np.errstate(over="ignore"):
+        powers = [np.exp(tenth), np.log(base), np.tanh(v), base ** float(np.float32(0.7))]
+    return (np.stack([np.sin(v), np.cos(v), *powers], axis=1),)
 
 
 def softmax(values: Sequence[Any]) -> tuple[Array, ...]:

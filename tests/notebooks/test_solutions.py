@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
 
 from gpulab.teach import check
 from gpulab.teach.exercises import EXERCISES
+from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
 
 CELL_TIMEOUT_S = 240
 

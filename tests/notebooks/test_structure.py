@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from course import FOLDER, NOTEBOOKS, code_cells, exercises, hints, read, solutions, text
 
 from gpulab.teach.exercises import EXERCISES
 from gpulab.teach.quizzes import QUIZZES
+from tests.notebooks.course import FOLDER, NOTEBOOKS, code_cells, exercises, hints, read, solutions, text
 
 MAX_CELL_LINES = 25
 MAX_BYTES = 700_000
@@ -47,7 +47,7 @@ def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Pat
     for number, source in enumerate(sources):
         for name in re.findall(r"^(\w+) = gl\.predict\(", source, re.MULTILINE):
             reveals = [i for i, other in enumerate(sources) if re.search(rf"^{name}\.reveal\(", other, re.M)]
-            assert reveals and reveals[0] > number, name
+            assert min(reveals, default=-1) > number, name
 
 
 @each_notebook

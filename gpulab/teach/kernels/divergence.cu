@@ -17,6 +17,80 @@ extern "C" __global__ void two_ways(const unsigned* in, unsigned* out, int n)
     out[i] = v;
 }
 
+// The same two loops, but whole warps go one way or the other: nobody waits.
+extern "C" __global__ void two_ways_by_warp(const unsigned* in, unsigned* out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    unsigned v = in[i];
+    if (threadIdx.x / 32 % 2) {
+        for (int k = 0; k < 20; k++)
+            v = v * 1664525u + (v >> 13) + out[i];
+    } else {
+        for (int k = 0; k < 10; k++)
+            v = (v ^ (v << 7)) + 1013904223u * out[i];
+    }
+    out[i] = v;
+}
+
+// Four ways through one warp; the compiler may not unroll the loops, so that they stay branches.
+extern "C" __global__ void four_ways(unsigned* data)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned v = data[i];
+    switch (threadIdx.x % 4) {
+    case 0:
+#pragma unroll 1
+        for (int k = 0; k < 5; k++)
+            v = v * 69069u + 1;
+        break;
+    case 1:
+#pragma unroll 1
+        for (int k = 0; k < 7; k++)
+            v ^= v >> 5 ^ v << 3;
+        break;
+    case 2:
+#pragma unroll 1
+        for (int k = 0; k < 9; k++)
+            v = v / 3 + 0x9e3779b9u;
+        break;
+    default:
+#pragma unroll 1
+        for (int k = 0; k < 11; k++)
+            v -= v >> 7;
+    }
+    data[i] = v;
+}
+
+// Lane 0 turns once, lane 31 turns 32 times: one lane fewer in every turn.
+extern "C" __global__ void stairs(unsigned* data)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    unsigned v = data[i];
+#pragma unroll 1
+    for (int k = 0; k <= threadIdx.x % 32; k++)
+        v = v * 33 + k;
+    data[i] = v;
+}
+
+// Euclid's algorithm: how often a lane turns depends on its numbers.
+extern "C" __global__ void gcd(const unsigned* a, const unsigned* b, unsigned* out, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n)
+        return;
+    unsigned x = a[i];
+    unsigned y = b[i];
+#pragma unroll 1
+    while (y != 0) {
+        unsigned rest = x % y;
+        x = y;
+        y = rest;
+    }
+    out[i] = x;
+}
+
 // Nested branches, a switch and a loop that lanes leave at different times.
 extern "C" __global__ void maze(const unsigned* in, unsigned* out, int n)
 {
