@@ -14,6 +14,8 @@ def prologue(c: FunctionCompiler) -> None:
     """Entry, dispatcher, and the exits every block shares."""
     e = c.e
     e.label("entry")
+    if c.function.is_entry:  # each warp has its own budget, anew when it comes back from a barrier
+        e.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     e.raw("br label %dispatch")
     c.begin("dispatch")
     cases = " ".join(f"i32 {b.number}, label %bb{b.number}" for b in c.flow.blocks)
