@@ -35,7 +35,18 @@ SMALL_BYTES = 512
 REPEATS = 15
 ROW = 20
 
-WARP_TRACES = ("two_ways", "maze", "mandelbrot", "block_sum", "inclusive_scan", "bitonic_sort", "stencil")
+WARP_TRACES = (
+    "two_ways",
+    "four_ways",
+    "stairs",
+    "gcd",
+    "maze",
+    "mandelbrot",
+    "block_sum",
+    "inclusive_scan",
+    "bitonic_sort",
+    "stencil",
+)
 BLOCK_TRACES = {
     "vector_add": "vector_add_2^20",
     "mandelbrot": "mandelbrot_512x384",
@@ -129,13 +140,13 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
 
 
 def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
-    """Kernel arguments with arrays on the device; a struct becomes an array of one, as CuPy wants it."""
+    """Kernel arguments with arrays on the device; a struct becomes an array, as CuPy wants it."""
     values: list[Any] = []
     for value in arguments.values:
         if isinstance(value, np.ndarray):
             values.append(cp.asarray(value))
         elif isinstance(value, np.void):
-            values.append(np.array([value], dtype=value.dtype))
+            values.append(np.array(value))
         else:
             values.append(value)
     return tuple(values)

@@ -13,11 +13,10 @@ from gpulab.backend import kernel_source
 from gpulab.driver import cuda_version
 from gpulab.errors import GpulabError
 from gpulab.ptx.instrument import Instrumented, lower_version
+from gpulab.ptx.nvrtc import CUPY_OPTIONS
 from gpulab.ptx.parser import parse
 from gpulab.records import Dim3, KernelSource
 
-# What CuPy adds to a RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become zero.
-CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 _UNSUPPORTED_PTX_VERSION = 222
 _DEVICE_TO_DEVICE = 3
 

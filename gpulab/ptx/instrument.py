@@ -38,7 +38,7 @@ _SKIP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
 _LABEL = re.compile(r"[A-Za-z_$%][\w$]*\s*:(?!:)")
 _LINE_DIRECTIVE = re.compile(r"\.(?:loc|file)\b[^\n]*")
 _STATEMENT = re.compile(r"[^;]*;", re.S)
-_EXIT = re.compile(r"(?:@(!?)\s*(%[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
+_EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
 

@@ -15,6 +15,10 @@ from gpulab.errors import GpulabError
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
 
+# What CuPy adds to every RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become
+# zero, and functions without a qualifier are device functions.
+CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
+
 
 class NvrtcMissingError(GpulabError, RuntimeError):
     """NVRTC is not installed here."""
@@ -163,9 +167,7 @@ def _compile(
     library = _library()
     program = ctypes.c_void_p()
     _check(
-        library.nvrtcCreateProgram(
-            ctypes.byref(program), code.encode(), file_name.encode(), 0, None, None
-        )
+        library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), file_name.encode(), 0, None, None)
     )
     try:
         for expression in expressions:

@@ -86,8 +86,8 @@ def test_newer_and_foreign_files_are_refused(tmp_path: Path) -> None:
 def test_output_arrays_survive_packing() -> None:
     array = np.linspace(0, 1, 40, dtype=np.float32).reshape(5, 8)
     data = {
-        "format": "gpulab-recording", "version": 1, "device": "NVIDIA X", "date": "2026-01-01", "versions": {},
-        "seed": 1,
+        "format": "gpulab-recording", "version": 1, "device": "NVIDIA X", "date": "2026-01-01",
+        "versions": {}, "seed": 1,
         "cases": {"c": {"inputs_sha256": "", "outputs": [pack_output(array, with_values=True)]}},
     }  # fmt: skip
     (output,) = parse_recording(data).cases["c"].outputs

@@ -1,0 +1,45 @@
+"""The virtual GPU as an H200, and the recording of the real one."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from gpulab import session
+from gpulab.recordings import Recording, load_recording
+from gpulab.teach.corpus import Case
+from gpulab.virtual.compiled import compiled_module
+from gpulab.virtual.launching import Launch, prepare
+
+
+@pytest.fixture(scope="session")
+def h200() -> Recording:
+    return load_recording("h200")
+
+
+@pytest.fixture(autouse=True)
+def on_a_virtual_h200() -> Iterator[None]:
+    session.use_device("virtual:H200")
+    yield
+    session.use_device("auto")
+
+
+@pytest.fixture
+def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], Launch]:
+    """Make a launch of a case that executes given PTX in the place of what NVRTC makes of its source."""
+    from gpulab.virtual import machine as slot
+
+    def prepared(c: Case, ptx: str, values: Sequence[Any]) -> Launch:
+        device = slot.current().current_device
+        module = compiled_module(c.code, c.options, (), device.info.compute_capability)
+        module = dataclasses.replace(
+            module, ptx=ptx, _programs=weakref.WeakKeyDictionary(), _lock=threading.Lock()
+        )
+        return prepare(device, module, c.kernel, c.grid, c.block, tuple(values), c.shared_bytes)
+
+    return prepared

@@ -1,0 +1,17 @@
+"""Active masks of a warp, for comparison between traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Column = Sequence[int] | npt.NDArray[Any]
+
+
+def visits(pc: Column, mask: Column, starts: set[int] | None = None) -> list[tuple[int, int]]:
+    """(Basic block, active mask) of every step that enters one, sorted: lanes may take turns in any order."""
+    pairs = zip(np.asarray(pc).tolist(), np.asarray(mask).tolist(), strict=True)
+    return sorted(pair for pair in pairs if starts is None or pair[0] in starts)

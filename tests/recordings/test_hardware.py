@@ -1,0 +1,135 @@
+"""The virtual GPU against a real one: results, counters and active masks recorded on an H200."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.record import WARP_TRACES, device_arguments, inputs_digest, run_case
+from gpulab.recordings import Recording, digest
+from gpulab.records import KernelCounters, WarpTrace
+from gpulab.teach.corpus import CASES, Case, case
+from gpulab.trace_io import load_recorded
+from gpulab.virtual.engine import TraceRequest
+from gpulab.virtual.launching import Launch
+from tests.recordings.masks import visits
+
+EXACT = [c.name for c in CASES if c.exact and c.reference]
+APPROXIMATE = [c.name for c in CASES if not c.exact]
+QUIET = [c.name for c in CASES if not c.stdout_lines]
+
+# Nsight Compute's metrics of loads and stores, and the engine's counters of the same.
+GLOBAL = (("requests", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"),
+          ("sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_{}.sum"))  # fmt: skip
+CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
+DIVERGENT = "smsp__sass_branch_targets_threads_divergent.sum"
+KINDS = (("load", "ld"), ("store", "st"))
+
+
+def kernel_of(c: Case) -> Any:
+    return session.cp().RawKernel(c.code, c.kernel, options=c.options)
+
+
+def counters_of(c: Case, seed: int) -> KernelCounters:
+    values = device_arguments(c.make_args(seed), session.cp())
+    return session.backend().count(kernel_of(c), c.grid, c.block, values, c.shared_bytes)
+
+
+def test_enough_is_recorded(h200: Recording) -> None:
+    assert set(h200.cases) == {c.name for c in CASES}
+    assert len(EXACT) >= 30
+
+
+@pytest.mark.parametrize("name", [c.name for c in CASES])
+def test_inputs_are_those_recorded(h200: Recording, name: str) -> None:
+    assert inputs_digest(case(name).make_args(h200.seed)) == h200.cases[name].inputs_sha256
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_results_agree_with_the_reference(h200: Recording, name: str) -> None:
+    """Neither GPU, but NumPy and plain Python."""
+    c = case(name)
+    if c.reference is None:
+        pytest.skip("has no reference in NumPy")
+    arguments = c.make_args(h200.seed)
+    expected = c.reference(arguments.values)
+    outputs, _ = run_case(c, arguments, kernel_of(c))
+    for found, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(found.ravel(), np.ravel(wanted), rtol=c.rtol, atol=c.rtol)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_results_are_bit_identical_with_the_h200(h200: Recording, name: str) -> None:
+    c = case(name)
+    outputs, _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
+    recorded = h200.cases[name].outputs
+    assert [digest(array) for array in outputs] == [output.sha256 for output in recorded]
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_approximate_functions_are_within_their_ulps(h200: Recording, name: str) -> None:
+    c = case(name)
+    (found,), _ = run_case(c, c.make_args(h200.seed), kernel_of(c))
+    recorded = h200.cases[name].outputs[0].values
+    assert recorded is not None
+    units = np.abs(ordered(found) - ordered(recorded))
+    near = (units <= c.ulp) | (np.abs(found.astype(np.float64) - recorded) <= c.atol)
+    assert near.all(), f"{int((~near).sum())} too far, by up to {int(units[~near].max())} ulp"
+
+
+def ordered(floats: np.ndarray[Any, np.dtype[np.float32]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Floats as integers in the same order, so that neighbours differ by 1."""
+    bits = floats.view(np.int32).astype(np.int64)
+    return np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+
+
+def test_printf_says_the_same(h200: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+    c = case("hello")
+    kernel_of(c)(c.grid, c.block, ())
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(lines) == sorted(h200.cases["hello"].stdout.splitlines()) == sorted(c.stdout_lines)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_requests_and_sectors_equal_nsight_computes(h200: Recording, name: str) -> None:
+    c = case(name)
+    counters = counters_of(c, h200.seed)
+    for kind, short in KINDS:
+        for ours, metric in GLOBAL:
+            found = counters.total(ours, "global", kind)
+            assert found == h200.cases[name].counters[metric.format(short)], (ours, kind)
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_bank_conflicts_are_within_a_thousandth(h200: Recording, name: str) -> None:
+    c = case(name)
+    counters = counters_of(c, h200.seed)
+    for kind, short in KINDS:
+        recorded = h200.cases[name].counters[CONFLICTS.format(short)]
+        found = counters.total("bank_conflicts", "shared", kind)
+        assert abs(found - recorded) <= 0.001 * recorded, kind
+
+
+@pytest.mark.parametrize("name", QUIET)
+def test_divergent_branches_equal_nsight_computes(h200: Recording, name: str) -> None:
+    assert counters_of(case(name), h200.seed).divergent_branches == h200.cases[name].counters[DIVERGENT]
+
+
+@pytest.mark.parametrize("name", WARP_TRACES)
+def test_active_masks_equal_the_h200s(
+    h200: Recording, name: str, prepare_ptx: Callable[[Case, str, Sequence[Any]], Launch]
+) -> None:
+    """The very PTX that ran on the H200, basic block by basic block."""
+    c = case(name)
+    recorded = load_recorded(f"h200_{name}_warp")
+    assert isinstance(recorded, WarpTrace)
+    values = device_arguments(c.make_args(h200.seed), session.cp())
+    request = TraceRequest(recorded.block_index, recorded.warp_index, 100_000)
+    trace = prepare_ptx(c, h200.ptx[name], values).run(trace=request).trace
+    assert trace is not None
+    starts = set(recorded.pc.tolist())
+    assert visits(trace.pc, trace.active_mask, starts) == visits(recorded.pc, recorded.active_mask)

@@ -1,0 +1,152 @@
+"""Instrumented PTX, executed by the virtual GPU: same results, and probes that tell the truth."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.errors import PtxError
+from gpulab.ptx import instrument, nvrtc
+from gpulab.ptx.parser import parse
+from gpulab.record import device_arguments
+from gpulab.recordings import Recording, digest
+from gpulab.teach.corpus import CASES, Case, case
+from gpulab.virtual.engine import TraceRequest
+from gpulab.virtual.launching import Launch
+from tests.recordings.masks import visits
+
+# The two dialects of NVRTC's PTX: up to 9.0, and from 10.0 on.
+TARGETS = (75, 90, 100)
+Prepare = Callable[[Case, str, Sequence[Any]], Launch]
+
+
+@functools.cache
+def ptx_of(name: str, target: int) -> str:
+    return nvrtc.compile_ptx(case(name).code, target=target, options=nvrtc.CUPY_OPTIONS).ptx
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [c.name for c in CASES if not c.stdout_lines])
+def test_block_probes_leave_results_alone_and_see_every_block(
+    h200: Recording, name: str, target: int, prepare_ptx: Prepare
+) -> None:
+    c = case(name)
+    cp = session.cp()
+    arguments = c.make_args(h200.seed)
+    values = device_arguments(arguments, cp)
+    buffer = cp.asarray(instrument.block_buffer(c.blocks))
+    probed = instrument.trace_blocks(ptx_of(name, target), c.kernel)
+    prepare_ptx(c, probed.ptx, (*values, buffer)).run()
+    if c.exact:
+        found = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
+        assert found == [output.sha256 for output in h200.cases[name].outputs]
+    start, end, sm_id = instrument.read_blocks(buffer.get())
+    assert start.size == c.blocks
+    assert np.all(start <= end)
+    assert np.all(end != 0)
+    assert np.all((sm_id >= 0) & (sm_id < 132))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["two_ways", "maze", "mandelbrot", "block_sum", "bitonic_sort", "life"])
+def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_ptx: Prepare) -> None:
+    c = case(name)
+    cp = session.cp()
+    ptx = ptx_of(name, target)
+    probed = instrument.trace_warp(ptx, c.kernel)
+    buffer = cp.asarray(instrument.warp_buffer((1, 0, 0), 1, 5_000))
+    values = device_arguments(c.make_args(1), cp)
+    prepare_ptx(c, probed.ptx, (*values, buffer)).run()
+    _, mask, number, truncated = instrument.read_warp(buffer.get())
+    assert not truncated
+    request = TraceRequest((1, 0, 0), 1, 100_000)
+    values = device_arguments(c.make_args(1), cp)
+    plain = prepare_ptx(c, ptx, values).run(trace=request).trace
+    assert plain is not None
+    starts = np.array(probed.first_pc)
+    assert visits(starts[number], mask) == visits(plain.pc, plain.active_mask, set(starts.tolist()))
+
+
+def test_sampling_keeps_every_so_manieth_block(prepare_ptx: Prepare) -> None:
+    c = case("vector_add")
+    cp = session.cp()
+    probed = instrument.trace_blocks(ptx_of("vector_add", 90), c.kernel)
+    buffer = cp.asarray(instrument.block_buffer(c.blocks, sampled=8))
+    values = device_arguments(c.make_args(1), cp)
+    prepare_ptx(c, probed.ptx, (*values, buffer)).run()
+    _, end, _ = instrument.read_blocks(buffer.get())
+    assert end.size == 5
+    assert np.all(end > 0)
+    with pytest.raises(ValueError, match="power of two"):
+        instrument.block_buffer(10, sampled=3)
+
+
+def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> None:
+    c = case("maze")
+    cp = session.cp()
+    probed = instrument.trace_warp(ptx_of("maze", 90), c.kernel)
+    words = instrument.warp_buffer((0, 0, 0), 0, 4)
+    buffer = cp.asarray(np.concatenate([words, np.full(8, 77, np.uint64)]))
+    values = device_arguments(c.make_args(1), cp)
+    prepare_ptx(c, probed.ptx, (*values, buffer)).run()
+    after = buffer.get()
+    assert after[0] > 4
+    assert after[words.size :].tolist() == [77] * 8
+    _, mask, _, truncated = instrument.read_warp(after[: words.size])
+    assert truncated
+    assert mask.size == 4
+
+
+def test_names_that_are_taken_are_avoided() -> None:
+    code = """extern "C" __global__ void gpulab_k(int* gpulab_buffer) { gpulab_buffer[threadIdx.x] = 1; }"""
+    ptx = nvrtc.compile_ptx(code, target=90).ptx
+    probed = instrument.trace_blocks(ptx, "gpulab_k").ptx
+    function = parse(probed).functions["gpulab_k"]
+    assert len(function.params) == 2
+    assert function.params[1].name not in ptx
+
+
+@pytest.mark.parametrize("header", ["hello()", "__launch_bounds__(128, 2) hello()"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
+    ptx = nvrtc.compile_ptx(case("hello").code.replace("hello()", header), target=target).ptx
+    for how in (instrument.trace_blocks, instrument.trace_warp):
+        function = parse(how(ptx, "hello").ptx).functions["hello"]
+        assert [(p.type, p.offset) for p in function.params] == [("u64", 0)]
+        assert function.max_threads == (128 if "bounds" in header else 0)
+
+
+def test_every_exit_is_covered() -> None:
+    code = r"""
+    extern "C" __global__ void leave(int* x) {
+        asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 3; @q ret; }" :: "r"(threadIdx.x));
+        asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 5; @!q exit; }" :: "r"(threadIdx.x));
+        x[threadIdx.x] = 3;
+    }"""
+    ptx = nvrtc.compile_ptx(code, target=90).ptx
+    exits = len(re.findall(r"\b(?:ret|exit)\s*;", ptx))
+    probed = instrument.trace_blocks(ptx, "leave").ptx
+    assert exits == 3
+    assert probed.count("red.global.max.u64") == exits
+    code = parse(probed).functions["leave"].instructions
+    for i, instruction in enumerate(code):
+        if instruction.root in ("ret", "exit"):
+            assert any(before.opcode == "red.global.max.u64" for before in code[max(0, i - 2) : i])
+
+
+def test_an_unknown_kernel_is_named() -> None:
+    with pytest.raises(PtxError, match="no kernel 'nothing'; it has vector_add"):
+        instrument.trace_blocks(ptx_of("vector_add", 90), "nothing")
+
+
+def test_older_ptx_version_is_declared_only_if_needed() -> None:
+    ptx = ".version 9.5\n.target sm_90\n"
+    assert instrument.lower_version(ptx, (9, 0)) == ".version 9.0\n.target sm_90\n"
+    assert instrument.lower_version(ptx, (9, 5)) == ptx
+    assert instrument.lower_version(ptx, (10, 1)) == ptx
