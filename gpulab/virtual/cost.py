@@ -56,8 +56,9 @@ L2_SECTOR_CLK = 1.5  # per SM: a copy that fits in L2 moves 5.6 TB/s
 PARTIAL_STORE_CLK = 4.0  # per SM and sector: naive transpose, stores of 4 bytes to a sector
 L2_USABLE_SHARE = 0.65  # 33 MB of arrays stay in the H200's 60 MiB, 50 MB do not
 L1_REUSE_MAX = 8.0  # at most 7 of 8 sectors are taken to hit in L1
-ATOMIC_CLK = 4.2  # between two atomic requests to one sector: one lane 3.7, eight lanes 4.8
-ATOMIC_LANE_CLK = 1.45  # per lane if all 32 hit one address: 2^20 of them take 768 us
+ATOMIC_CLK = 3.54  # between two atomic requests to one sector, and more for every lane:
+ATOMIC_LANE_CLK = 0.157  # one lane 3.7, eight lanes 4.8
+ATOMIC_CROWD_CLK = 1.45  # per lane if all 32 hit one address: 2^20 of them take 768 us
 ATOMIC_PARALLEL = 22.0  # sectors worked on at once: 2^20 atomics over 1,024 integers take 13.5 us
 DRAM_GRANULE_BYTES = 64
 DRAIN = 0.4  # an SM with R resident blocks keeps memory R / (R + 0.4) busy: 704, 661, 594 of 1000
@@ -253,7 +254,7 @@ def _chip_ns(info: DeviceInfo, work: KernelWork, resident: float) -> float:
         else:
             lanes = access.bytes_requested / access.size_bytes / access.sectors
             crowded = lanes * access.size_bytes > SECTOR_BYTES
-            clk_each = lanes * ATOMIC_LANE_CLK if crowded else ATOMIC_CLK
+            clk_each = lanes * ATOMIC_CROWD_CLK if crowded else ATOMIC_CLK + lanes * ATOMIC_LANE_CLK
             targets = max(work.smallest_array_bytes / SECTOR_BYTES, 1.0)
             atomic_clk += access.sectors * clk_each / min(targets, ATOMIC_PARALLEL)
     dram = _dram_bytes(info, work) / (dram_gbps(info) * resident / (resident + DRAIN))
