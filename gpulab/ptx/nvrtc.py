@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from gpulab import disk_cache
 from gpulab.errors import GpulabError
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
@@ -164,6 +166,28 @@ def compile_cubin(
 def _compile(
     code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kind: str
 ) -> tuple[bytes, str, dict[str, str]]:
+    """Compile, or take the result of an earlier run from disk.
+
+    Sources that read files of the learner's own (``-I``) are compiled each time.
+    """
+    options = _merge_options(flags)
+    if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
+        return _compile_now(code, file_name, options, expressions, kind)
+    version_text = ".".join(map(str, version()))
+    key = disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code)
+    if stored := disk_cache.load("nvrtc", key):
+        head, _, image = stored.partition(b"\n")
+        facts = json.loads(head)
+        return image, facts["log"], facts["lowered"]
+    image, log, lowered = _compile_now(code, file_name, options, expressions, kind)
+    facts = {"log": log, "lowered": lowered}
+    disk_cache.store("nvrtc", key, json.dumps(facts).encode() + b"\n" + image)
+    return image, log, lowered
+
+
+def _compile_now(
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kind: str
+) -> tuple[bytes, str, dict[str, str]]:
     library = _library()
     program = ctypes.c_void_p()
     _check(
@@ -172,7 +196,7 @@ def _compile(
     try:
         for expression in expressions:
             _check(library.nvrtcAddNameExpression(program, expression.encode()))
-        encoded = [option.encode() for option in _merge_options(flags)]
+        encoded = [option.encode() for option in options]
         array = (ctypes.c_char_p * len(encoded))(*encoded)
         status = library.nvrtcCompileProgram(program, len(encoded), array)
         log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()

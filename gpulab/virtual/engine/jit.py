@@ -1,4 +1,4 @@
-"""LLVM text to callable machine code, through llvmlite."""
+"""LLVM text to callable machine code, through llvmlite, kept on disk by content."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import ctypes
 import functools
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
+
+from gpulab import disk_cache
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
@@ -34,13 +37,28 @@ class Code:
     def __init__(self, text: str) -> None:
         machine = target_machine()
         module = llvm.parse_assembly(text)
-        module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=1)
-        options.loop_vectorization = False
-        options.slp_vectorization = False
-        options.loop_unrolling = False
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        _, processor, features = _host()
+        key = disk_cache.key(llvmlite.__version__, processor, features, text)
+        stored = disk_cache.load("engine", key)
+        if stored is None:
+            module.verify()
+            _optimize(module, machine)
         self._engine = llvm.create_mcjit_compiler(module, machine)
+        self._engine.set_object_cache(
+            lambda _, compiled: disk_cache.store("engine", key, compiled), lambda _: stored
+        )
         self._engine.finalize_object()
         self.run_blocks = _RUN(self._engine.get_function_address("run_blocks"))
+
+
+def _optimize(module: Any, machine: Any) -> None:
+    """A few cheap passes: most of the text is straight-line vector code already."""
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_function_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_new_gvn_pass()
+    passes.add_simplify_cfg_pass()
+    for function in module.functions:
+        if not function.is_declaration:
+            passes.run(function, builder)
