@@ -1,0 +1,223 @@
+"""The virtual backend: every record it makes, over its own arrays and over NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from gpulab.backend import Backend
+from gpulab.ptx import nvrtc
+from gpulab.records import KernelSource
+from gpulab.virtual import cp
+from gpulab.virtual import machine as slot
+from gpulab.virtual.backend import NO_SENSORS, VirtualBackend
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.errors import CUDADriverError, KernelFault
+from gpulab.virtual.kernels import RawKernel, RawModule
+from gpulab.virtual.machine import Machine
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+CODE = r"""
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+extern "C" __global__ void uneven(float* x) {
+    float v = x[threadIdx.x];
+    for (int i = 0; i < 40 * (blockIdx.x % 4 + 1); i++) v = v * 1.5f + 1.0f;
+    x[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+extern "C" __global__ void sum(const int* x, int* total) { atomicAdd(total, x[threadIdx.x]); }
+extern "C" __global__ void reverse(float* x) {
+    extern __shared__ float s[];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = s[blockDim.x - 1 - threadIdx.x];
+}
+extern "C" __global__ void split(int* x) {
+    if (threadIdx.x % 2) x[threadIdx.x] = 1;
+    else atomicExch(&x[threadIdx.x], 2);
+}
+template <typename T> __global__ void twice(T* x) { x[threadIdx.x] *= 2; }
+"""
+N = 5000
+GRID, BLOCK = (20, 1, 1), (256, 1, 1)
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    before = slot.current()
+    machine = Machine([device_info("A100")])
+    slot.use(machine)
+    yield machine
+    slot.use(before)
+
+
+@pytest.fixture
+def backend(machine: Machine) -> VirtualBackend:
+    return VirtualBackend(machine)
+
+
+def arrays() -> tuple[cp.ndarray, cp.ndarray, cp.ndarray]:
+    return cp.arange(N, dtype=cp.float32), cp.ones(N, cp.float32), cp.zeros(N, cp.float32)
+
+
+def test_it_is_a_backend(backend: VirtualBackend) -> None:
+    as_declared: Backend = backend
+    assert as_declared.provenance.label == "modelled on virtual A100-SXM4-80GB"
+    assert backend.device_info() == device_info("A100")
+
+
+def test_metrics_have_names_units_and_reasons_but_no_values(backend: VirtualBackend) -> None:
+    metrics = backend.metrics().metrics
+    assert {"temperature", "power", "SM clock"} <= {metric.name for metric in metrics}
+    assert all(metric.value is None and metric.why == NO_SENSORS for metric in metrics)
+
+
+def test_trace_launch_runs_the_kernel_and_places_every_block(backend: VirtualBackend) -> None:
+    a, b, c = arrays()
+    trace = backend.trace_launch(RawKernel(CODE, "add"), GRID, BLOCK, (a, b, c, np.int32(N)))
+    np.testing.assert_array_equal(c.get(), np.arange(N, dtype=np.float32) + 1)
+    assert trace.provenance.source == "modelled"
+    assert trace.block_index.tolist() == list(range(20))
+    assert trace.sm_id.tolist() == list(range(20))  # 20 blocks, 108 SMs: one each
+    assert (trace.start_ns[0], trace.sampled, trace.sm_count) == (0, 1, 108)
+    assert (trace.end_ns > trace.start_ns).all()
+    assert trace.occupancy.block_threads == 256
+    assert 0 < trace.waves < 1
+
+
+def test_blocks_with_more_work_take_longer(backend: VirtualBackend) -> None:
+    x = cp.zeros(1024 * 64, cp.float32)
+    trace = backend.trace_launch(RawKernel(CODE, "uneven"), (64, 1, 1), (1024, 1, 1), (x,))
+    durations = (trace.end_ns - trace.start_ns).reshape(16, 4)
+    assert (np.diff(durations, axis=1) > 0).all()
+
+
+def test_a_second_wave_starts_when_slots_come_free(backend: VirtualBackend) -> None:
+    x = cp.zeros(1024 * 500, cp.float32)
+    trace = backend.trace_launch(RawKernel(CODE, "uneven"), (500, 1, 1), (1024, 1, 1), (x,))
+    first = trace.blocks_per_wave
+    assert first == 216
+    assert trace.start_ns[first:].min() >= trace.end_ns[:first].min() - 1
+    assert np.bincount(trace.sm_id, minlength=108).min() >= 4
+
+
+def test_restore_puts_arrays_back_even_after_a_fault(backend: VirtualBackend, machine: Machine) -> None:
+    a, b, c = arrays()
+    add = RawKernel(CODE, "add")
+    clock = machine.clock.now_ns
+    backend.trace_launch(add, GRID, BLOCK, (a, b, c, np.int32(N)), restore=True)
+    assert not c.get().any()
+    with pytest.raises(KernelFault):
+        backend.trace_launch(add, (40, 1, 1), BLOCK, (a, b, c, np.int32(2 * N)), restore=True)
+    assert not c.get().any()
+    assert machine.clock.now_ns - clock < 1e6  # reading back, but no launches
+
+
+def test_trace_warp_shows_the_chosen_warp(backend: VirtualBackend) -> None:
+    x = cp.zeros(64, cp.int32)
+    trace = backend.trace_warp(RawKernel(CODE, "split"), (1, 1, 1), (64, 1, 1), (x,), warp_index=1)
+    assert x.get().tolist() == [2, 1] * 32
+    assert (trace.warp_index, trace.block_index) == (1, (0, 0, 0))
+    assert {0x55555555, 0xAAAAAAAA} <= set(trace.executed_mask.tolist())
+    assert trace.address is not None
+    first_lane = x.data.ptr + 32 * 4
+    touched = {int(address) for step in trace.address for address in step if address >= first_lane}
+    assert touched == set(range(first_lane, first_lane + 128, 4))
+
+
+def test_trace_warp_can_be_cut_short(backend: VirtualBackend) -> None:
+    x = cp.zeros(1024, cp.float32)
+    trace = backend.trace_warp(RawKernel(CODE, "uneven"), (1, 1, 1), (32, 1, 1), (x,), max_steps=10)
+    assert len(trace) == 10
+    assert trace.truncated
+
+
+def test_count_equals_arithmetic(backend: VirtualBackend) -> None:
+    n = 4096
+    a, b, c = (cp.zeros(n, cp.float32) for _ in range(3))
+    counters = backend.count(RawKernel(CODE, "add"), (16, 1, 1), BLOCK, (a, b, c, np.int32(n)))
+    warps = n // 32
+    assert counters.total("requests", "global", "load") == 2 * warps
+    assert counters.total("sectors", "global", "load") == 2 * warps * 4
+    assert counters.total("sectors", "global", "store") == warps * 4
+    assert counters.divergent_branches == 0
+
+
+def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> None:
+    kernel = RawKernel(CODE, "reverse")
+    stats = backend.kernel_stats(kernel)
+    assert stats.target == "sm_80"
+    assert stats.registers_per_thread == kernel.num_regs
+    chosen = backend.occupancy(kernel, 256, shared_bytes=40_000)
+    assert chosen.limiters == ("shared memory",)
+    # 164 KiB an SM over 40,000 bytes and the 1 KiB the driver keeps, in units of 128 bytes.
+    assert chosen.blocks_per_sm == 164 * 1024 // (-(-(40_000 + 1024) // 128) * 128)
+
+
+def test_own_kernels_keep_their_shared_memory_limit_but_sources_opt_in(backend: VirtualBackend) -> None:
+    x = cp.zeros(32, cp.float32)
+    with pytest.raises(CUDADriverError, match="max_dynamic_shared_size_bytes"):
+        backend.trace_launch(RawKernel(CODE, "reverse"), (1, 1, 1), (32, 1, 1), (x,), shared_bytes=60_000)
+    backend.trace_launch(KernelSource("reverse", CODE), (1, 1, 1), (32, 1, 1), (x,), shared_bytes=60_000)
+
+
+def test_module_functions_and_templates(backend: VirtualBackend) -> None:
+    function = RawModule(code=CODE, name_expressions=["twice<int>"]).get_function("twice<int>")
+    x = cp.arange(32, dtype=cp.int32)
+    backend.count(function, (1, 1, 1), (32, 1, 1), (x,))
+    assert x.get().tolist() == list(range(0, 64, 2))
+    replayed = backend.replay(
+        KernelSource("twice<float>", CODE), (1, 1, 1), (4, 1, 1), (np.ones(4, np.float32),)
+    )
+    assert replayed.outputs[0].tolist() == [2.0] * 4
+
+
+# Replaying a kernel source over NumPy arrays
+
+
+def test_a_source_runs_over_copies_of_numpy_arrays(backend: VirtualBackend, machine: Machine) -> None:
+    a, b, c = np.arange(N, dtype=np.float32), np.ones(N, np.float32), np.zeros(N, np.float32)
+    used = machine.current_device.memory.used_bytes
+    source = KernelSource("add", CODE)
+    trace = backend.trace_launch(source, GRID, BLOCK, (a, b, c, np.int32(N)))
+    warp = backend.trace_warp(source, GRID, BLOCK, (a, b, c, np.int32(N)))
+    counters = backend.count(source, GRID, BLOCK, (a, b, c, np.int32(N)))
+    assert not c.any()
+    assert trace.block_index.size == 20
+    assert len(warp) > 10
+    assert counters.total("sectors", "global", "load") == 2 * (N // 8)
+    assert machine.current_device.memory.used_bytes == used
+    assert machine.current_device.memory.live()[0].size == 0
+
+
+def test_replay_returns_arrays_counts_and_placement(backend: VirtualBackend) -> None:
+    x, total = np.arange(64, dtype=np.int32), np.zeros(1, np.int32)
+    replay = backend.replay(KernelSource("sum", CODE), (1, 1, 1), (64, 1, 1), (x, total))
+    assert replay.outputs[1].tolist() == [64 * 63 // 2]
+    assert total.tolist() == [0]
+    assert replay.counters.total("requests", "global", "atomic") == 2
+    assert replay.launch.block_index.tolist() == [0]
+
+
+def test_an_array_passed_twice_stays_one_array(backend: VirtualBackend) -> None:
+    x = np.arange(N, dtype=np.float32)
+    replay = backend.replay(KernelSource("add", CODE), GRID, BLOCK, (x, x, x, np.int32(N)))
+    np.testing.assert_array_equal(replay.outputs[0], 2 * x)
+    assert replay.outputs[0] is replay.outputs[2] or (replay.outputs[0] == replay.outputs[2]).all()
+
+
+def test_faults_in_a_replay_name_the_array(backend: VirtualBackend, machine: Machine) -> None:
+    small = np.zeros(8, np.float32)
+    with pytest.raises(KernelFault, match=r"copy of a float32 array of shape \(8,\)"):
+        backend.replay(KernelSource("add", CODE), GRID, BLOCK, (small, small, small, np.int32(N)))
+    assert machine.current_device.memory.live()[0].size == 0
+
+
+def test_what_has_no_source_is_refused(backend: VirtualBackend) -> None:
+    with pytest.raises(TypeError, match="carries no CUDA C\\+\\+ source"):
+        backend.kernel_stats(len)
