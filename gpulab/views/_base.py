@@ -41,7 +41,9 @@ def module_text(name: str) -> str:
 
     join(f"{name}.js")
     *helpers, main = joined.values()
-    return "\n".join([re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in helpers] + [main])
+    return "\n".join(
+        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in helpers] + [main]
+    )
 
 
 def style_text(name: str) -> str:
@@ -139,8 +141,8 @@ def _close_views_of_earlier_runs(view: View) -> None:
     """
     from IPython.core.getipython import get_ipython
 
-    shell: Any = get_ipython()  # type: ignore[no-untyped-call]
-    request = getattr(shell, "get_parent", dict)() or {}
+    shell: Any = get_ipython()
+    request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
     cell = request.get("metadata", {}).get("cellId")
     run = request.get("header", {}).get("msg_id")
     if not cell or not run:

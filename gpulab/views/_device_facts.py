@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ from gpulab.records import DeviceInfo, Dim3, Metric
 from gpulab.views._text import number, size
 
 UNKNOWN = "not known"
+
+_SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,10 @@ def limit_groups(info: DeviceInfo) -> list[tuple[str, list[tuple[str, str]]]]:
                 ("Memory clock", _known(info.memory_clock_mhz, "MHz")),
                 ("Peak memory bandwidth", _known(info.memory_bandwidth_gbps, "GB/s")),
                 ("PCIe, each direction", _known(info.pcie_gbps, "GB/s")),
-                ("NVLink, both directions", "none" if info.nvlink_gbps == 0 else _known(info.nvlink_gbps, "GB/s")),
+                (
+                    "NVLink, both directions",
+                    "none" if info.nvlink_gbps == 0 else _known(info.nvlink_gbps, "GB/s"),
+                ),
                 ("Driver", info.driver or UNKNOWN),
             ],
         ),
@@ -118,7 +124,12 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
     if metric.value is None:
         return {"name": metric.name, "value": None, "text": "not available", "why": metric.why}
     if isinstance(metric.value, str):
-        return {"name": metric.name, "value": None, "text": f"{metric.value} {metric.unit}".rstrip(), "why": metric.why}
+        return {
+            "name": metric.name,
+            "value": None,
+            "text": f"{metric.value} {metric.unit}".rstrip(),
+            "why": metric.why,
+        }
     text = f"{number(metric.value)} {metric.unit}".rstrip()
     return {"name": metric.name, "value": float(metric.value), "text": text, "why": metric.why}
 
@@ -126,3 +137,12 @@ def metric_row(metric: Metric) -> dict[str, str | float | None]:
 def without_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
     """`others` less those that are `info` under its own name and source."""
     return tuple(o for o in others if (o.name, o.provenance.source) != (info.name, info.provenance.source))
+
+
+def short_names(devices: Sequence[DeviceInfo]) -> list[str]:
+    """Names without maker, brand and memory size, for narrow columns; whole where two would be alike."""
+    shorts = [_SPARE.sub("", device.name).strip(" -") or device.name for device in devices]
+    return [
+        short if shorts.count(short) == 1 else device.name
+        for short, device in zip(shorts, devices, strict=True)
+    ]

@@ -59,7 +59,9 @@ def wrapped(text: str) -> str:
 def axes(fig: Figure, left: float, top: float, width: float, height: float, **options: Any) -> Axes:
     """Axes placed in nominal pixels from the top left corner, with quiet spines."""
     high = fig.get_figheight() * DPI
-    ax = fig.add_axes((left / WIDTH_PX, 1 - (top + height) / high, width / WIDTH_PX, height / high), **options)
+    ax = fig.add_axes(
+        (left / WIDTH_PX, 1 - (top + height) / high, width / WIDTH_PX, height / high), **options
+    )
     ax.set_facecolor("none")
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -84,8 +86,9 @@ def png(draw: Callable[[], Figure]) -> bytes:
         fig = draw()
         canvas = FigureCanvasAgg(fig)
         fig.set_dpi(DPI * SHARPNESS)
-        canvas.draw()
-        picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+        canvas.draw()  # type: ignore[no-untyped-call]
+        pixels = np.asarray(canvas.buffer_rgba())  # type: ignore[no-untyped-call]
+        picture = Image.fromarray(pixels).convert("RGB")
     out = io.BytesIO()
     # A palette keeps notebooks with saved pictures a third of the size.
     picture.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(out, format="PNG")

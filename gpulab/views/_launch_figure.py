@@ -34,7 +34,9 @@ def draw(trace: LaunchTrace, compare: LaunchTrace | None, caption: str) -> Figur
     return fig
 
 
-def _placement(fig: Figure, trace: LaunchTrace, left: float, width: float, span_ns: int, *, beside: bool) -> None:
+def _placement(
+    fig: Figure, trace: LaunchTrace, left: float, width: float, span_ns: int, *, beside: bool
+) -> None:
     waves = Waves(trace)
     unit, scale = next((u for u in TIME_UNITS if span_ns >= u[1]), TIME_UNITS[-1])
     top = 98 if beside else 78
@@ -48,7 +50,15 @@ def _placement(fig: Figure, trace: LaunchTrace, left: float, width: float, span_
     if beside:
         label = trace.provenance.label
         facts = f"{words}; span {duration(trace.span_ns)}; idle {percent(waves.idle_share)}"
-        ax.text(0, 1.16, f"{label[0].upper()}{label[1:]}", transform=ax.transAxes, size=8.5, weight="bold", color=f.INK)
+        ax.text(
+            0,
+            1.16,
+            f"{label[0].upper()}{label[1:]}",
+            transform=ax.transAxes,
+            size=8.5,
+            weight="bold",
+            color=f.INK,
+        )
         ax.text(0, 1.095, facts, transform=ax.transAxes, size=7.6, color=f.INK)
     else:
         ax.text(0, 1.1, f"{words[0].upper()}{words[1:]}", transform=ax.transAxes, size=8.5, color=f.INK)

@@ -24,7 +24,9 @@ def draw(steps: WarpSteps, caption: str, confirmation: str) -> Figure:
     body = max(230.0, len(texts) * LINE_PX)
     height = int(body + 146)
     block = ", ".join(str(i) for i in trace.block_index)
-    title = f"Warp {trace.warp_index} of block ({block}) in {trace.kernel_name}: which lanes run, step by step"
+    title = (
+        f"Warp {trace.warp_index} of block ({block}) in {trace.kernel_name}: which lanes run, step by step"
+    )
     fig = f.figure(height, title, f.wrapped(f"{confirmation} {caption}".strip()))
     if not len(steps):
         fig.text(0.5, 0.5, "The warp ran no instruction.", ha="center", color=f.INK)
@@ -63,7 +65,9 @@ def _source(fig: Figure, steps: WarpSteps, first: int, texts: list[str], body: f
             ax.text(66, y + 11, f"{number(visits)}×", size=8, color=f.INK, ha="right")
             ax.barh(y + LINE_PX / 2, 332 * share, LINE_PX - 2, left=78, color=f.SKY, alpha=0.35, linewidth=0)
         shown = text if len(text) <= 50 else text[:49] + "…"
-        ax.text(80, y + 11, shown, size=7.6, family=f.MONO, color=f.INK if visits else f.MUTED, parse_math=False)
+        ax.text(
+            80, y + 11, shown, size=7.6, family=f.MONO, color=f.INK if visits else f.MUTED, parse_math=False
+        )
 
 
 def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
@@ -76,7 +80,12 @@ def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
     raster_height = body - 98
     ax = f.axes(fig, left, 62, width, raster_height)
     extent = (0.5, total + 0.5, WARP_SIZE - 0.5, -0.5)
-    ax.imshow(image, extent=extent, aspect="auto", interpolation="nearest" if total <= MOST_COLUMNS else "antialiased")
+    ax.imshow(
+        image,
+        extent=extent,
+        aspect="auto",
+        interpolation="nearest" if total <= MOST_COLUMNS else "antialiased",
+    )
     ax.set_yticks([0, 8, 16, 24, 31])
     ax.set_ylabel("lane", size=8, color=f.INK, labelpad=2)
     ax.tick_params(labelbottom=False)

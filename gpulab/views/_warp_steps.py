@@ -17,6 +17,7 @@ BANK_BYTES = 4
 BANKS = 32
 
 _PREDICATE = re.compile(r"^@!?%?\w+\s+")
+_TYPE = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
 _SPACE_WORDS = {"const": "constant", "generic": "generic-address"}
 
 Ints = npt.NDArray[np.int32]
@@ -25,6 +26,20 @@ Ints = npt.NDArray[np.int32]
 def bare_text(text: str) -> str:
     """An instruction without its predicate and semicolon."""
     return _PREDICATE.sub("", text.strip().rstrip(";"))
+
+
+def value_type(text: str, declared: str) -> str:
+    """The type to read a result as: PTX declares registers by width and types the instruction.
+
+    ``mul.wide.s32`` into a ``.b64`` register gives ``s64``: kind of the instruction, width of the
+    register. An instruction without a type (``mov.b32``) leaves the declared one.
+    """
+    declared = declared.lstrip(".")
+    if not declared.startswith("b"):
+        return declared
+    words = bare_text(text).split()
+    typed = _TYPE.search(words[0]) if words else None
+    return f"{typed.group(1)}{declared[1:]}" if typed else declared
 
 
 def lane_count(mask: int) -> int:
@@ -96,7 +111,7 @@ class WarpSteps:
     @cached_property
     def ideal_sectors(self) -> Ints:
         """Fewest sectors that hold the distinct bytes of every access."""
-        return -(-self._distinct[0] * self._sizes // SECTOR_BYTES)
+        return _in_parts_of(SECTOR_BYTES, self._distinct[0] * self._sizes)
 
     @cached_property
     def wavefronts(self) -> Ints:
@@ -108,7 +123,7 @@ class WarpSteps:
     @cached_property
     def ideal_wavefronts(self) -> Ints:
         """Fewest passes that deliver the distinct bytes of every access, 128 bytes a pass."""
-        return -(-self._distinct[0] * self._sizes // (BANKS * BANK_BYTES))
+        return _in_parts_of(BANKS * BANK_BYTES, self._distinct[0] * self._sizes)
 
     @cached_property
     def _sizes(self) -> Ints:
@@ -157,7 +172,9 @@ class WarpSteps:
         words = f"It {verb} {width} a lane {preposition} {_SPACE_WORDS.get(space, space)} memory"
         if space == "shared" and self.wavefronts[at] > 0:
             passes, best = int(self.wavefronts[at]), int(self.ideal_wavefronts[at])
-            return f"{words}: {count(passes, 'pass').replace('passs', 'passes')} over the banks, at best {best}."
+            return (
+                f"{words}: {count(passes, 'pass').replace('passs', 'passes')} over the banks, at best {best}."
+            )
         if space in ("global", "generic") and self.sectors[at] > 0:
             best = int(self.ideal_sectors[at])
             return f"{words}: {count(int(self.sectors[at]), 'sector')} of 32 bytes, at best {best}."
@@ -177,12 +194,18 @@ class WarpSteps:
         return f"{words} {access}" if access else words
 
 
+def _in_parts_of(part_bytes: int, size_bytes: Ints) -> Ints:
+    """How many parts hold so many bytes, rounded up."""
+    return ((size_bytes + part_bytes - 1) // part_bytes).astype(np.int32)
+
+
 def _count_distinct(rows: npt.NDArray[np.int64], lanes: npt.NDArray[np.bool_]) -> Ints:
     """How many different values each row holds among its chosen lanes."""
     ordered = np.sort(np.where(lanes, rows, -1), axis=1)
     fresh = np.ones(ordered.shape, np.bool_)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return np.count_nonzero(fresh & (ordered >= 0), axis=1).astype(np.int32)
+    distinct: Ints = (fresh & (ordered >= 0)).sum(axis=1, dtype=np.int32)
+    return distinct
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
@@ -211,12 +234,13 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
         )
     equal = sum(a == b for a, b in zip(foretold, seen, strict=False))
     at = next(
-        (i for i, (a, b) in enumerate(zip(foretold, seen, strict=False)) if a != b), min(len(foretold), len(seen))
+        (i for i, (a, b) in enumerate(zip(foretold, seen, strict=False)) if a != b),
+        min(len(foretold), len(seen)),
     )
     told = f"mask {foretold[at][1]:#010x}" if at < len(foretold) else "nothing more"
     took = f"mask {seen[at][1]:#010x}" if at < len(seen) else "nothing more"
     line = int(measured.line[min(at, len(seen) - 1)]) if seen else 0
     return (
-        f"{device} differs: {number(equal)} of {number(total)} basic blocks equal. First difference at block visit "
-        f"{number(at + 1)} (line {line}): predicted {told}, measured {took}."
+        f"{device} differs: {number(equal)} of {number(total)} basic blocks equal. First difference at "
+        f"block visit {number(at + 1)} (line {line}): predicted {told}, measured {took}."
     )

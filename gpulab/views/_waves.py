@@ -58,7 +58,8 @@ class Waves:
     def slot(self) -> npt.NDArray[np.int32]:
         """Place of each row in `order` on its SM: the first one that is free at its start."""
         sm_ids, starts, ends = (
-            column[self.order].tolist() for column in (self.trace.sm_id, self.trace.start_ns, self.trace.end_ns)
+            column[self.order].tolist()
+            for column in (self.trace.sm_id, self.trace.start_ns, self.trace.end_ns)
         )
         free_at: dict[int, list[int]] = {}
         slots = []
@@ -101,7 +102,9 @@ class Waves:
         per_wave = f"{number(trace.sm_count)} SMs × {count(fit.blocks_per_sm, 'block')}"
         waves = trace.waves
         tail = (
-            f"{percent(self.tail_blocks / trace.blocks_per_wave)} full" if self.tail_blocks and self.full_waves else "none"
+            f"{percent(self.tail_blocks / trace.blocks_per_wave)} full"
+            if self.tail_blocks and self.full_waves
+            else "none"
         )
         return [
             ["Blocks in the grid", number(self.blocks), f"of {count(product(trace.block), 'thread')}"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,12 +11,10 @@ from matplotlib.figure import Figure
 from gpulab.records import DeviceInfo, DeviceMetrics
 from gpulab.views import _figure as f
 from gpulab.views._base import View
-from gpulab.views._device_facts import QUANTITIES, limit_groups, metric_row, without_twins
+from gpulab.views._device_facts import QUANTITIES, limit_groups, metric_row, short_names, without_twins
 from gpulab.views._text import count, number, size
 
 AUTOMATIC_READINGS = 600
-
-_SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 
 class DeviceCard(View, module="device_card"):
@@ -77,11 +74,14 @@ class DeviceCard(View, module="device_card"):
 
     def sentence(self) -> str:
         info = self.info
-        bandwidth = f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
+        bandwidth = (
+            f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
+        )
         beside = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
+        memory = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth}"
         return (
-            f"Device card of {info.name}: compute capability {info.capability}, {count(info.sm_count, 'SM')}, "
-            f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth}{beside}; {info.provenance.label}."
+            f"Device card of {info.name}: compute capability {info.capability}, "
+            f"{count(info.sm_count, 'SM')}, {memory}{beside}; {info.provenance.label}."
         )
 
     def describe(self) -> str:
@@ -101,19 +101,29 @@ class DeviceCard(View, module="device_card"):
 
 def _facts(info: DeviceInfo, others: Sequence[DeviceInfo]) -> dict[str, Any]:
     devices = (info, *others)
+    names = short_names(devices)
     return {
         "name": info.name,
         "quantities": [
             {
                 "name": quantity.name,
+                "unit": quantity.unit,
                 "bars": [
-                    {"device": d.name, "value": quantity.of(d), "text": quantity.text(d), "here": d is info}
-                    for d in devices
+                    {
+                        "device": device.name,
+                        "short": short,
+                        "value": quantity.of(device),
+                        "text": quantity.text(device),
+                        "here": device is info,
+                    }
+                    for device, short in zip(devices, names, strict=True)
                 ],
             }
             for quantity in QUANTITIES
         ],
-        "limits": [{"heading": heading, "rows": [list(row) for row in rows]} for heading, rows in limit_groups(info)],
+        "limits": [
+            {"heading": heading, "rows": [list(row) for row in rows]} for heading, rows in limit_groups(info)
+        ],
         "notes": info.notes,
     }
 
@@ -128,6 +138,7 @@ def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:
 
 def _draw(info: DeviceInfo, others: Sequence[DeviceInfo], caption: str) -> Figure:
     devices = (info, *others)
+    names = short_names(devices)
     bar_px = 15
     panel = 24 + bar_px * len(devices)
     bars_top = 44
@@ -144,30 +155,40 @@ def _draw(info: DeviceInfo, others: Sequence[DeviceInfo], caption: str) -> Figur
         ax.text(0, 9, quantity.name + unit, size=8.5, weight="bold", color=f.INK, va="center")
         values = [quantity.of(d) for d in devices]
         highest = max((v for v in values if v is not None), default=0) or 1
-        for row, (device, value) in enumerate(zip(devices, values, strict=True)):
+        for row, (short, value) in enumerate(zip(names, values, strict=True)):
             y = 25 + row * bar_px
-            here = device is info
+            here = row == 0
             weight = "bold" if here else "normal"
-            ax.text(0, y, _short(device.name), size=7.2, color=f.INK, va="center", weight=weight)
+            ax.text(
+                0,
+                y,
+                short if len(short) <= 16 else short[:15] + "…",
+                size=7.2,
+                color=f.INK,
+                va="center",
+                weight=weight,
+            )
             if value is None:
                 ax.text(98, y, "not known", size=7.2, color=f.MUTED, va="center")
                 continue
             ax.barh(y, 74 * value / highest, 9, left=98, color=f.BLUE if here else "#b6bfc8", linewidth=0)
-            ax.text(101 + 74 * value / highest, y, number(value), size=7.2, color=f.INK, va="center", weight=weight)
+            ax.text(
+                101 + 74 * value / highest,
+                y,
+                number(value),
+                size=7.2,
+                color=f.INK,
+                va="center",
+                weight=weight,
+            )
     for at, (heading, rows) in enumerate(limit_groups(info)):
         ax = f.bare(f.axes(fig, 14 + at * 221, table_top, 208, table))
         ax.set_xlim(0, 208)
         ax.set_ylim(table, 0)
         ax.text(0, 9, heading, size=8.5, weight="bold", color=f.INK, va="center")
         ax.plot([0, 208], [18, 18], color=f.RULE, linewidth=0.8)
-        for row, (name, value) in enumerate(rows):
+        for row, (term, words) in enumerate(rows):
             y = 27 + row * 15
-            ax.text(0, y, name, size=6.8, color=f.MUTED, va="center")
-            ax.text(208, y, value, size=6.8, color=f.INK, va="center", ha="right")
+            ax.text(0, y, term, size=6.8, color=f.MUTED, va="center")
+            ax.text(208, y, words, size=6.8, color=f.INK, va="center", ha="right")
     return fig
-
-
-def _short(name: str) -> str:
-    """A name without its maker, brand and memory size, for the narrow column beside the bars."""
-    text = _SPARE.sub("", name).strip(" -")
-    return text if len(text) <= 16 else text[:15] + "…"

@@ -98,8 +98,9 @@ class LaunchChart(View, module="launch_chart"):
         trace, waves = self.trace, Waves(self.trace)
         text = (
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
-            f"{count(product(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in {waves.wave_words()}, "
-            f"occupancy {percent(trace.occupancy.fraction)} {limiter_words(trace.occupancy)}; {trace.provenance.label}"
+            f"{count(product(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
+            f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
+            f"{limiter_words(trace.occupancy)}; {trace.provenance.label}"
         )
         return f"{text}, beside {self.compare.provenance.label}." if self.compare is not None else f"{text}."
 
@@ -110,12 +111,15 @@ class LaunchChart(View, module="launch_chart"):
                 continue
             waves, fit = Waves(trace), trace.occupancy
             limits = ", ".join(f"{limit} {blocks}" for limit, blocks in fit.blocks_by_limit.items())
-            lines += [
+            lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
                 f"block {shape(trace.block)}, {number(trace.blocks_per_wave)} blocks at once, span "
-                f"{duration(trace.span_ns)}, {percent(waves.idle_share)} of the block places idle.",
-                f"Occupancy {percent(fit.fraction)}, {occupancy_words(fit)}; blocks per SM by limit: {limits}.",
-            ]
+                f"{duration(trace.span_ns)}, {percent(waves.idle_share)} of the block places idle."
+            )
+            lines.append(
+                f"Occupancy {percent(fit.fraction)}, {occupancy_words(fit)}; "
+                f"blocks per SM by limit: {limits}."
+            )
             if trace.note:
                 lines.append(trace.note)
         return "\n".join(lines)

@@ -28,7 +28,7 @@ class OccupancyChart(View, module="occupancy_chart"):
     points
         One `Occupancy` a block size.
     chosen
-        The block size to mark, in threads, or its `Occupancy`.
+        The block size to mark, in threads, or its `Occupancy`, which joins the points if it is not one.
 
     Raises
     ------
@@ -41,7 +41,12 @@ class OccupancyChart(View, module="occupancy_chart"):
 
     def __init__(self, points: Sequence[Occupancy], chosen: int | Occupancy) -> None:
         self.points = tuple(sorted(points, key=lambda p: p.block_threads))
-        threads = chosen.block_threads if isinstance(chosen, Occupancy) else int(chosen)
+        if isinstance(chosen, Occupancy):
+            threads = chosen.block_threads
+            if self.points and threads not in {p.block_threads for p in self.points}:
+                self.points = tuple(sorted((*self.points, chosen), key=lambda p: p.block_threads))
+        else:
+            threads = int(chosen)
         if not self.points:
             raise ValueError("There is no point to draw; pass one Occupancy a block size.")
         if threads not in {p.block_threads for p in self.points}:
@@ -54,7 +59,11 @@ class OccupancyChart(View, module="occupancy_chart"):
             title="Theoretical occupancy against block size",
             caption=f"Occupancy {provenance.label}.",
             source=provenance.source,
-            facts={"points": [_point(p) for p in self.points], "colours": LIMIT_COLOURS, "other_colour": OTHER_COLOUR},
+            facts={
+                "points": [_point(p) for p in self.points],
+                "colours": LIMIT_COLOURS,
+                "other_colour": OTHER_COLOUR,
+            },
             chosen=threads,
         )
 
@@ -83,7 +92,10 @@ class OccupancyChart(View, module="occupancy_chart"):
         point = self.point
         fig = f.figure(360, self.title, f.wrapped(self.caption))
         ax = f.axes(fig, 62, 66, 556, 220)
-        step = min((b.block_threads - a.block_threads for a, b in zip(self.points, self.points[1:], strict=False)), default=32)
+        step = min(
+            (b.block_threads - a.block_threads for a, b in zip(self.points, self.points[1:], strict=False)),
+            default=32,
+        )
         for each in self.points:
             ax.bar(
                 each.block_threads,
@@ -97,7 +109,9 @@ class OccupancyChart(View, module="occupancy_chart"):
         ax.set_yticks([0, 25, 50, 75, 100])
         ax.set_xlabel("threads a block", size=8.5, color=f.INK)
         ax.set_ylabel("occupancy (%)", size=8.5, color=f.INK)
-        ax.set_xticks([p.block_threads for p in self.points if p.block_threads % 128 == 0] or [point.block_threads])
+        ax.set_xticks(
+            [p.block_threads for p in self.points if p.block_threads % 128 == 0] or [point.block_threads]
+        )
         ax.set_xlim(self.points[0].block_threads - step, self.points[-1].block_threads + step)
         ax.text(
             point.block_threads,
@@ -127,7 +141,15 @@ def _limits(fig: Figure, point: Occupancy) -> None:
     ax = f.bare(f.axes(fig, 648, 62, 240, 240))
     ax.set_xlim(0, 240)
     ax.set_ylim(240, 0)
-    ax.text(0, 6, f"{count(point.block_threads, 'thread')} a block", size=11, weight="bold", color=f.INK, va="center")
+    ax.text(
+        0,
+        6,
+        f"{count(point.block_threads, 'thread')} a block",
+        size=11,
+        weight="bold",
+        color=f.INK,
+        va="center",
+    )
     ax.text(0, 26, f"{percent(point.fraction)}: {occupancy_words(point)}", size=8.5, color=f.INK, va="center")
     ax.text(
         0,
@@ -144,7 +166,14 @@ def _limits(fig: Figure, point: Occupancy) -> None:
         ax.text(0, y, limit, size=8, color=f.INK, va="center", weight="bold" if counts else "normal")
         colour = LIMIT_COLOURS.get(limit, OTHER_COLOUR) if counts else f.RULE
         ax.barh(y, 80 * blocks / highest, 11, left=94, color=colour, linewidth=0)
-        ax.text(98 + 80 * blocks / highest, y, f"{blocks}{' ◀ limits' if counts else ''}", size=8, color=f.INK, va="center")
+        ax.text(
+            98 + 80 * blocks / highest,
+            y,
+            f"{blocks}{' ◀ limits' if counts else ''}",
+            size=8,
+            color=f.INK,
+            va="center",
+        )
 
 
 def _first_limiter(point: Occupancy) -> str:
@@ -156,7 +185,8 @@ def _colour(point: Occupancy) -> str:
 
 
 def _words(point: Occupancy) -> str:
-    return f"{count(point.block_threads, 'thread')} a block give {percent(point.fraction)}, {limiter_words(point)}"
+    threads = count(point.block_threads, "thread")
+    return f"{threads} a block give {percent(point.fraction)}, {limiter_words(point)}"
 
 
 def _point(point: Occupancy) -> dict[str, Any]:

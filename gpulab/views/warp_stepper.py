@@ -13,7 +13,7 @@ from gpulab.views import _warp_figure
 from gpulab.views._base import View
 from gpulab.views._columns import pack
 from gpulab.views._text import count, number
-from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits
+from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits, value_type
 
 MAX_STEPS = 20_000
 
@@ -125,7 +125,10 @@ class WarpStepper(View, module="warp_stepper"):
             "code": trace.code.splitlines(),
             "instructions": [text.strip() for text in trace.instruction],
             "spaces": list(trace.space),
-            "value_types": list(trace.value_type),
+            "value_types": [
+                value_type(text, declared)
+                for text, declared in zip(trace.instruction, trace.value_type, strict=False)
+            ],
             "value_registers": list(trace.value_register),
             "threads": self.steps.threads,
             "granularity": trace.granularity,

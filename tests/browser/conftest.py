@@ -69,16 +69,24 @@ class Lab:
     def notebook(self, name: str, cells: list[str]) -> Iterator[Kernel]:
         """Write a notebook, open it, run every cell; its kernel ends with the block."""
         document = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        document.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        document.metadata["kernelspec"] = {
+            "name": "python3",
+            "display_name": "Python 3",
+            "language": "python",
+        }
         nbformat.write(document, self.folder / name)
         before = set(self.runtime.glob("kernel-*.json"))
         self.page.goto(f"{self.url}/lab/tree/{name}?reset")
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
         self.page.wait_for_function("window.jupyterapp !== undefined")
-        connection = self._wait_for(lambda: next(iter(set(self.runtime.glob("kernel-*.json")) - before), None))
+        connection = self._wait_for(
+            lambda: next(iter(set(self.runtime.glob("kernel-*.json")) - before), None), what="a kernel"
+        )
         kernel = Kernel(connection)
         try:
-            self.command("application:toggle-left-area") if self.page.locator("#jp-left-stack").is_visible() else None
+            self.command("application:toggle-left-area") if self.page.locator(
+                "#jp-left-stack"
+            ).is_visible() else None
             self.command("notebook:run-all-cells")
             yield kernel
         finally:
@@ -88,7 +96,22 @@ class Lab:
 
     def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
         """Run a command of JupyterLab as its menus do."""
-        self.page.evaluate("([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments or {}])
+        self.page.evaluate(
+            "([name, args]) => window.jupyterapp.commands.execute(name, args)", [name, arguments or {}]
+        )
+
+    def save(self, name: str, until: str) -> None:
+        """Save the open notebook; returns once the file holds what a dotted path names."""
+        path = self.folder / name
+
+        def arrived() -> bool:
+            value = json.loads(path.read_text())
+            for key in until.split("."):
+                value = value.get(key, {})
+            return bool(value)
+
+        self.command("docmanager:save")
+        self._wait_for(arrived, what=f"{until} in {name}")
 
     def picture(self, name: str, selector: str | None = None) -> Path:
         """Save what the page, or one element of it, looks like."""
@@ -97,14 +120,14 @@ class Lab:
         target.screenshot(path=path)
         return path
 
-    def _wait_for(self, look: Any, seconds: float = 60) -> Any:
+    def _wait_for(self, look: Any, what: str, seconds: float = 60) -> Any:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             found = look()
             if found:
                 return found
             time.sleep(0.1)
-        raise TimeoutError("JupyterLab did not start a kernel in time.")
+        raise TimeoutError(f"Waited {seconds} s for {what}.")
 
     def _get(self, path: str, method: str = "GET") -> Any:
         request = urllib.request.Request(self.url + path, method=method)
@@ -127,6 +150,10 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     # The news prompt would cover the page and asks a server outside.
     page_config = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
     (config / "labconfig" / "page_config.json").write_text(json.dumps(page_config))
+    # As `Settings > Save Widget State Automatically`: saved views then work without a kernel.
+    widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
+    widgets.mkdir(parents=True)
+    (widgets / "plugin.jupyterlab-settings").write_text(json.dumps({"saveState": True}))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -142,20 +169,27 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     }
     arguments = [
         "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0", "--IdentityProvider.token=", "--PasswordIdentityProvider.hashed_password=",
+        "--ServerApp.port_retries=0", "--IdentityProvider.token=",
+        "--PasswordIdentityProvider.hashed_password=",
         "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
         "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
     ]  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     with (home / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *arguments], env=environment, cwd=home, stdout=log, stderr=log
+            [sys.executable, "-m", "jupyterlab", *arguments],
+            env=environment,
+            cwd=home,
+            stdout=log,
+            stderr=log,
         )
         try:
             _wait_for_server(server, url, home / "server.log")
             with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
-                page = browser.new_page(viewport={"width": 1280, "height": 1000})
+                browser = playwright.chromium.launch(
+                    executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS)
+                )
+                page = browser.new_page(viewport={"width": 1280, "height": 1500})
                 yield Lab(url, folder, runtime, page)
                 browser.close()
         finally:

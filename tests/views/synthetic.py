@@ -99,9 +99,12 @@ def warp_trace(threads: int = 256, warp: int = 0, n: int = 10_000, repeat: int =
     address = np.array([np.full(32, -1) if row[6] is None else row[6] for row in rows], np.int64)
     address[~lanes] = -1
     space = np.array([row[4] for row in rows], np.int8)
-    sectors = [len(set((a[a >= 0] // 32).tolist())) if s == 0 else 0 for a, s in zip(address, space, strict=True)]
+    sectors = [
+        len(set((a[a >= 0] // 32).tolist())) if s == 0 else 0 for a, s in zip(address, space, strict=True)
+    ]
     passes = [
-        int(np.bincount((a[a >= 0] // 4) % 32).max()) if s == 1 else 0 for a, s in zip(address, space, strict=True)
+        int(np.bincount((a[a >= 0] // 4) % 32).max()) if s == 1 else 0
+        for a, s in zip(address, space, strict=True)
     ]
     return WarpTrace(
         provenance=MODELLED,
@@ -158,7 +161,9 @@ def measured_blocks(trace: WarpTrace, flip_at: int | None = None) -> WarpTrace:
     )
 
 
-def occupancy(threads: int, registers: int = 40, shared_bytes: int = 4096, provenance: Provenance = MODELLED) -> Occupancy:
+def occupancy(
+    threads: int, registers: int = 40, shared_bytes: int = 4096, provenance: Provenance = MODELLED
+) -> Occupancy:
     """Occupancy on an A100: 64 warps, 32 blocks, 65536 registers in units of 256 a warp, 164 KiB shared."""
     warps = -(-threads // 32)
     registers_a_warp = -(-registers * 32 // 256) * 256
@@ -291,7 +296,8 @@ def devices() -> tuple[DeviceInfo, ...]:
     return (
         _device("A100-SXM4-80GB", (8, 0), 108, 64, 164, 40, 80, "HBM2e", 5120, 1593, 2039, 1410,
                 fp32_tflops=19.5, fp16_tensor_tflops=312, pcie_gbps=31.5, nvlink_gbps=600),
-        _device("Tesla T4", (7, 5), 40, 64, 64, 4, 16, "GDDR6", 256, 5001, 320, 1590, pcie_gbps=15.75, nvlink_gbps=0),
+        _device("Tesla T4", (7, 5), 40, 64, 64, 4, 16, "GDDR6", 256, 5001, 320, 1590,
+                pcie_gbps=15.75, nvlink_gbps=0),
         _device("GeForce RTX 4090", (8, 9), 128, 128, 100, 72, 24, "GDDR6X", 384, 10501, 1008, 2520,
                 fp32_tflops=82.6, pcie_gbps=31.5, nvlink_gbps=0),
         _device("H100 SXM5 80GB", (9, 0), 132, 128, 228, 50, 80, "HBM3", 5120, 2619, 3352, 1980,

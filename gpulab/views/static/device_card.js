@@ -5,13 +5,13 @@ import { Frame, bar, element, number } from "./base.js";
 const HISTORY = 60;
 const PERIODS_MS = [[500, "0.5 s"], [1000, "1 s"], [2000, "2 s"], [5000, "5 s"]];
 
-function quantityPanel({ name, bars }) {
+function quantityPanel({ name, unit, bars }) {
   const highest = Math.max(...bars.map(({ value }) => value ?? 0)) || 1;
   return element(
     "div", { class: "gl-quantity" },
-    element("div", { class: "gl-heading" }, name),
-    ...bars.map(({ device, value, text, here }) => {
-      const row = bar(device, (value ?? 0) / highest, text, { strong: here });
+    element("div", { class: "gl-heading" }, unit ? `${name} (${unit})` : name),
+    ...bars.map(({ device, short, value, text, here }) => {
+      const row = bar(short, (value ?? 0) / highest, value === null ? text : number(value), { strong: here });
       row.title = `${device}: ${text}`;
       return row;
     }),

@@ -17,6 +17,7 @@ class LaunchPanel {
     this.names = names;
     this.chosen = -1;
     this.heading = element("div", { class: "gl-heading" });
+    this.waves = element("div", { class: "gl-waves" });
     this.canvas = element("canvas", {
       tabindex: 0, role: "img",
       onkeydown: (event) => this.onKey(event),
@@ -27,7 +28,7 @@ class LaunchPanel {
     this.block = element("div", { class: "gl-block-text", "aria-live": "polite" });
     this.numbers = element("dl", { class: "gl-numbers" });
     this.limits = element("div", { class: "gl-limits" });
-    this.node = element("div", { class: "gl-panel" }, this.heading, this.chart, this.block, this.numbers, this.limits);
+    this.node = element("div", { class: "gl-panel" }, this.heading, this.waves, this.chart, this.block, element("div", { class: "gl-facts" }, this.numbers, this.limits));
     this.load();
   }
 
@@ -40,7 +41,8 @@ class LaunchPanel {
     this.chosen = -1;
     this.block.textContent = "Point at a block, or focus the chart and use the arrow keys.";
     this.assignPlaces();
-    this.heading.textContent = `${facts.label[0].toUpperCase()}${facts.label.slice(1)}: ${facts.wave_words}`;
+    this.heading.textContent = `${facts.label[0].toUpperCase()}${facts.label.slice(1)}`;
+    this.waves.textContent = `${number(facts.block_threads)} threads a block: ${facts.wave_words}`;
     this.canvas.setAttribute("aria-label", `Blocks of ${number(facts.block_threads)} threads on ${facts.sm_count} SMs over time: ${facts.wave_words}. Arrow keys go from block to block.`);
     this.numbers.replaceChildren(...facts.numbers.map(([term, value, detail]) => element(
       "div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, detail)),
@@ -143,7 +145,7 @@ class LaunchPanel {
       most = Math.max(most, running);
     }
     const scale = (RUNNING_HEIGHT - 4) / Math.max(1, most);
-    pen.fillStyle = this.frame.colour("accent-2");
+    pen.fillStyle = this.frame.colour("other");
     for (let at = 0; at < bins; at += 1) {
       pen.fillRect(LEFT + at, top + RUNNING_HEIGHT - levels[at] * scale, 1, levels[at] * scale);
     }

@@ -69,7 +69,7 @@ function render({ model, el }) {
     const at = chosenAt();
     const point = points[at];
     bars.forEach((node, other) => node.classList.toggle("gl-chosen", other === at));
-    mark.setAttribute("x", LEFT + (at + 0.5) * wide);
+    mark.setAttribute("x", Math.max(LEFT + 26, Math.min(WIDTH - 26, LEFT + (at + 0.5) * wide)));
     mark.setAttribute("y", y(point.fraction) - 6);
     mark.textContent = `▼ ${point.threads}`;
     chart.setAttribute("aria-valuenow", point.threads);

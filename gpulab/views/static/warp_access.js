@@ -89,7 +89,7 @@ export function bankPicture(access, executed) {
   }
   const banks = grouped(words, ({ word }) => Number(word & 31n));
   const highest = Math.max(...[...banks.values()].map((bank) => grouped(bank, ({ word }) => word).size));
-  const boxHeight = Math.max(7, Math.min(20, 250 / highest));
+  const boxHeight = Math.max(5, Math.min(20, 180 / highest));
   const column = WIDTH / 32;
   const height = highest * boxHeight;
   const parts = [];

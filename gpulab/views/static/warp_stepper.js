@@ -7,7 +7,7 @@ import { bankPicture, sectorPicture } from "./warp_access.js";
 const SYMBOLS = { active: "●", inactive: "○", off: "◐", none: "–" };
 const STATE_WORDS = { active: "active", inactive: "inactive", off: "predicated off", none: "no thread" };
 const PLAY_MS = 350;
-const TIMELINE_HEIGHT = 54;
+const TIMELINE_HEIGHT = 60;
 
 function render({ model, el }) {
   const frame = new Frame(model, el, "warp-stepper");
@@ -225,7 +225,7 @@ function render({ model, el }) {
 
   const drawTimeline = () => {
     const { pen, width, height } = prepare(timeline, TIMELINE_HEIGHT);
-    const barsHeight = height - 16;
+    const barsHeight = height - 21;
     const columnsUsed = Math.min(steps.length, width);
     const wide = width / columnsUsed;
     for (let column = 0; column < columnsUsed; column += 1) {

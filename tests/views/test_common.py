@@ -1,0 +1,181 @@
+"""What holds for every view: sentence, text, picture, bundle, closing, errors shown."""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views import _base as base
+from tests.views import synthetic
+
+MAKERS: dict[str, Callable[[], Any]] = {
+    "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
+    "launch": lambda: LaunchChart(synthetic.launch_trace()),
+    "beside": lambda: LaunchChart(
+        synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
+    ),
+    "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
+    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
+}
+
+
+@pytest.fixture(params=MAKERS)
+def view(request: pytest.FixtureRequest) -> Any:
+    made = MAKERS[request.param]()
+    yield made
+    made.close()
+
+
+def pixels(picture: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+
+
+def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
+    text = repr(view)
+    assert text[0].isupper()
+    assert text.endswith(".")
+    assert "\n" not in text
+    assert "0x" not in text
+    assert view.source in ("measured", "modelled", "recorded")
+    assert f"{view.source} on A100-SXM4-80GB" in text
+    assert view.describe().startswith(text)
+
+
+def test_equal_records_give_equal_sentences_and_pictures() -> None:
+    for make in MAKERS.values():
+        first, second = make(), make()
+        assert repr(first) == repr(second)
+        first.close()
+        second.close()
+    assert first.png() == second.png()
+
+
+def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
+    data, metadata = view._repr_mimebundle_()
+    assert data["text/plain"] == repr(view)
+    assert data[base.WIDGET_MIME]["model_id"] == view.model_id
+    picture = base64.b64decode(data["image/png"])
+    assert picture.startswith(b"\x89PNG")
+    assert metadata["image/png"]["width"] == 900
+    assert Image.open(io.BytesIO(picture)).size == (1800, 2 * metadata["image/png"]["height"])
+
+
+def test_picture_is_not_blank_and_keeps_its_margins(view: Any) -> None:
+    shown = pixels(view.png())
+    inside = shown[80:-60, 20:-20]
+    dark = (inside.sum(axis=2) < 600).mean()
+    assert 0.02 < dark < 0.7
+    assert len(np.unique(inside.reshape(-1, 3), axis=0)) > 20
+    # Text that is cut off would reach the edge of the picture.
+    edge = np.concatenate([shown[6:-6, 4:10].reshape(-1, 3), shown[6:-6, -10:-4].reshape(-1, 3)])
+    assert (edge.sum(axis=1) > 740).all()
+
+
+def test_picture_takes_less_than_half_a_second(view: Any) -> None:
+    times = []
+    while len(times) < 4 and min(times, default=1) > 0.5:
+        start = time.perf_counter()
+        view.png()
+        times.append(time.perf_counter() - start)
+    assert min(times) < 0.5
+
+
+def test_closing_leaves_text_and_picture(view: Any) -> None:
+    view.close()
+    data, _ = view._repr_mimebundle_()
+    assert set(data) == {"text/plain", "image/png"}
+    view.close()  # a second time does nothing
+
+
+def test_a_failing_picture_does_not_take_the_widget_with_it(
+    view: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise RuntimeError("no fonts")
+
+    monkeypatch.setattr(view, "draw", fail)
+    data, metadata = view._repr_mimebundle_()
+    assert base.WIDGET_MIME in data
+    assert "image/png" not in data
+    assert data["text/plain"].endswith("(no picture: RuntimeError: no fonts)")
+    assert metadata == {}
+
+
+def test_pictures_from_several_threads() -> None:
+    chart = MAKERS["occupancy"]()
+    expected = chart.png()
+    drawn: list[bytes] = []
+    threads = [threading.Thread(target=lambda: drawn.append(chart.png())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    chart.close()
+    assert drawn == [expected] * 4
+
+
+def test_pyplot_is_never_imported() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from tests.views import synthetic; from gpulab.views import LaunchChart; "
+        "LaunchChart(synthetic.launch_trace()).png(); print('matplotlib.pyplot' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
+
+
+def test_running_a_cell_again_closes_what_it_made_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = SimpleNamespace()
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+
+    def make(cell: str, run: str) -> OccupancyChart:
+        shell.get_parent = lambda: {"metadata": {"cellId": cell}, "header": {"msg_id": run}}
+        return OccupancyChart(synthetic.occupancies(), 256)
+
+    first, same_run = make("a", "1"), make("a", "1")
+    other_cell = make("b", "2")
+    assert first.comm is not None
+    again = make("a", "3")
+    assert first.comm is None
+    assert same_run.comm is None
+    assert other_cell.comm is not None
+    assert again.comm is not None
+    assert [view for _, _, view in shell._gpulab_views] == [other_cell, again]
+    other_cell.close()
+    again.close()
+
+
+def test_without_a_notebook_nothing_is_closed() -> None:
+    first, second = (OccupancyChart(synthetic.occupancies(), 256) for _ in range(2))
+    assert first.comm is not None
+    first.close()
+    second.close()
+
+
+def test_modules_are_joined_without_leftover_imports() -> None:
+    for name in ("warp_stepper", "launch_chart", "device_card", "occupancy_chart"):
+        text = base.module_text(name)
+        assert "import " not in [line[:7] for line in text.splitlines()]
+        assert text.count("export ") == 1
+        assert text.count("class Frame") == 1
+        assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_unknown_view_name() -> None:
+    import gpulab.views
+
+    with pytest.raises(AttributeError, match="PieChart"):
+        _ = gpulab.views.PieChart
+    assert "WarpStepper" in dir(gpulab.views)

@@ -1,0 +1,139 @@
+"""Device card and occupancy chart: units, unknowns, readings, the chosen size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpulab.records import DeviceMetrics
+from gpulab.views import DeviceCard, OccupancyChart
+from gpulab.views._device_facts import QUANTITIES, fp32_tflops, limit_groups, short_names
+from gpulab.views._text import duration, number, percent, shape, size
+from tests.views import synthetic
+
+
+def rows(card: DeviceCard) -> dict[str, str]:
+    return {name: value for group in card.facts["limits"] for name, value in group["rows"]}
+
+
+def test_limits_carry_their_units() -> None:
+    card = DeviceCard(synthetic.devices()[0])
+    found = rows(card)
+    assert found["Shared memory per block"] == "48 KiB"
+    assert found["Shared memory per block, opted in"] == "163 KiB"
+    assert found["L2 cache"] == "40 MiB"
+    assert found["Memory"] == "80 GiB HBM2e"
+    assert found["Peak memory bandwidth"] == "2\u202f039 GB/s"
+    assert found["Grid (x, y, z)"] == "(2³¹−1) × 65\u202f535 × 65\u202f535"
+    assert found["Compute capability"] == "8.0"
+    card.close()
+
+
+def test_unknown_is_a_word_and_not_a_zero() -> None:
+    info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
+    found = {name: value for _, group in limit_groups(info) for name, value in group}
+    assert found["Peak memory bandwidth"] == "not known"
+    assert found["Peak FP32 rate"] == "not known"
+    card = DeviceCard(info, synthetic.devices()[1:])
+    assert card.png().startswith(b"\x89PNG")
+    assert "GB/s" not in repr(card)
+    card.close()
+
+
+def test_fp32_rate_follows_from_lanes_and_clock() -> None:
+    t4 = synthetic.devices()[1]
+    assert t4.fp32_tflops is None
+    assert fp32_tflops(t4) == pytest.approx(8.1, abs=0.1)  # NVIDIA's datasheet for the T4
+
+
+def test_bars_compare_every_device() -> None:
+    info, *others = synthetic.devices()
+    card = DeviceCard(info, [*others, info])
+    assert len(card.others) == len(others)
+    for quantity, shown in zip(QUANTITIES, card.facts["quantities"], strict=True):
+        assert [bar["value"] for bar in shown["bars"]] == [quantity.of(d) for d in (info, *others)]
+        assert [bar["here"] for bar in shown["bars"]] == [True] + [False] * len(others)
+    assert card.draw().get_figwidth() == 9
+    card.close()
+
+
+def test_short_names_stay_apart() -> None:
+    big = synthetic.devices()[0]
+    small = replace(big, name="A100-SXM4-40GB")
+    assert short_names([big, synthetic.devices()[2]]) == ["A100-SXM4", "RTX 4090"]
+    assert short_names([big, small]) == ["A100-SXM4-80GB", "A100-SXM4-40GB"]
+
+
+def test_readings_and_what_is_not_available() -> None:
+    taken: list[int] = []
+
+    def metrics() -> DeviceMetrics:
+        taken.append(1)
+        return synthetic.metrics(len(taken))
+
+    card = DeviceCard(synthetic.devices()[0], metrics=metrics)
+    assert len(taken) == 1
+    card._on_message(card, {"kind": "refresh"}, [])
+    assert len(taken) == 2
+    shown = {row["name"]: row for row in card.readings["rows"]}
+    assert shown["Fan speed"]["text"] == "not available"
+    assert shown["Fan speed"]["why"] == "This board has no fan of its own."
+    assert shown["Performance state"]["text"] == "P0"
+    assert shown["Temperature"]["text"] == "41 °C"
+    assert card.readings["label"] == "measured on NVIDIA H200"
+    card._on_message(card, {"kind": "something else"}, [])
+    assert len(taken) == 2
+    card.close()
+
+
+def test_failing_readings_are_shown() -> None:
+    def metrics() -> DeviceMetrics:
+        raise OSError("NVML: driver not loaded")
+
+    card = DeviceCard(synthetic.devices()[0], metrics=metrics)
+    assert card.error == "Reading the device failed. OSError: NVML: driver not loaded"
+    card.close()
+
+
+def test_occupancy_marks_the_chosen_size_and_names_its_limit() -> None:
+    chart = OccupancyChart(synthetic.occupancies(), 256)
+    assert "256 threads a block give 75 %, limited by registers" in repr(chart)
+    chart.chosen = 700
+    assert chart.chosen == 704
+    assert "704 threads a block" in repr(chart)
+    assert chart.describe().count("\n") == 32
+    chart.close()
+
+
+def test_a_chosen_occupancy_joins_the_points() -> None:
+    odd = synthetic.occupancy(100)
+    chart = OccupancyChart(synthetic.occupancies(), odd)
+    assert chart.point == odd
+    assert len(chart.points) == 33
+    assert chart.png().startswith(b"\x89PNG")
+    chart.close()
+
+
+def test_occupancy_refuses_what_it_cannot_show() -> None:
+    with pytest.raises(ValueError, match="no point to draw"):
+        OccupancyChart([], 256)
+    with pytest.raises(ValueError, match="No point has 100 threads a block"):
+        OccupancyChart(synthetic.occupancies(), 100)
+
+
+def test_numbers_are_written_one_way() -> None:
+    assert [number(v) for v in (0, 5, 12.345, 123.4, 65536, 0.00123)] == [
+        "0", "5", "12.3", "123", "65\u202f536", "0.00123",
+    ]  # fmt: skip
+    assert [size(v) for v in (512, 49152, 60 << 20, 79.2 * 2**30)] == [
+        "512 B",
+        "48 KiB",
+        "60 MiB",
+        "79.2 GiB",
+    ]
+    assert [duration(v) for v in (640, 12_340, 4_100_000, 2e9)] == ["640 ns", "12.3 µs", "4.1 ms", "2 s"]
+    assert [percent(v) for v in (0, 0.5, 0.0004, 1)] == ["0 %", "50 %", "0.04 %", "100 %"]
+    assert [shape(d) for d in ((256, 1, 1), (16, 16, 1), (1, 1, 1), (2, 1, 3))] == [
+        "256", "16 × 16", "1", "2 × 1 × 3",
+    ]  # fmt: skip

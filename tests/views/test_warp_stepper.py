@@ -1,0 +1,177 @@
+"""Steps, sentences and derived columns of a warp trace, each against counting by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpulab.views import WarpStepper
+from gpulab.views._warp_steps import WarpSteps, confirm, value_type
+from tests.views import synthetic
+
+
+@pytest.fixture
+def steps() -> WarpSteps:
+    return WarpSteps(synthetic.warp_trace(n=24))
+
+
+def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:
+    line = steps.trace.line.tolist()
+    starts = [i for i in range(len(line)) if i == 0 or line[i] != line[i - 1]]
+    assert steps.line_starts.tolist() == starts
+
+
+def test_a_step_without_a_line_belongs_to_the_line_before(steps: WarpSteps) -> None:
+    line = steps.trace.line.copy()
+    line[[0, 3]] = 0
+    assert WarpSteps(replace(steps.trace, line=line)).line.tolist()[:5] == [0, 5, 6, 6, 7]
+
+
+def test_moves(steps: WarpSteps) -> None:
+    assert steps.accesses.tolist() == [4, 9, 11, 12]
+    assert [steps.next_access(s) for s in (0, 4, 12)] == [4, 9, 12]
+    assert [steps.previous_access(s) for s in (13, 4, 0)] == [12, 4, 0]
+    assert [steps.next_line(s) for s in (0, 2, 13)] == [2, 4, 13]
+    assert [steps.previous_line(s) for s in (3, 2, 0)] == [2, 0, 0]
+
+
+def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
+    for at, step in enumerate(steps.accesses.tolist()):
+        touched = {a for a in steps.trace.address[step].tolist() if a >= 0}
+        size = 4 * len(touched)
+        assert steps.ideal_sectors[at] == -(-size // 32)
+        assert steps.ideal_wavefronts[at] == -(-size // 128)
+
+
+def test_sectors_are_counted_where_the_record_has_none(steps: WarpSteps) -> None:
+    bare = WarpSteps(replace(steps.trace, sectors=None))
+    expected = [
+        len({a // 32 for a in steps.trace.address[step].tolist() if a >= 0})
+        for step in steps.accesses.tolist()
+    ]
+    assert bare.sectors.tolist() == expected
+
+
+def test_sentences_say_what_happens(steps: WarpSteps) -> None:
+    assert steps.sentence(4) == (
+        "Step 5 of 14, line 7: 24 of 32 lanes active. ld.global.f32 %f1, [%rd6]. "
+        "It loads 4 bytes a lane from global memory: 6 sectors of 32 bytes, at best 3."
+    )
+    assert steps.sentence(6) == (
+        "Step 7 of 14, line 8: 24 of 32 lanes active, 12 of them not predicated off. bra $L__negative."
+    )
+    assert steps.sentence(9).endswith(
+        "It stores 4 bytes a lane to shared memory: 24 passes over the banks, at best 1."
+    )
+
+
+def test_a_ragged_last_warp_counts_its_own_threads() -> None:
+    steps = WarpSteps(synthetic.warp_trace(threads=40, warp=1))
+    assert steps.threads == 8
+    assert "8 of 8 lanes active" in steps.sentence(0)
+
+
+def test_stepping_stays_inside_the_trace() -> None:
+    view = WarpStepper(synthetic.warp_trace())
+    assert view.previous() == 0
+    assert view.next() == 1
+    view.by_line = True
+    assert view.next() == 2
+    assert view.previous() == 0
+    assert view.next_access() == 4
+    assert view.next_line() == 5
+    view.step = 10_000
+    assert view.step == len(view.trace) - 1
+    assert view.describe().splitlines()[-1] == view.steps.sentence(view.step)
+    view.close()
+
+
+def test_columns_reach_the_browser_whole() -> None:
+    trace = synthetic.warp_trace(n=24)
+    view = WarpStepper(trace)
+
+    def column(name: str) -> np.ndarray:
+        code, offset, count = view.layout_of_data[name]
+        assert offset % 8 == 0
+        return np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
+
+    assert column("active").tolist() == trace.active_mask.tolist()
+    assert column("executed").tolist() == trace.executed_mask.tolist()
+    assert column("address").reshape(-1, 32).tolist() == trace.address[view.steps.accesses].tolist()
+    values = column("value").reshape(-1, 32)
+    assert values[column("value_steps").tolist().index(4)].tolist() == trace.value[4].tolist()
+    view.close()
+
+
+def test_long_traces_are_cut_and_said_to_be() -> None:
+    view = WarpStepper(synthetic.warp_trace(repeat=1_500))
+    assert len(view.trace) == 20_000
+    assert view.trace.truncated
+    assert "stops after" in view.describe()
+    view.close()
+
+
+def test_an_empty_trace_still_displays() -> None:
+    trace = synthetic.warp_trace(repeat=0)
+    empty = replace(
+        trace,
+        address=np.zeros((0, 32), np.int64),
+        value=np.zeros((0, 32), np.uint64),
+        active_mask=np.zeros(0, np.uint32),
+        executed_mask=np.zeros(0, np.uint32),
+    )
+    view = WarpStepper(empty)
+    assert "0 instructions" in repr(view)
+    assert view.png().startswith(b"\x89PNG")
+    view.close()
+
+
+def test_confirmed_masks() -> None:
+    trace = synthetic.warp_trace(n=24)
+    measured = synthetic.measured_blocks(trace)
+    assert confirm(trace, measured) == "Masks confirmed by NVIDIA H200: 6 of 6 basic blocks equal."
+
+
+def test_differing_masks_are_pointed_out() -> None:
+    trace = synthetic.warp_trace(n=24)
+    text = confirm(trace, synthetic.measured_blocks(trace, flip_at=2))
+    assert text.startswith(
+        "NVIDIA H200 differs: 5 of 6 basic blocks equal. First difference at block visit 3"
+    )
+    assert "(line 9): predicted mask 0x00555555, measured mask 0x00555554." in text
+
+
+def test_paths_in_another_order_are_equal_and_said_to_be() -> None:
+    trace = synthetic.warp_trace(n=24)
+    measured = synthetic.measured_blocks(trace)
+    order = [0, 1, 3, 2, 4, 5]
+    swapped = replace(measured, pc=measured.pc[order], active_mask=measured.active_mask[order])
+    assert "another order" in confirm(trace, swapped)
+
+
+def test_a_missing_block_is_no_confirmation() -> None:
+    trace = synthetic.warp_trace(n=24)
+    measured = synthetic.measured_blocks(trace)
+    doubled = replace(
+        measured,
+        pc=np.append(measured.pc, measured.pc[-1]),
+        active_mask=np.append(measured.active_mask, measured.active_mask[-1]),
+        line=np.append(measured.line, 16),
+    )
+    assert "6 of 7 basic blocks equal" in confirm(trace, doubled)
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "expected"),
+    [
+        ("mul.wide.s32 %rd1, %r1, 4;", "b64", "s64"),
+        ("@%p1 add.f32 %r1, %r2, %r3;", ".b32", "f32"),
+        ("mov.b32 %r1, 5;", "b32", "b32"),
+        ("setp.lt.s32 %p1, %r1, %r2;", "pred", "pred"),
+        ("ld.global.nc.u16 %rs1, [%rd1];", "b16", "u16"),
+    ],
+)
+def test_results_are_read_by_the_instructions_type(text: str, declared: str, expected: str) -> None:
+    assert value_type(text, declared) == expected
