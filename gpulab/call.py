@@ -13,7 +13,7 @@ from gpulab.arguments import Shape, arguments, byte_count, is_one_dimensional, l
 from gpulab.backend import Backend, kernel_source
 from gpulab.errors import GpulabError
 from gpulab.records import Dim3, KernelCounters, LaunchTrace, WarpTrace
-from gpulab.replay import copy_arguments, size_bytes
+from gpulab.replay import copy_arguments, size_bytes, stand_ins
 
 # A launch is replayed beside a measurement only while that takes moments.
 QUICK_THREADS = 1 << 22
@@ -21,6 +21,8 @@ QUICK_BYTES = 256 << 20
 # Faults (cudaErrorIllegalAddress, -MisalignedAddress, -Assert, -LaunchFailure) that end a real
 # GPU's context, so that every array in it is lost.
 CONTEXT_ENDING = (700, 716, 710, 719)
+# CUDA_ERROR_INVALID_VALUE, -NOT_FOUND, -LAUNCH_OUT_OF_RESOURCES, -COOPERATIVE_LAUNCH_TOO_LARGE.
+REFUSED = (1, 500, 701, 720)
 
 Answer = TypeVar("Answer")
 
@@ -45,7 +47,42 @@ class Call:
             If the kernel carries no source, or a shape or the arguments make no sense.
         """
         kernel_source(kernel)
-        return cls(kernel, *launch_dims(grid, block), arguments(args), byte_count(shared_bytes))
+        call = cls(kernel, *launch_dims(grid, block), arguments(args), byte_count(shared_bytes))
+        call.check()
+        return call
+
+    def check(self) -> None:
+        """Let the twin check launch shape and arguments before a real GPU gets them.
+
+        CUDA reads as many arguments as the kernel has, whatever was passed: one too few ends the
+        process. On a virtual GPU the launch itself checks.
+
+        Raises
+        ------
+        TypeError
+            For arguments that do not fit the kernel.
+        CUDADriverError
+            For a grid, a block or shared memory over the limits, under CUDA's own names.
+        """
+        twin = session.twin()
+        if twin is None or not self._plain:
+            return
+        args = stand_ins(self.args, session.cp(), twin.cp)
+        source = kernel_source(self.kernel)
+        try:
+            twin.backend.check(source, self.grid, self.block, args, self.shared_bytes)
+        except Exception as error:
+            if isinstance(error, TypeError) or getattr(error, "status", None) in REFUSED:
+                raise
+
+    @property
+    def _plain(self) -> bool:
+        """Whether all arguments are numbers and device arrays, as the twin takes them.
+
+        CuPy itself refuses other kinds, but for a few, such as textures, that the twin lacks.
+        """
+        known = (Number, session.cp().ndarray)
+        return all(isinstance(argument, known) for argument in self.args)
 
     @property
     def threads(self) -> int:
@@ -96,7 +133,7 @@ class Call:
         the real GPU it would end the CUDA context, and here it names the line and the thread.
         """
         twin = session.twin()
-        if twin is None or not all(isinstance(arg, (Number, session.cp().ndarray)) for arg in self.args):
+        if twin is None or not self._plain:
             return None
         try:
             return ask(self.on_twin(twin), twin.backend)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
 from gpulab.arguments import Shape, byte_count, dims, warp_position
 from gpulab.backend import DEFAULT_MAX_STEPS, kernel_source
 from gpulab.call import Call, relauncher
+from gpulab.errors import UnknownDeviceError
 from gpulab.records import WARP_SIZE, DeviceInfo
 
 if TYPE_CHECKING:
@@ -194,9 +196,12 @@ def count(
         return CounterTable.of(call.count(session.backend()), code)
     counters = call.on_twin(twin).count(twin.backend)
     call.run()
-    return CounterTable.of(counters, code, "counted in a replay on the virtual GPU")
+    return CounterTable.of(counters, code, "Counted in a replay on the virtual GPU")
 
 
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
-    """The GPUs of the table, but for the one shown."""
-    return tuple(other for other in session.table() if other.name != info.name)
+    """The GPUs of the table, but for the one shown, which a driver may name a little differently."""
+    name = info.name
+    with suppress(UnknownDeviceError):
+        name = session.table_info(name).name
+    return tuple(other for other in session.table() if other.name != name)

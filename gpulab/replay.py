@@ -24,6 +24,13 @@ def size_bytes(args: Sequence[Any], source: Any) -> int:
     return sum(region.end - region.start for region in _regions(args, source))
 
 
+def stand_ins(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
+    """Arrays of module `target` with the types and shapes of `source`'s, their contents undefined."""
+    return tuple(
+        target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
+    )
+
+
 def copy_arguments(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
     """Copy every array of module `source` to module `target`'s device; pass the rest on.
 

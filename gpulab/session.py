@@ -30,6 +30,7 @@ from gpulab.errors import GpulabError, UnknownDeviceError
 if TYPE_CHECKING:
     from gpulab.backend import Backend
     from gpulab.records import DeviceInfo
+    from gpulab.virtual.backend import VirtualBackend
     from gpulab.virtual.machine import Machine
 
 
@@ -171,7 +172,7 @@ class Twin:
     """A virtual device with a real one's limits."""
 
     machine: Machine
-    backend: Backend
+    backend: VirtualBackend
 
     @property
     def cp(self) -> Any:
@@ -302,7 +303,7 @@ def _make_current(session: _Session) -> None:
     slot.use(session.machine)
 
 
-def _virtual_backend(machine: Machine) -> Backend:
+def _virtual_backend(machine: Machine) -> VirtualBackend:
     from gpulab.virtual.backend import VirtualBackend
 
     return VirtualBackend(machine)

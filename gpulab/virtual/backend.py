@@ -157,6 +157,11 @@ class VirtualBackend:
         assert counters is not None
         return counters
 
+    def check(self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0) -> None:
+        """Raise what a launch would raise before its first thread, and run nothing."""
+        with self._launch(kernel, grid, block, args, shared_bytes):
+            pass
+
     def replay(
         self, source: KernelSource, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0
     ) -> Replay:

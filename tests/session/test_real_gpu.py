@@ -80,6 +80,22 @@ def test_a_fault_is_found_before_it_can_end_the_cuda_context(addition: Any) -> N
     assert bool((x == 1).all())
 
 
+@pytest.mark.parametrize("function", ["launch", "warps", "count"])
+def test_arguments_that_would_end_the_process_are_refused(addition: Any, function: str) -> None:
+    kernel, args, expected = addition
+    run = getattr(gl, function)
+    with pytest.raises(TypeError, match="takes 4 arguments but 2"):
+        run(kernel, GRID, 256, args[:2])
+    with pytest.raises(TypeError, match=r"np\.int32"):
+        run(kernel, GRID, 256, (*args[:3], float(N)))
+    with pytest.raises(TypeError, match=r"numpy\.ndarray"):
+        run(kernel, GRID, 256, (np.zeros(N, np.float32), *args[1:]))
+    with pytest.raises(RuntimeError, match=r"CUDA_ERROR_INVALID_VALUE.*allows at most 1,024"):
+        run(kernel, GRID, 2048, args)
+    run(kernel, GRID, 256, args)
+    np.testing.assert_array_equal(args[2].get(), expected)
+
+
 def test_occupancy_is_the_drivers(addition: Any) -> None:
     kernel, _, _ = addition
     assert gl.occupancy(kernel, 256).point.provenance.source == "measured"
@@ -89,6 +105,7 @@ def test_device_shows_live_readings() -> None:
     card = gl.device()
     assert card.has_metrics
     assert card.info.provenance.source == "measured"
+    assert not [other.name for other in card.others if other.name in card.info.name], "not beside itself"
 
 
 def test_to_a_virtual_device_and_back(addition: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.replay import copy_arguments, size_bytes
+from gpulab.replay import copy_arguments, size_bytes, stand_ins
 from tests.session.kernels import COUNT_UP
 
 
@@ -64,3 +64,10 @@ def test_strided_and_empty_arrays(cp: Any) -> None:
     np.testing.assert_array_equal(raw[::10], x.get()[:, 3])
     (empty,) = copy_arguments((cp.zeros(0, cp.float32),), cp, cp)
     assert empty.size == 0
+
+
+def test_stand_ins_have_type_and_shape_but_their_own_memory(cp: Any) -> None:
+    x = cp.arange(12, dtype=cp.int16).reshape(3, 4)
+    array, number = stand_ins((x, 5), cp, cp)
+    assert (array.shape, array.dtype, number) == (x.shape, x.dtype, 5)
+    assert array.data.ptr != x.data.ptr
