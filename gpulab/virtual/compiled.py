@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 import threading
@@ -75,9 +76,13 @@ class CompiledModule:
             500, "CUDA_ERROR_NOT_FOUND", f"named symbol not found: {self._why_missing(name)}"
         )
 
+    def spelled(self, symbol: str) -> str:
+        """A kernel's name as the learner wrote it: the name expression behind a mangled symbol."""
+        return next((e for e, lowered in self.lowered_names.items() if lowered == symbol), symbol)
+
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
         """The kernel's parameters as the source spells them, None if that is unclear."""
-        expression = next((e for e, lowered in self.lowered_names.items() if lowered == symbol), symbol)
+        expression = self.spelled(symbol)
         mangled = _MANGLED.match(expression)
         if mangled:
             return source_params(self.code, mangled[2][: int(mangled[1])])
@@ -94,7 +99,7 @@ class CompiledModule:
             provenance=Provenance(
                 "modelled", info.provenance.device, f"compiled by NVRTC for {self._target_text(info)}"
             ),
-            name=symbol,
+            name=self.spelled(symbol),
             target=f"sm_{self.target}",
             registers_per_thread=found.registers_per_thread,
             static_shared_bytes=found.static_shared_bytes,
@@ -106,7 +111,7 @@ class CompiledModule:
     def _target_text(self, info: DeviceInfo) -> str:
         text = f"sm_{self.target}"
         if 10 * info.compute_capability[0] + info.compute_capability[1] < self.target:
-            return f"{text}: this NVRTC has no older target, compute capability {info.capability} included"
+            return f"{text}, its oldest target; the device itself is {info.capability}"
         return text
 
     def _why_missing(self, name: str) -> str:
@@ -125,8 +130,10 @@ class CompiledModule:
                 f"'{name}' is no compiled kernel. Name the instantiation in "
                 f"RawModule(..., name_expressions=['{name}']) and get it with get_function('{name}')."
             )
-        listed = ", ".join(sorted(self.lowered_names) or sorted(symbols))
-        return f"there is no kernel '{name}' in this source. It has: {listed}."
+        known = sorted(self.spelled(symbol) for symbol in symbols)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known)}."
 
 
 def max_threads_per_block(info: DeviceInfo, found: KernelResources) -> int:

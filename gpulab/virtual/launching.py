@@ -88,7 +88,7 @@ class Launch:
         step = listed_step(sm.size)
         return LaunchTrace(
             provenance=Provenance("modelled", info.provenance.device),
-            kernel_name=self.symbol,
+            kernel_name=self.stats.name,
             grid=self.grid,
             block=self.block,
             shared_bytes=self.shared_bytes,
@@ -158,9 +158,10 @@ def prepare(
     grid3, block3 = _dim3("grid", grid), _dim3("block", block)
     shared = _shared_bytes(shared_bytes)
     check_shape(info, grid3, block3)
-    _check_kernel(info, module, stats, block3, shared, max_dynamic_shared_bytes)
+    _check_kernel(info, stats, module.resources[symbol].launch_bound_threads, block3)
+    _check_shared(info, stats, shared, max_dynamic_shared_bytes)
     entry = module.entry(symbol, device)
-    packed = pack(symbol, entry.params, entry.param_bytes, module.source_params(symbol), args, device)
+    packed = pack(stats.name, entry.params, entry.param_bytes, module.source_params(symbol), args, device)
     launch = Launch(device, module, symbol, stats, grid3, block3, shared, packed)
     if cooperative:
         _check_cooperative(launch)
@@ -189,35 +190,12 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
         )
 
 
-def _check_kernel(
-    info: DeviceInfo,
-    module: CompiledModule,
-    stats: KernelStats,
-    block: Dim3,
-    shared_bytes: int,
-    max_dynamic_shared_bytes: int | None,
-) -> None:
+def _check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
     threads = prod(block)
-    bound = module.resources[stats.name].launch_bound_threads
     if bound is not None and threads > bound:
         raise _invalid(
             f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "
             f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
-        )
-    most = info.shared_per_block_optin_bytes - stats.static_shared_bytes
-    default = max(info.shared_per_block_bytes - stats.static_shared_bytes, 0)
-    allowed = most if max_dynamic_shared_bytes is None else max(max_dynamic_shared_bytes, 0)
-    if shared_bytes > min(allowed, most):
-        static = f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
-        remedy = (
-            f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
-            if shared_bytes <= most
-            else f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, opt-in "
-            "included: use less."
-        )
-        raise _invalid(
-            f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
-            f"{min(allowed, most) if max_dynamic_shared_bytes is not None else default:,}{static}. {remedy}"
         )
     if threads > stats.max_threads_per_block:
         raise CUDADriverError(
@@ -228,6 +206,27 @@ def _check_kernel(
             f"registers a block may have on the {info.name}. Use at most {stats.max_threads_per_block:,} "
             f"threads per block, or let the compiler use fewer registers with __launch_bounds__({threads}).",
         )
+
+
+def _check_shared(
+    info: DeviceInfo, stats: KernelStats, shared_bytes: int, max_dynamic_shared_bytes: int | None
+) -> None:
+    most = info.shared_per_block_optin_bytes - stats.static_shared_bytes
+    allowed = most if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, most)
+    if shared_bytes <= allowed:
+        return
+    static = f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
+    if shared_bytes <= most:
+        remedy = f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
+    else:
+        remedy = (
+            f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, opt-in "
+            "included: use less."
+        )
+    raise _invalid(
+        f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
+        f"{allowed:,}{static}. {remedy}"
+    )
 
 
 def _check_cooperative(launch: Launch) -> None:
