@@ -51,7 +51,16 @@ class Verdict:
         return self.passed
 
     def __repr__(self) -> str:
-        return f"{self.exercise_id}: {'passed' if self.passed else 'not yet'}: {self.message}"
+        return f"{self.opening} {self.message}"
+
+    @property
+    def opening(self) -> str:
+        return f"{self.exercise_id}: {'passed' if self.passed else 'not yet'}:"
+
+    def _repr_html_(self) -> str:
+        from gpulab.teach.widgets import verdict_page
+
+        return verdict_page(self.opening, self.message, self.passed)
 
 
 class UnknownExerciseError(GpulabError, ValueError):

@@ -11,17 +11,29 @@ if TYPE_CHECKING:
 
 Bundle = dict[str, object]
 
+_BLUE, _GREEN, _ORANGE = "#0072b2", "#009e73", "#d55e00"
 _NOTE = '<div aria-live="polite" style="padding:2px 0">{}</div>'
 
 
-def with_text(widget: Any | None, text: str) -> Bundle:
-    """A mime bundle of `widget` with `text` for places that cannot show it."""
+def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
+    """A mime bundle of `widget`, with `page` (HTML) and `text` for places that cannot show it."""
     bundle: Bundle = {}
     if widget is not None:
         made = widget._repr_mimebundle_()
         bundle.update(made[0] if isinstance(made, tuple) else made)
-    bundle["text/plain"] = text
-    return bundle
+    return bundle | {"text/html": page, "text/plain": text}
+
+
+def boxed(content: str, colour: str = _BLUE) -> str:
+    """HTML set off by a bar at its left; text keeps the page's own colour, light or dark."""
+    return f'<div style="border-left:4px solid {colour};padding:2px 0 2px 10px">{content}</div>'
+
+
+def verdict_page(opening: str, message: str, passed: bool) -> str:
+    """An exercise's verdict as HTML: a sign and a word, not only a colour."""
+    sign = "✓" if passed else "✗"
+    content = f"<b>{sign} {html.escape(opening)}</b> {html.escape(message)}"
+    return boxed(content, _GREEN if passed else _ORANGE)
 
 
 def widgets_module() -> Any | None:
@@ -38,14 +50,18 @@ def widgets_module() -> Any | None:
 def prediction_bundle(prediction: Prediction) -> Bundle:
     """A form to lock a prediction, or the question as text."""
     widgets = widgets_module()
-    return with_text(_prediction_form(prediction, widgets) if widgets else None, str(prediction))
+    page = f"<b>Predict:</b> {html.escape(prediction.question)}"
+    if prediction.choices:
+        page += "<br>" + " &nbsp;/&nbsp; ".join(html.escape(str(choice)) for choice in prediction.choices)
+    form = _prediction_form(prediction, widgets) if widgets else None
+    return bundle_of(form, str(prediction), boxed(page))
 
 
 def reveal_bundle(reveal: Reveal) -> Bundle:
     """The comparison as text; in JupyterLab it waits for a prediction that is still open."""
     widgets = widgets_module()
     form = _reveal_gate(reveal, widgets) if widgets and not reveal.prediction.locked else None
-    return with_text(form, repr(reveal))
+    return bundle_of(form, repr(reveal), boxed(html.escape(repr(reveal))))
 
 
 def _prediction_form(prediction: Prediction, w: Any) -> Any:
@@ -88,7 +104,7 @@ def _prediction_form(prediction: Prediction, w: Any) -> Any:
 def _reveal_gate(reveal: Reveal, w: Any) -> Any:
     """Hold the number back until the prediction above is locked, or the learner asks for it."""
     note = w.HTML(_NOTE.format("Lock your prediction above first, and the comparison appears here."))
-    button = w.Button(description="Show it anyway", layout=w.Layout(width="auto"))
+    button = w.Button(description="Show it anyway", layout=w.Layout(width="12em"))
 
     def show(_: object = None) -> None:
         note.value = _NOTE.format(html.escape(repr(reveal)))
@@ -106,7 +122,14 @@ def _reveal_gate(reveal: Reveal, w: Any) -> Any:
 def quiz_bundle(quiz: Quiz) -> Bundle:
     """The questions as a form with feedback, or as text."""
     widgets = widgets_module()
-    return with_text(_quiz_form(quiz, widgets) if widgets else None, str(quiz))
+    questions = "".join(
+        f'<li>{html.escape(question.text)}<ol type="a">'
+        + "".join(f"<li>{html.escape(choice)}</li>" for choice in question.choices)
+        + "</ol></li>"
+        for question in quiz.questions
+    )
+    page = f"<b>{html.escape(quiz.title)}</b><ol>{questions}</ol>"
+    return bundle_of(_quiz_form(quiz, widgets) if widgets else None, str(quiz), page)
 
 
 def _quiz_form(quiz: Quiz, w: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 import pytest
 
-from gpulab.teach import predict, quiz, widgets
+from gpulab.teach import check, predict, quiz, widgets
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -37,9 +37,27 @@ def only(widgets_: list[Any], kind: type) -> Any:
 
 def test_without_jupyter_only_text_is_shown() -> None:
     guess = predict("How many?", key="n", default=1)
-    assert guess._repr_mimebundle_() == {"text/plain": "Predict: How many?"}
-    assert guess.reveal(2)._repr_mimebundle_().keys() == {"text/plain"}
-    assert quiz("start")._repr_mimebundle_().keys() == {"text/plain"}
+    assert guess._repr_mimebundle_()["text/plain"] == "Predict: How many?"
+    for shown_thing in (guess, guess.reveal(2), quiz("start")):
+        assert shown_thing._repr_mimebundle_().keys() == {"text/html", "text/plain"}
+
+
+def test_pages_say_what_the_text_says_and_escape_it() -> None:
+    guess = predict("Is 1 < 2 & 3?", key="n", choices=("yes", "no"), answer="no")
+    bundle = guess._repr_mimebundle_()
+    assert "Is 1 &lt; 2 &amp; 3?" in str(bundle["text/html"])
+    assert "yes &nbsp;/&nbsp; no" in str(bundle["text/html"])
+    page = str(guess.reveal("yes", because="1 < 2.")._repr_mimebundle_()["text/html"])
+    assert "You said no. Found: yes. Not this one. 1 &lt; 2." in page
+    page = str(quiz("device")._repr_mimebundle_()["text/html"])
+    assert page.count("<li>") == sum(1 + len(question.choices) for question in quiz("device").questions)
+
+
+def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
+    verdict = check("00-blocks", lambda n, threads: n // threads)
+    assert "✗ 00-blocks: not yet:" in verdict._repr_html_()
+    assert "&lt;" not in verdict._repr_html_()
+    assert "✓ 00-blocks: passed:" in check("00-blocks", lambda n, threads: -(-n // threads))._repr_html_()
 
 
 @pytest.mark.usefixtures("in_jupyter")
