@@ -42,8 +42,9 @@ def trace_warp(
     Returns
     -------
     WarpTrace
-        One step a basic block and visit. Masks and order are the hardware's; there are no times,
-        because writing an event takes some hundred cycles itself.
+        One step a basic block and visit. Masks and order are the hardware's, of the kernel with
+        probes in it: writing an event takes some hundred cycles, so there are no times, and arms of
+        a branch may stay apart for longer than without.
     """
     buffer = cupy.asarray(warp_buffer(block_index, warp_index, max_steps))
     probe.launch(kernel, grid, block, args, shared_bytes, buffer)

@@ -35,8 +35,13 @@ def test_launch_measures_and_keeps_the_result(call: tuple[Any, ...]) -> None:
     import gpulab as gl
 
     chart = gl.launch(*call)
+    assert chart.trace.provenance.source == "measured"
     assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
-    assert "measured" in str(chart)
+    assert "measured on" in chart.describe()
+    at_128 = chart._at_block_size(128)
+    assert at_128.block == (128, 1, 1)
+    assert at_128.provenance.source == "measured"
+    assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
 
 
 def test_warps_of_a_real_launch(call: tuple[Any, ...]) -> None:
@@ -44,14 +49,20 @@ def test_warps_of_a_real_launch(call: tuple[Any, ...]) -> None:
 
     stepper = gl.warps(*call, block_index=3, warp=7)
     assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
-    assert "measured" in str(stepper) or "H" in str(stepper)
+    assert stepper.measured is not None
+    assert stepper.measured.provenance.source == "measured"
+    assert len(stepper.measured) >= 3
+    assert "confirmed" in stepper.confirmation
 
 
 def test_device_occupancy_and_counters(call: tuple[Any, ...]) -> None:
     import gpulab as gl
 
-    assert "measured" in str(gl.device())
-    assert gl.occupancy(call[0], block=256) is not None
+    assert "measured on" in gl.device().describe()
+    chosen = gl.occupancy(call[0], block=256)
+    assert chosen is not None
     counters = gl.count(*call)
-    assert counters is not None
+    assert counters.total("requests", "global", "load") == 32
+    assert counters.total("sectors", "global", "store") == 125
+    assert np.array_equal(call[3][0].get(), 2 * np.arange(1000, dtype=np.float32))
     assert gl.compare("T4") is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,3 +16,11 @@ def visits(pc: Column, mask: Column, starts: set[int] | None = None) -> list[tup
     """(Basic block, active mask) of every step that enters one, sorted: lanes may take turns in any order."""
     pairs = zip(np.asarray(pc).tolist(), np.asarray(mask).tolist(), strict=True)
     return sorted(pair for pair in pairs if starts is None or pair[0] in starts)
+
+
+def lane_visits(pc: Column, mask: Column, starts: set[int] | None = None) -> dict[tuple[int, int], int]:
+    """How often each lane enters each basic block, (block, lane) -> times, whoever is with it."""
+    found: Counter[tuple[int, int]] = Counter()
+    for block, lanes in visits(pc, mask, starts):
+        found.update((block, lane) for lane in range(32) if lanes >> lane & 1)
+    return dict(found)

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 
 from gpulab import session
+from gpulab.ptx.parser import parse
 from gpulab.record import WARP_TRACES, device_arguments, inputs_digest, run_case
 from gpulab.recordings import Recording, digest
 from gpulab.records import KernelCounters, WarpTrace
 from gpulab.teach.corpus import CASES, Case, case
 from gpulab.trace_io import load_recorded
+from gpulab.virtual.compiled import compiled_module
 from gpulab.virtual.engine import TraceRequest
 from gpulab.virtual.launching import Launch
-from tests.recordings.masks import visits
+from tests.recordings.masks import lane_visits, visits
 
 EXACT = [c.name for c in CASES if c.exact and c.reference]
 APPROXIMATE = [c.name for c in CASES if not c.exact]
@@ -28,6 +30,32 @@ GLOBAL = (("requests", "l1tex__t_requests_pipe_lsu_mem_global_op_{}.sum"),
 CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_{}.sum"
 DIVERGENT = "smsp__sass_branch_targets_threads_divergent.sum"
 KINDS = (("load", "ld"), ("store", "st"))
+
+# Kernels whose branches ptxas changes. "Predicated": short bodies become predicated instructions and
+# the branch is gone. "Unrolled": a loop's branch is there several times. "Slow path": the machine code
+# of division, square root or an atomic has branches of its own.
+OTHER_BRANCHES = {
+    "bitonic_sort": "predicated",
+    "block_sum": "predicated",
+    "ieee": "slow path",
+    "inclusive_scan": "predicated",
+    "library_functions": "predicated",
+    "mandelbrot": "unrolled",
+    "maze": "predicated",
+    "median_of_nine": "predicated",
+    "odd_even_sort": "predicated",
+    "softmax": "predicated",
+    "stencil": "predicated",
+    "totals": "slow path",
+    "vote": "predicated",
+    "warp_sum": "predicated",
+}
+# The NVRTC of the recording kept sinf's table for large angles in global memory; newer ones do not.
+OTHER_ACCESSES = {"library_functions"}
+# With probes in it the H200 lets the four arms take turns and its lanes store one arm at a time;
+# without them (see the counters) they meet again before the store, as on the virtual GPU.
+MEET_LATER = {"four_ways"}
+Prepare = Callable[[Case, str, Sequence[Any]], Launch]
 
 
 def kernel_of(c: Case) -> Any:
@@ -77,7 +105,8 @@ def test_approximate_functions_are_within_their_ulps(h200: Recording, name: str)
     recorded = h200.cases[name].outputs[0].values
     assert recorded is not None
     units = np.abs(ordered(found) - ordered(recorded))
-    near = (units <= c.ulp) | (np.abs(found.astype(np.float64) - recorded) <= c.atol)
+    with np.errstate(invalid="ignore"):  # infinity minus itself
+        near = (units <= c.ulp) | (np.abs(found.astype(np.float64) - recorded) <= c.atol)
     assert near.all(), f"{int((~near).sum())} too far, by up to {int(units[~near].max())} ulp"
 
 
@@ -94,7 +123,7 @@ def test_printf_says_the_same(h200: Recording, capsys: pytest.CaptureFixture[str
     assert sorted(lines) == sorted(h200.cases["hello"].stdout.splitlines()) == sorted(c.stdout_lines)
 
 
-@pytest.mark.parametrize("name", QUIET)
+@pytest.mark.parametrize("name", [name for name in QUIET if name not in OTHER_ACCESSES])
 def test_requests_and_sectors_equal_nsight_computes(h200: Recording, name: str) -> None:
     c = case(name)
     counters = counters_of(c, h200.seed)
@@ -114,22 +143,52 @@ def test_bank_conflicts_are_within_a_thousandth(h200: Recording, name: str) -> N
         assert abs(found - recorded) <= 0.001 * recorded, kind
 
 
-@pytest.mark.parametrize("name", QUIET)
+@pytest.mark.parametrize("name", [name for name in QUIET if name not in OTHER_BRANCHES])
 def test_divergent_branches_equal_nsight_computes(h200: Recording, name: str) -> None:
-    assert counters_of(case(name), h200.seed).divergent_branches == h200.cases[name].counters[DIVERGENT]
+    assert branches_that_split(case(name), h200.seed) == h200.cases[name].counters[DIVERGENT]
+
+
+def test_enough_kernels_have_divergent_branches(h200: Recording) -> None:
+    """An equality of zeros alone would say little."""
+    compared = [name for name in QUIET if name not in OTHER_BRANCHES]
+    assert len(compared) >= 25
+    assert sum(h200.cases[name].counters[DIVERGENT] > 0 for name in compared) >= 6
+
+
+@pytest.mark.parametrize("name", sorted(OTHER_BRANCHES))
+def test_the_other_kernels_branches_do_differ(h200: Recording, name: str) -> None:
+    """Whoever makes these equal may take them off the list."""
+    assert branches_that_split(case(name), h200.seed) != h200.cases[name].counters[DIVERGENT]
+
+
+def branches_that_split(c: Case, seed: int) -> int:
+    """Divergent branches but for those to a bare ``ret``: machine code has a predicated EXIT there."""
+    capability = session.backend().device_info().compute_capability
+    functions = parse(compiled_module(c.code, c.options, (), capability).ptx).functions.values()
+    exits = {
+        i.text
+        for f in functions
+        for i in f.instructions
+        if i.root == "bra" and f.is_entry and f.instructions[i.target].root == "ret"
+    }
+    return sum(b.divergent for b in counters_of(c, seed).branches if b.text not in exits)
 
 
 @pytest.mark.parametrize("name", WARP_TRACES)
-def test_active_masks_equal_the_h200s(
-    h200: Recording, name: str, prepare_ptx: Callable[[Case, str, Sequence[Any]], Launch]
-) -> None:
+def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: Prepare) -> None:
     """The very PTX that ran on the H200, basic block by basic block."""
-    c = case(name)
     recorded = load_recorded(f"h200_{name}_warp")
     assert isinstance(recorded, WarpTrace)
+    trace = trace_of(recorded, case(name), h200, prepare_ptx)
+    starts = set(recorded.pc.tolist())
+    assert lane_visits(trace.pc, trace.active_mask, starts) == lane_visits(recorded.pc, recorded.active_mask)
+    if name not in MEET_LATER:
+        assert visits(trace.pc, trace.active_mask, starts) == visits(recorded.pc, recorded.active_mask)
+
+
+def trace_of(recorded: WarpTrace, c: Case, h200: Recording, prepare_ptx: Prepare) -> WarpTrace:
     values = device_arguments(c.make_args(h200.seed), session.cp())
     request = TraceRequest(recorded.block_index, recorded.warp_index, 100_000)
-    trace = prepare_ptx(c, h200.ptx[name], values).run(trace=request).trace
+    trace = prepare_ptx(c, h200.ptx[c.name], values).run(trace=request).trace
     assert trace is not None
-    starts = set(recorded.pc.tolist())
-    assert visits(trace.pc, trace.active_mask, starts) == visits(recorded.pc, recorded.active_mask)
+    return trace
