@@ -12,6 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from gpulab.records import LaunchTrace
 from gpulab.views import _figure as f
+from gpulab.views._limit_figure import limit_bars
 from gpulab.views._text import duration, percent
 from gpulab.views._waves import Waves, limiter_words, occupancy_words
 
@@ -140,19 +141,11 @@ def _numbers(fig: Figure, trace: LaunchTrace, left: float) -> None:
         ax.text(226, y + 16, detail, size=7.5, color=f.MUTED, va="center", ha="right")
         y += 36
     y += 2
-    ax.text(0, y, "Blocks per SM that each limit allows", size=8, color=f.MUTED, va="center")
-    highest = max(1, *fit.blocks_by_limit.values())
-    for limit, blocks in fit.blocks_by_limit.items():
-        y += 18
-        counts = limit in fit.limiters
-        ax.text(0, y, limit, size=8, color=f.INK, va="center", weight="bold" if counts else "normal")
-        ax.barh(y, 80 * blocks / highest, 10, left=92, color=f.VERMILION if counts else f.RULE, linewidth=0)
-        mark = " ◀ limits" if counts else ""
-        ax.text(96 + 80 * blocks / highest, y, f"{blocks}{mark}", size=8, color=f.INK, va="center")
+    y = limit_bars(ax, y, 18, fit, {})
     ax.text(
         0,
         y + 22,
-        f"Occupancy {percent(fit.fraction)}: {occupancy_words(fit)},\n{limiter_words(fit)}",
+        f"Occupancy {percent(fit.fraction)}:\n{occupancy_words(fit)},\n{limiter_words(fit)}",
         size=8,
         color=f.INK,
         va="top",

@@ -135,6 +135,12 @@ def limit_rows(fit: Occupancy) -> list[dict[str, Any]]:
     ]
 
 
+def limit_scale(fit: Occupancy) -> int:
+    """The count that fills a bar: the limit on blocks, for what is above it can never be reached."""
+    most = max(fit.blocks_by_limit.values(), default=1)
+    return max(1, min(most, fit.blocks_by_limit.get("blocks", most)))
+
+
 def nice_ticks(limit: float, wanted: int) -> list[float]:
     """Round positions from 0 to `limit`, about `wanted` of them."""
     if limit <= 0:

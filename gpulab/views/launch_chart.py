@@ -14,7 +14,7 @@ from gpulab.views import _launch_figure
 from gpulab.views._base import View
 from gpulab.views._columns import Layout, pack
 from gpulab.views._text import count, duration, number, percent, product, shape
-from gpulab.views._waves import Waves, limit_rows, limiter_words, occupancy_words
+from gpulab.views._waves import Waves, limit_rows, limit_scale, limiter_words, occupancy_words
 
 BLOCK_SIZES = range(32, 1025, 32)
 
@@ -157,6 +157,7 @@ def _facts(trace: LaunchTrace) -> dict[str, Any]:
         "numbers": waves.numbers(),
         "occupancy": f"Occupancy {percent(fit.fraction)} ({occupancy_words(fit)}), {limiter_words(fit)}",
         "limits": limit_rows(fit),
+        "limit_scale": limit_scale(fit),
         "registers": fit.registers_per_thread,
         "shared_bytes": fit.shared_bytes,
         "note": _sampling(trace),

@@ -12,8 +12,9 @@ from matplotlib.patches import Patch
 from gpulab.records import Occupancy
 from gpulab.views import _figure as f
 from gpulab.views._base import View
+from gpulab.views._limit_figure import limit_bars
 from gpulab.views._text import count, percent, size
-from gpulab.views._waves import limit_rows, limiter_words, occupancy_words
+from gpulab.views._waves import limit_rows, limit_scale, limiter_words, occupancy_words
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": f.BLUE, "blocks": f.GREEN, "registers": f.ORANGE, "shared memory": f.PURPLE}
@@ -159,21 +160,7 @@ def _limits(fig: Figure, point: Occupancy) -> None:
         color=f.MUTED,
         va="center",
     )
-    ax.text(0, 70, "Blocks per SM that each limit allows", size=8, color=f.MUTED, va="center")
-    highest = max(1, *point.blocks_by_limit.values())
-    for row, (limit, blocks) in enumerate(point.blocks_by_limit.items()):
-        y, counts = 90 + row * 20, limit in point.limiters
-        ax.text(0, y, limit, size=8, color=f.INK, va="center", weight="bold" if counts else "normal")
-        colour = LIMIT_COLOURS.get(limit, OTHER_COLOUR) if counts else f.RULE
-        ax.barh(y, 80 * blocks / highest, 11, left=94, color=colour, linewidth=0)
-        ax.text(
-            98 + 80 * blocks / highest,
-            y,
-            f"{blocks}{' ◀ limits' if counts else ''}",
-            size=8,
-            color=f.INK,
-            va="center",
-        )
+    limit_bars(ax, 70, 20, point, LIMIT_COLOURS)
 
 
 def _first_limiter(point: Occupancy) -> str:
@@ -197,6 +184,7 @@ def _point(point: Occupancy) -> dict[str, Any]:
         "words": _words(point),
         "detail": f"{percent(point.fraction)}: {occupancy_words(point)}, {limiter_words(point)}",
         "limits": limit_rows(point),
+        "limit_scale": limit_scale(point),
         "registers": point.registers_per_thread,
         "shared_bytes": point.shared_bytes,
     }

@@ -89,6 +89,9 @@ class Lab:
             ).is_visible() else None
             self.command("notebook:run-all-cells")
             yield kernel
+        except BaseException:
+            self.picture(f"failed_{Path(name).stem}")
+            raise
         finally:
             kernel.close()
             for running in self._get("/api/kernels"):

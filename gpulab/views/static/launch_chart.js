@@ -47,11 +47,10 @@ class LaunchPanel {
     this.numbers.replaceChildren(...facts.numbers.map(([term, value, detail]) => element(
       "div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, detail)),
     )));
-    const highest = Math.max(1, ...facts.limits.map((limit) => limit.blocks));
     this.limits.replaceChildren(
       element("div", { class: "gl-heading" }, facts.occupancy),
       element("div", { class: "gl-note" }, `Blocks per SM that each limit alone would allow, with ${facts.registers} registers a thread and ${number(facts.shared_bytes)} bytes of shared memory a block:`),
-      ...facts.limits.map(({ limit, blocks, limits }) => bar(limit, blocks / highest, number(blocks), { strong: limits, mark: limits ? "◀ limits" : "" })),
+      ...facts.limits.map(({ limit, blocks, limits }) => bar(limit, blocks / facts.limit_scale, number(blocks), { strong: limits, mark: limits ? "◀ limits" : "" })),
     );
   }
 

@@ -76,12 +76,11 @@ function render({ model, el }) {
     chart.setAttribute("aria-valuetext", point.words);
     if (!first) spoken.textContent = point.words;
     first = false;
-    const highest = Math.max(1, ...point.limits.map(({ blocks }) => blocks));
     detail.replaceChildren(
       element("div", { class: "gl-heading" }, `${point.threads} threads a block`),
       element("div", {}, point.detail),
       element("div", { class: "gl-note" }, `${point.registers} registers a thread, ${number(point.shared_bytes)} bytes of shared memory a block. Blocks per SM that each limit alone would allow:`),
-      ...point.limits.map(({ limit, blocks, limits }) => bar(limit, blocks / highest, number(blocks), { strong: limits, mark: limits ? "◀ limits" : "" })),
+      ...point.limits.map(({ limit, blocks, limits }) => bar(limit, blocks / point.limit_scale, number(blocks), { strong: limits, mark: limits ? "◀ limits" : "" })),
     );
   });
   return frame.ending();
