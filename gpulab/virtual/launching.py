@@ -37,6 +37,7 @@ class Launch:
     block: Dim3
     shared_bytes: int
     packed: Packed
+    cooperative: bool = False
 
     @property
     def occupancy(self) -> Occupancy:
@@ -64,6 +65,7 @@ class Launch:
             watchdog_s=device.watchdog_s,
             stdout=device.machine.stdout,
             sm_count=device.info.sm_count,
+            cooperative=self.cooperative,
         )
 
     def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:
@@ -162,7 +164,7 @@ def prepare(
     _check_shared(info, stats, shared, max_dynamic_shared_bytes)
     entry = module.entry(symbol, device)
     packed = pack(stats.name, entry.params, entry.param_bytes, module.source_params(symbol), args, device)
-    launch = Launch(device, module, symbol, stats, grid3, block3, shared, packed)
+    launch = Launch(device, module, symbol, stats, grid3, block3, shared, packed, cooperative)
     if cooperative:
         _check_cooperative(launch)
     return launch

@@ -62,46 +62,96 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 
 
 def driver(entry: str) -> str:
-    """Run blocks [%first, %end): go round the warps of each until all are done.
+    """`run_block` runs one block to its end, or until all its warps only spin; `run_blocks` many.
 
-    A warp returns when it is done, waits at a barrier, faults or yields. When no warp can go on the
-    barrier opens; the abort flag is looked at between rounds.
+    A warp returns when it is done, waits at a barrier, faults or yields. When none can go on, the
+    barrier opens: here in the common case that all wait at the same one, in Python otherwise.
     """
-    fields = {
-        name: field(name, f"%{name}.p")
-        for name in ("ctaid_x", "ctaid_y", "ctaid_z", "warp", "block_linear", "trace_on", "local_base",
-                     "clock", "sectors", "wavefronts", "exited")
-    }  # fmt: skip
-    loads = "".join(
-        load_field(name, f"%{name}")
-        for name in ("nctaid_x", "nctaid_y", "threads", "warps", "frames", "frame_stride", "status",
-                     "block_order", "block_clock", "block_sectors", "block_wavefronts", "local",
-                     "local_stride", "abort_flag", "trace_block", "trace_warp", "truncated")
-    )  # fmt: skip
-    return f"""
+    return _RUN_BLOCK.replace("@ENTRY", f"@{entry}") + _RUN_BLOCKS
+
+
+def _loads(*names: str) -> str:
+    return "".join(load_field(name, f"%{name}") for name in names)
+
+
+def _fields(*names: str) -> str:
+    return "".join(field(name, f"%{name}.p") for name in names)
+
+
+_RUN_BLOCKS = f"""
 define i32 @run_blocks(ptr %ctx, i64 %first, i64 %end) {{
 entry:
-{loads}{"".join(fields.values())}
-  %status.p2 = inttoptr i64 %status to ptr
-  %abort.p = inttoptr i64 %abort_flag to ptr
-  %ordered = icmp ne i64 %block_order, 0
-  %nx = zext i32 %nctaid_x to i64
-  %ny = zext i32 %nctaid_y to i64
+{_loads("block_order")}{_fields("next")}
+  %order = inttoptr i64 %block_order to ptr
   br label %block
 block:
-  %n = phi i64 [%first, %entry], [%n1, %closed]
+  %n = phi i64 [%first, %entry], [%n1, %run]
   %left = icmp ult i64 %n, %end
-  br i1 %left, label %open, label %finish
-open:
-  br i1 %ordered, label %pick, label %number
-pick:
-  %order.b = inttoptr i64 %block_order to ptr
-  %order.p = getelementptr i64, ptr %order.b, i64 %n
-  %picked = load i64, ptr %order.p
-  br label %number
+  br i1 %left, label %run, label %finish
+run:
+  %order.p = getelementptr i64, ptr %order, i64 %n
+  %b = load i64, ptr %order.p
+  %r = call i32 @run_block(ptr %ctx, i64 %b, i32 1)
+  %n1 = add i64 %n, 1
+  store i64 %n1, ptr %next.p
+  %done = icmp eq i32 %r, {layout.DONE}
+  br i1 %done, label %block, label %leave
+leave:
+  ret i32 %r
+finish:
+  ret i32 {layout.DONE}
+}}
+"""
+
+_RUN_BLOCK = f"""
+define i32 @run_block(ptr %ctx, i64 %b, i32 %fresh) {{
+entry:
+{
+    _loads(
+        "nctaid_x",
+        "nctaid_y",
+        "threads",
+        "warps",
+        "frames",
+        "frame_stride",
+        "status",
+        "block_clock",
+        "block_sectors",
+        "block_wavefronts",
+        "local",
+        "local_stride",
+        "abort_flag",
+        "trace_block",
+        "trace_warp",
+        "patience",
+        "barrier",
+    )
+}
+{
+    _fields(
+        "ctaid_x",
+        "ctaid_y",
+        "ctaid_z",
+        "warp",
+        "block_linear",
+        "trace_on",
+        "truncated",
+        "local_base",
+        "clock",
+        "clock_at_start",
+        "sectors",
+        "wavefronts",
+        "exited",
+    )
+}
+  %status.b = inttoptr i64 %status to ptr
+  %abort.p = inttoptr i64 %abort_flag to ptr
+  %is.fresh = icmp ne i32 %fresh, 0
+  br i1 %is.fresh, label %number, label %round
 number:
-  %b = phi i64 [%n, %open], [%picked, %pick]
   store i64 %b, ptr %block_linear.p
+  %nx = zext i32 %nctaid_x to i64
+  %ny = zext i32 %nctaid_y to i64
   %x = urem i64 %b, %nx
   %yz = udiv i64 %b, %nx
   %y = urem i64 %yz, %ny
@@ -113,13 +163,14 @@ number:
   store i32 %y32, ptr %ctaid_y.p
   store i32 %z32, ptr %ctaid_z.p
   %clock0 = load i64, ptr %clock.p
+  store i64 %clock0, ptr %clock_at_start.p
   store i64 0, ptr %sectors.p
   store i64 0, ptr %wavefronts.p
   br label %prepare
 prepare:
   %pw = phi i32 [0, %number], [%pw1, %prepare]
   %pw64 = zext i32 %pw to i64
-  %st.p = getelementptr i32, ptr %status.p2, i64 %pw64
+  %st.p = getelementptr i32, ptr %status.b, i64 %pw64
   store i32 {layout.YIELDS}, ptr %st.p
   %f.o = mul i64 %pw64, %frame_stride
   %f.i = add i64 %frames, %f.o
@@ -134,19 +185,22 @@ prepare:
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round
 round:
+  %stalls = phi i32 [0, %entry], [0, %prepare], [%stalls1, %again], [0, %opened]
   br label %warp
 warp:
   %w = phi i32 [0, %round], [%w1, %next]
   %ready = phi i32 [0, %round], [%ready1, %next]
   %waiting = phi i32 [0, %round], [%waiting1, %next]
+  %moved = phi i32 [0, %round], [%moved1, %next]
   %w64 = zext i32 %w to i64
-  %s.p = getelementptr i32, ptr %status.p2, i64 %w64
+  %s.p = getelementptr i32, ptr %status.b, i64 %w64
   %s = load i32, ptr %s.p
   %can = icmp eq i32 %s, {layout.YIELDS}
   br i1 %can, label %call, label %next
 call:
   store i32 %w, ptr %warp.p
   store i32 0, ptr %exited.p
+  %truncated = load i32, ptr %truncated.p
   %t.block = icmp eq i64 %b, %trace_block
   %t.warp = icmp eq i32 %w, %trace_warp
   %t.open = icmp eq i32 %truncated, 0
@@ -160,18 +214,23 @@ call:
   %fo = mul i64 %w64, %frame_stride
   %fi = add i64 %frames, %fo
   %fp = inttoptr i64 %fi to ptr
-  %r = call i32 @{entry}(ptr %ctx, ptr %fp, i32 -1, i64 0)
+  %r = call i32 @ENTRY(ptr %ctx, ptr %fp, i32 -1, i64 0)
   store i32 %r, ptr %s.p
   %bad = icmp eq i32 %r, {layout.FAULT}
   br i1 %bad, label %fail, label %next
 next:
   %now = phi i32 [%s, %warp], [%r, %call]
+  %went = phi i1 [false, %warp], [true, %call]
   %is.ready = icmp eq i32 %now, {layout.YIELDS}
   %is.waiting = icmp eq i32 %now, {layout.WAITS}
+  %not.ready = xor i1 %is.ready, true
+  %progress = and i1 %went, %not.ready
   %ready.i = zext i1 %is.ready to i32
   %waiting.i = zext i1 %is.waiting to i32
+  %progress.i = zext i1 %progress to i32
   %ready1 = add i32 %ready, %ready.i
   %waiting1 = add i32 %waiting, %waiting.i
+  %moved1 = or i32 %moved, %progress.i
   %w1 = add i32 %w, 1
   %wmore = icmp ult i32 %w1, %warps
   br i1 %wmore, label %warp, label %turned
@@ -180,38 +239,82 @@ turned:
   %stop = icmp ne i32 %flag, 0
   br i1 %stop, label %aborted, label %decide
 decide:
-  %any.ready = icmp ne i32 %ready1, 0
-  br i1 %any.ready, label %round, label %barrier
-barrier:
   %any.waiting = icmp ne i32 %waiting1, 0
-  br i1 %any.waiting, label %release, label %closed
+  br i1 %any.waiting, label %simple, label %rest
+simple:
+  ; Do all lanes that have not exited wait at one and the same barrier 0?
+  %any.ready0 = icmp ne i32 %ready1, 0
+  br i1 %any.ready0, label %ask, label %scan
+scan:
+  %vw = phi i32 [0, %simple], [%vw1, %scan]
+  %low = phi i32 [-1, %simple], [%low1, %scan]
+  %high = phi i32 [0, %simple], [%high1, %scan]
+  %vw64 = zext i32 %vw to i64
+  %vfo = mul i64 %vw64, %frame_stride
+  %vfi = add i64 %frames, %vfo
+  %vfp = inttoptr i64 %vfi to ptr
+  %vpc = load <32 x i32>, ptr %vfp, align 64
+  %gone = icmp eq <32 x i32> %vpc, splat (i32 {layout.EXITED})
+  %vlow = select <32 x i1> %gone, <32 x i32> splat (i32 -1), <32 x i32> %vpc
+  %vhigh = select <32 x i1> %gone, <32 x i32> zeroinitializer, <32 x i32> %vpc
+  %lo.w = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %vlow)
+  %hi.w = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %vhigh)
+  %low1 = call i32 @llvm.umin.i32(i32 %low, i32 %lo.w)
+  %high1 = call i32 @llvm.umax.i32(i32 %high, i32 %hi.w)
+  %vw1 = add i32 %vw, 1
+  %vmore = icmp ult i32 %vw1, %warps
+  br i1 %vmore, label %scan, label %scanned
+scanned:
+  %one = icmp eq i32 %low1, %high1
+  %zero = icmp ult i32 %high1, {layout.AT_BARRIER + (1 << layout.BARRIER_SHIFT)}
+  %plain = and i1 %one, %zero
+  br i1 %plain, label %release, label %ask
 release:
-  %rw = phi i32 [0, %barrier], [%rw1, %released]
+  %rw = phi i32 [0, %scanned], [%rw1, %release]
   %rw64 = zext i32 %rw to i64
-  %rs.p = getelementptr i32, ptr %status.p2, i64 %rw64
+  %rs.p = getelementptr i32, ptr %status.b, i64 %rw64
   %rs = load i32, ptr %rs.p
   %held = icmp eq i32 %rs, {layout.WAITS}
-  br i1 %held, label %free, label %released
-free:
-  store i32 {layout.YIELDS}, ptr %rs.p
+  %rs1 = select i1 %held, i32 {layout.YIELDS}, i32 %rs
+  store i32 %rs1, ptr %rs.p
   %rfo = mul i64 %rw64, %frame_stride
   %rfi = add i64 %frames, %rfo
   %rfp = inttoptr i64 %rfi to ptr
   %rpc = load <32 x i32>, ptr %rfp, align 64
-  %parked = icmp uge <32 x i32> %rpc, splat (i32 {layout.AT_BARRIER})
   %alive = icmp ne <32 x i32> %rpc, splat (i32 {layout.EXITED})
-  %mine = and <32 x i1> %parked, %alive
   %resumed = sub <32 x i32> %rpc, splat (i32 {layout.AT_BARRIER})
-  %rpc1 = select <32 x i1> %mine, <32 x i32> %resumed, <32 x i32> %rpc
+  %rpc1 = select <32 x i1> %alive, <32 x i32> %resumed, <32 x i32> %rpc
   store <32 x i32> %rpc1, ptr %rfp, align 64
-  br label %released
-released:
   %rw1 = add i32 %rw, 1
   %rmore = icmp ult i32 %rw1, %warps
-  br i1 %rmore, label %release, label %round
+  br i1 %rmore, label %release, label %opened
+ask:
+  %barrier.f = inttoptr i64 %barrier to ptr
+  %answer = call i32 %barrier.f(ptr %ctx)
+  %broken = icmp eq i32 %answer, {layout.BARRIER_FAULT}
+  br i1 %broken, label %fail, label %ask1
+ask1:
+  %did = icmp eq i32 %answer, {layout.OPENED}
+  br i1 %did, label %opened, label %rest
+opened:
+  br label %round
+rest:
+  %any.ready = icmp ne i32 %ready1, 0
+  br i1 %any.ready, label %spin, label %closed
+spin:
+  %idle = icmp eq i32 %moved1, 0
+  %more = add i32 %stalls, 1
+  %stalls1 = select i1 %idle, i32 %more, i32 0
+  %tired = icmp sge i32 %stalls1, %patience
+  br i1 %tired, label %stalled, label %again
+again:
+  br label %round
+stalled:
+  ret i32 {layout.YIELDS}
 closed:
   %clock1 = load i64, ptr %clock.p
-  %spent = sub i64 %clock1, %clock0
+  %clock2 = load i64, ptr %clock_at_start.p
+  %spent = sub i64 %clock1, %clock2
   %bc = inttoptr i64 %block_clock to ptr
   %bc.p = getelementptr i64, ptr %bc, i64 %b
   store i64 %spent, ptr %bc.p
@@ -223,9 +326,6 @@ closed:
   %bw.p = getelementptr i64, ptr %bw, i64 %b
   %bw.v = load i64, ptr %wavefronts.p
   store i64 %bw.v, ptr %bw.p
-  %n1 = add i64 %n, 1
-  br label %block
-finish:
   ret i32 {layout.DONE}
 fail:
   ret i32 {layout.FAULT}
@@ -233,4 +333,5 @@ aborted:
   call void @fault(ptr %ctx, i32 {layout.ABORTED}, i32 0, i32 -1, i32 0, i32 0, i64 0)
   ret i32 {layout.FAULT}
 }}
+declare i32 @llvm.umin.i32(i32, i32)
 """

@@ -50,6 +50,10 @@ def _where(site: FaultSite) -> str:
     return f"{line}block {site.block}, thread {site.thread}"
 
 
+def _opcode(fault: Fault) -> str:
+    return fault.instruction.opcode if fault.instruction else "a warp-wide instruction"
+
+
 def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
     found = memory.nearest(address)
     if found is None:
@@ -122,4 +126,22 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
         )
     if fault.code == layout.CALLBACK_FAILED:
         return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({where}).", site)
+    if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': {fault.message} ({where}). Every thread of the block must reach the same "
+            "__syncthreads(): move it out of the branch.",
+            site,
+        )
+    if fault.code == layout.UNMET_MASK:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({where}). "
+            "Name only the lanes that execute it, for example with __ballot_sync before the branch.",
+            site,
+        )
+    if fault.code == layout.OUTSIDE_MASK:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': a lane executes {_opcode(fault)} that its mask does not name ({where}). "
+            "Name every lane that executes it.",
+            site,
+        )
     return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).", site)

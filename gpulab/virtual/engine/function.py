@@ -41,6 +41,15 @@ class FunctionCompiler(Registers):
         )
         self.e.raw("br label %failed")
 
+    def fault_if(self, lanes: str, code: int, pc: int) -> None:
+        """Fault if any lane of a mask is set."""
+        hit, onward = self.e.name("bad"), self.e.name("ok")
+        some = self.e.op(f"icmp ne i32 {lanes}, 0")
+        self.e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
+        self.begin(hit)
+        self.fault(code, pc, lanes)
+        self.begin(onward)
+
     def flush(self) -> None:
         """Store written registers that later blocks read, for the active lanes only."""
         live = self.plan.live_out[self.block.number]
@@ -173,22 +182,44 @@ class FunctionCompiler(Registers):
         if self.guard is None:
             self.fault(layout.TRAPPED, i.pc)
             return
-        hit, onward = self.e.name("trap"), self.e.name("ok")
-        lanes = self.executed(i)
-        some = self.e.op(f"icmp ne i32 {lanes}, 0")
-        self.e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
-        self.begin(hit)
-        self.fault(layout.TRAPPED, i.pc, lanes)
-        self.begin(onward)
+        self.fault_if(self.executed(i), layout.TRAPPED, i.pc)
         self.go_to(self.next_block())
 
     def barrier(self, i: ir.Instruction) -> None:
-        if "red" in i.parts or "arrive" in i.parts or len(i.operands) > 1:
-            raise NotSupportedError(f"The virtual GPU does not do {i.text!r}; use __syncthreads().")
+        """``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
+        e = self.e
         if not self.function.is_entry:
             self.fault(layout.NESTED_BARRIER, i.pc)
             return
-        self.leave(constant("i32", layout.AT_BARRIER + max(self.next_block(), 0)))
+        reduces = "red" in i.parts
+        operands = list(i.operands[1:] if reduces else i.operands)
+        predicate = operands.pop() if reduces else None
+        number = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
+        number = e.op(f"and i32 {number}, {layout.BARRIERS - 1}")
+        if len(operands) > 1 and operands[1] is not None:
+            base = e.context_pointer("barrier_counts")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            e.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
+        lanes = self.executed(i)
+        if "arrive" in i.parts:
+            base = e.context_pointer("barrier_arrived")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            old = e.op(f"load i32, ptr {pointer}")
+            here = e.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
+            e.raw(f"store i32 {e.op(f'add i32 {old}, {here}')}, ptr {pointer}")
+            self.guard = None
+            self.go_to(self.next_block())
+            return
+        if predicate is not None:
+            base = e.op(f"inttoptr i64 {e.context_load('predicates')} to ptr")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {e.context_load('warp')}")
+            old = e.op(f"load i32, ptr {pointer}")
+            kept = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
+            new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
+            e.raw(f"store i32 {e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
+        mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
+        mark = e.op(f"add i32 {mark}, {layout.AT_BARRIER + max(self.next_block(), 0)}")
+        self.leave(e.splat("i32", mark))
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -198,7 +229,14 @@ class FunctionCompiler(Registers):
         if operand is None:
             return
         e, number = self.e, self.block.number
-        named = self.first_lane_value(operand)
+        masks = self.get(operand, "b32")
+        own = e.binary("and", "i32", masks, self.lane_mask("eq"))
+        outside = e.mask_bits(e.compare("eq", "i32", own, constant("i32", 0)))
+        outside = e.op(f"and i32 {outside}, {self.mask}")
+        self.fault_if(outside, layout.OUTSIDE_MASK, i.pc)
+        active = e.select("i32", self.mask_v, masks, constant("i32", 0))
+        e.declared.add("declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)")
+        named = e.op(f"call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> {active})")
         pcs = e.op("load <32 x i32>, ptr %frame, align 64")
         gone = e.mask_bits(e.compare("eq", "i32", pcs, constant("i32", layout.EXITED)))
         alive = e.op(f"or i32 {e.op(f'xor i32 {gone}, -1')}, {self.mask}")
@@ -221,15 +259,18 @@ class FunctionCompiler(Registers):
         e.raw(f"br i1 {forced}, label %{held}, label %{park}")
         self.begin(held)
         e.context_store("forced", "0")
-        if i.root not in ("bar", "barrier"):
-            e.context_store("unmet_function", str(self.index + 1))
-            e.context_store("unmet_pc", str(i.pc))
-        e.raw(f"br label %{met}")
+        if i.root in ("bar", "barrier"):
+            e.raw(f"br label %{met}")
+        else:
+            self.fault(layout.UNMET_MASK, i.pc)
         self.begin(park)
         self.store_pcs(self.mask_v, constant("i32", layout.PARKED + number))
         e.raw("br label %dispatch")
         self.begin(met)
-        self.mask = e.op(f"phi i32 [{self.mask}, %{first}], [{together}, %{gather}], [{together}, %{held}]")
+        ways = f"[{self.mask}, %{first}], [{together}, %{gather}]"
+        if i.root in ("bar", "barrier"):
+            ways += f", [{together}, %{held}]"
+        self.mask = e.op(f"phi i32 {ways}")
         self.mask_v = e.mask_vector(self.mask)
         self.cache.clear()
 

@@ -11,7 +11,8 @@ import llvmlite.binding as llvm
 
 from gpulab import disk_cache
 
-_RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 
 
 @functools.cache
@@ -48,7 +49,8 @@ class Code:
             lambda _, compiled: disk_cache.store("engine", key, compiled), lambda _: stored
         )
         self._engine.finalize_object()
-        self.run_blocks = _RUN(self._engine.get_function_address("run_blocks"))
+        self.run_blocks = _RUN_BLOCKS(self._engine.get_function_address("run_blocks"))
+        self.run_block = _RUN_BLOCK(self._engine.get_function_address("run_block"))
 
 
 def _optimize(module: Any, machine: Any) -> None:

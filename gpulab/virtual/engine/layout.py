@@ -12,7 +12,9 @@ LANES = 32
 
 # Program counters of a warp are block numbers; these marks say that a lane waits or is gone.
 PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
-AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier
+AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
+BARRIER_SHIFT = 20
+BARRIERS = 16
 EXITED = 0x7FFF_FFFF
 
 # What a warp function returns to the block driver.
@@ -21,6 +23,10 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 # Fault codes.
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
+BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
+
+# What the barrier callback answers.
+NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2
 
 # Back edges a warp may take before it gives others a turn and looks at the abort flag.
 BACK_EDGE_BUDGET = 4096
@@ -82,6 +88,11 @@ CONTEXT = np.dtype(
         ("fault_address", "<u8"),
         ("fault_extra", "<u8", 5),
         ("trace_block", "<i8"),
+        ("clock_at_start", "<i8"),
+        ("next", "<i8"),
+        ("barrier", "<u8"),
+        ("predicates", "<u8"),
+        ("grid_workspace", "<u8"),
         ("block_linear", "<i8"),
         ("fault_code", "<i4"),
         ("fault_function", "<i4"),
@@ -106,11 +117,12 @@ CONTEXT = np.dtype(
         ("truncated", "<i4"),
         ("budget", "<i4"),
         ("forced", "<i4"),
-        ("unmet_function", "<i4"),
-        ("unmet_pc", "<i4"),
         ("dynamic_shared_bytes", "<i4"),
         ("sm_count", "<i4"),
         ("depth", "<i4"),
+        ("patience", "<i4"),
+        ("barrier_counts", "<i4", BARRIERS),
+        ("barrier_arrived", "<i4", BARRIERS),
     ],
     align=True,
 )

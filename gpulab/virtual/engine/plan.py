@@ -54,6 +54,13 @@ def plan(function: ir.Function, index: int) -> FunctionPlan:
     flow = cfg.build(function)
     live = cfg.live_out(function, flow)
     crossing = set().union(*live) if live else set()
+    # A barrier's reduction is written to the frame while the warp waits.
+    crossing |= {
+        name
+        for i in function.instructions
+        if cfg.is_block_barrier(i) and "red" in i.parts
+        for name in cfg.definitions_and_uses(i)[0]
+    }
     at = 128
     records: dict[str, tuple[int, int]] = {}
     formal = () if function.is_entry else (*function.params, *function.returns)

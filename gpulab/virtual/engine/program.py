@@ -12,8 +12,11 @@ import numpy.typing as npt
 from gpulab.ptx import ir, parser
 from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
 from gpulab.virtual.engine import codegen, jit, layout, memory_ops, results
-from gpulab.virtual.engine.run import Launch, Worker, run
+from gpulab.virtual.engine.run import Launch, run
+from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
+
+_WORKSPACE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class Program:
         stdout: Callable[[str], None] | None = None,
         sm_count: int = 1,
         block_order: npt.NDArray[np.int64] | None = None,
+        cooperative: bool = False,
     ) -> LaunchResult:
         """Run a kernel over its whole grid.
 
@@ -146,6 +150,8 @@ class Program:
             For ``%smid`` and ``%nsmid``.
         block_order
             Order in which blocks run (linear indices); ascending by default.
+        cooperative
+            Keep all blocks in flight and give cooperative groups a grid workspace.
 
         Raises
         ------
@@ -170,7 +176,9 @@ class Program:
             watchdog_s=watchdog_s,
             sm_count=sm_count,
             stdout=stdout,
-            serial=_needs_order(kernel),
+            serial=cooperative or _needs_order(kernel),
+            cooperative=cooperative,
+            grid_workspace=self._grid_workspace(memory) if cooperative else 0,
         )
         blocks = grid[0] * grid[1] * grid[2]
         order = np.arange(blocks, dtype=np.int64) if block_order is None else block_order
@@ -201,6 +209,17 @@ class Program:
         return LaunchResult(
             counted, launch.block_clock, launch.block_sectors, launch.block_wavefronts, record
         )
+
+    def _grid_workspace(self, memory: DeviceMemory) -> int:
+        """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""
+        name = "cooperative groups' workspace"
+        if name not in self._variables:
+            self._variables[name] = memory.malloc(_WORKSPACE_BYTES)
+            memory.track(self._variables[name], _WORKSPACE_BYTES, name)
+        address = self._variables[name]
+        memory.view(address, _WORKSPACE_BYTES)[:] = 0
+        memory.view(address, 4).view(np.uint32)[0] = _WORKSPACE_BYTES
+        return address
 
     def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
         out = np.zeros(max(len(kernel.tables.globals), 1), np.int64)

@@ -14,7 +14,14 @@ _CONTEXT_SPECIALS = {
     f"%{name}.{axis}": f"{name}_{axis}" for name in ("ntid", "ctaid", "nctaid") for axis in "xyz"
 }
 _AXES = {"x": 0, "y": 1, "z": 2}
-_ZERO_SPECIALS = ("%gridid", "%cluster_ctarank", "%clusterid", "%cluster_ctaid", "%envreg", "%reserved_smem")
+_ZERO_SPECIALS = (
+    "%gridid",
+    "%cluster_ctarank",
+    "%clusterid",
+    "%cluster_ctaid",
+    "%envreg",
+    "%reserved_smem",
+)
 _ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
 
@@ -133,6 +140,11 @@ class Registers:
             if name == "%dynamic_smem_size":
                 return e.splat("i32", e.context_load("dynamic_shared_bytes")), "i32"
             return e.splat("i64", e.context_load("shared_bytes")), "i64"
+        if name in ("%envreg1", "%envreg2"):
+            # Cooperative groups read the driver's grid workspace from here, high word first.
+            address = e.context_load("grid_workspace")
+            part = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
+            return e.splat("i64", part), "i64"
         if name.startswith(_ZERO_SPECIALS):
             return constant("i32", 0), "i32"
         if name.startswith(_ONE_SPECIALS):

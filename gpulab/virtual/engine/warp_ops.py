@@ -65,13 +65,16 @@ def member_mask(i: ir.Instruction) -> ir.Operand | None:
     return i.operands[-1] if "sync" in i.parts and i.operands else None
 
 
-def _participants(c: FunctionCompiler, i: ir.Instruction) -> str:
-    """Lanes that execute the instruction and are named by its mask, as an i32."""
-    executed = c.executed(i)
+def _members(c: FunctionCompiler, i: ir.Instruction) -> str:
+    """For each lane the lanes that take part with it: active, and named by its own mask.
+
+    Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
+    """
+    executed = c.e.splat("i32", c.executed(i))
     operand = member_mask(i)
     if operand is None:
         return executed
-    return c.e.op(f"and i32 {executed}, {c.first_lane_value(operand)}")
+    return c.e.binary("and", "i32", executed, c.get(operand, "b32"))
 
 
 def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
@@ -113,33 +116,33 @@ def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
 def _vote(c: FunctionCompiler, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
-    yes = e.mask_bits(c.get(i.operands[1], "pred"))
-    members = _participants(c, i)
-    votes = e.op(f"and i32 {yes}, {members}")
+    yes = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
+    members = _members(c, i)
+    votes = e.binary("and", "i32", yes, members)
     if mode == "ballot":
-        c.set(i.operands[0], e.splat("i32", votes), "b32")
+        c.set(i.operands[0], votes, "b32")
         return
-    everyone = e.op(f"icmp eq i32 {votes}, {members}")
-    anyone = e.op(f"icmp ne i32 {votes}, 0")
+    everyone = e.compare("eq", "i32", votes, members)
+    nobody = e.compare("eq", "i32", votes, constant("i32", 0))
     if mode == "uni":
-        nobody = e.op(f"xor i1 {anyone}, true")
-        result = e.op(f"or i1 {everyone}, {nobody}")
+        result = e.binary("or", "i1", everyone, nobody)
     else:
-        result = everyone if mode == "all" else anyone
-    c.set(i.operands[0], e.splat("i1", result), "pred")
+        result = everyone if mode == "all" else e.binary("xor", "i1", nobody, constant("i1", 1))
+    c.set(i.operands[0], result, "pred")
 
 
 def _match(c: FunctionCompiler, i: ir.Instruction) -> None:
     e = c.e
     value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
-    members = _participants(c, i)
+    members = _members(c, i)
     c.need(*MATCH_ANY)
-    groups = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {members})")
+    equal = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
+    groups = e.binary("and", "i32", equal, members)
     target = i.operands[0]
     if "any" in i.parts:
         c.set(target, groups, "b32")
         return
-    same = e.compare("eq", "i32", groups, e.splat("i32", members))
+    same = e.compare("eq", "i32", groups, members)
     result = e.select("i32", same, groups, constant("i32", 0))
     if isinstance(target, ir.Pair):
         if target.first is not None:
@@ -151,6 +154,45 @@ def _match(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 
 _IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
+
+
+def _reduce(name: str, identity: int) -> tuple[str, str]:
+    """Reduction over each group of lanes with a common member mask, as a support function."""
+    full = f"llvm.vector.reduce.{name}.v32i32"
+    return (
+        f"redux_{name}",
+        f"""
+declare i32 @{full}(<32 x i32>)
+define internal <32 x i32> @redux_{name}(<32 x i32> %v, <32 x i32> %members, i32 %mask) noinline {{
+entry:
+  %spill = alloca <32 x i32>
+  store <32 x i32> %members, ptr %spill
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %body]
+  %out = phi <32 x i32> [zeroinitializer, %entry], [%out1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %gp = getelementptr i32, ptr %spill, i32 %l
+  %group0 = load i32, ptr %gp
+  %own = shl i32 1, %l
+  %group = or i32 %group0, %own
+  %in = bitcast i32 %group to <32 x i1>
+  %x = select <32 x i1> %in, <32 x i32> %v, <32 x i32> splat (i32 {signed(identity, 32)})
+  %r = call i32 @{full}(<32 x i32> %x)
+  %r0 = insertelement <32 x i32> poison, i32 %r, i32 0
+  %rs = shufflevector <32 x i32> %r0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %out1 = select <32 x i1> %in, <32 x i32> %rs, <32 x i32> %out
+  %not = xor i32 %group, -1
+  %rest1 = and i32 %rest, %not
+  br label %loop
+done:
+  ret <32 x i32> %out
+}}
+""",
+    )
 
 
 def _redux(c: FunctionCompiler, i: ir.Instruction) -> None:
@@ -166,11 +208,13 @@ def _redux(c: FunctionCompiler, i: ir.Instruction) -> None:
         lowest = -0x80000000 if is_signed else 0
         identity = highest if operation == "min" else lowest
         name = ("s" if is_signed else "u") + operation
-    members = e.mask_vector(_participants(c, i))
-    value = e.select("i32", members, c.get(i.operands[1], kind), constant("i32", signed(identity, 32)))
-    full = f"llvm.vector.reduce.{name}.v32i32"
-    e.declared.add(f"declare i32 @{full}(<32 x i32>)")
-    c.set(i.operands[0], e.splat("i32", e.op(f"call i32 @{full}(<32 x i32> {value})")), kind)
+    function, body = _reduce(name, identity)
+    c.need(function, body)
+    value, members = c.get(i.operands[1], kind), _members(c, i)
+    result = e.op(
+        f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {c.executed(i)})"
+    )
+    c.set(i.operands[0], result, kind)
 
 
 def _activemask(c: FunctionCompiler, i: ir.Instruction) -> None:
@@ -179,8 +223,7 @@ def _activemask(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 def _elect(c: FunctionCompiler, i: ir.Instruction) -> None:
     e = c.e
-    members = _participants(c, i)
-    leader = e.splat("i32", e.op(f"call i32 @llvm.cttz.i32(i32 {members}, i1 false)"))
+    leader = e.intrinsic("cttz", "i32", _members(c, i), extra=("i1 false",))
     target = i.operands[0]
     assert isinstance(target, ir.Pair)
     if target.first is not None:
