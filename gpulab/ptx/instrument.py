@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from gpulab.errors import PtxError
 from gpulab.ptx import cfg, ir
+from gpulab.ptx.entry_text import EntryText, apply_edits, find_entry
 from gpulab.ptx.parser import parse
 from gpulab.records import Dim3
 
@@ -34,10 +35,6 @@ _BLOCK_HEADER, _BLOCK_WORDS = 2, 3
 _WARP_HEADER, _WARP_WORDS = 6, 2
 _UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
-_SKIP = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
-_LABEL = re.compile(r"[A-Za-z_$%][\w$]*\s*:(?!:)")
-_LINE_DIRECTIVE = re.compile(r"\.(?:loc|file)\b[^\n]*")
-_STATEMENT = re.compile(r"[^;]*;", re.S)
 _EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
 
@@ -69,10 +66,10 @@ def trace_blocks(ptx: str, kernel: str) -> Instrumented:
         If the module has no such entry.
     """
     names = _Names(ptx)
-    entry = _find_entry(ptx, kernel)
+    entry = find_entry(ptx, kernel)
     edits = [_parameter(entry, names), (entry.first_code, _block_prologue(names))]
     for number, statement in enumerate(s for s in entry.statements if s.is_code):
-        found = _EXIT.fullmatch(" ".join(_SKIP.sub(" ", statement.text).split()))
+        found = _EXIT.fullmatch(statement.plain)
         if not found:
             continue
         epilogue = _block_epilogue(names, number)
@@ -83,7 +80,7 @@ def trace_blocks(ptx: str, kernel: str) -> Instrumented:
             opposite = "" if found[1] else "!"
             edits.append((statement.start, f"@{opposite}{found[2]} bra {stay};\n{epilogue}"))
             edits.append((statement.end, f"\n{stay}:\n"))
-    return Instrumented(_apply(ptx, edits))
+    return Instrumented(apply_edits(ptx, edits))
 
 
 def trace_warp(ptx: str, kernel: str) -> Instrumented:
@@ -92,7 +89,7 @@ def trace_warp(ptx: str, kernel: str) -> Instrumented:
     Functions that the kernel calls are not instrumented; parameters and errors as `trace_blocks`.
     """
     names = _Names(ptx)
-    entry = _find_entry(ptx, kernel)
+    entry = find_entry(ptx, kernel)
     function = parse(ptx).functions[kernel]
     starts = sorted(block.first for block in cfg.build(function).blocks)
     code = [s for s in entry.statements if s.is_code]
@@ -103,7 +100,7 @@ def trace_warp(ptx: str, kernel: str) -> Instrumented:
         edits.append((code[first].start, _warp_probe(names, number)))
     found = [_position(function, start, end) for start, end in _spans(starts, len(code))]
     return Instrumented(
-        _apply(ptx, edits),
+        apply_edits(ptx, edits),
         first_pc=tuple(starts),
         line=tuple(line for line, _ in found),
         column=tuple(column for _, column in found),
@@ -156,28 +153,6 @@ def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray
     return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), happened > capacity
 
 
-# Reading the text ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    start: int
-    end: int
-    text: str
-    is_code: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """Offsets in the module's text: the end of the parameter list and the place before any code."""
-
-    params_end: int
-    has_parentheses: bool
-    has_params: bool
-    first_code: int
-    statements: tuple[_Statement, ...]
-
-
 class _Names:
     """Names that the module does not use yet."""
 
@@ -188,65 +163,6 @@ class _Names:
 
     def __call__(self, name: str) -> str:
         return f"{self.prefix}_{name}"
-
-
-def _find_entry(ptx: str, kernel: str) -> _Entry:
-    found = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])\s*", ptx)
-    if not found:
-        entries = ", ".join(re.findall(r"\.entry\s+([\w$]+)", ptx)) or "none"
-        raise PtxError(f"The PTX has no kernel {kernel!r}; it has {entries}.")
-    at = found.end()
-    has_parentheses = ptx.startswith("(", at)
-    params_end = ptx.index(")", at) if has_parentheses else at
-    has_params = bool(ptx[at:params_end].strip("( \t\r\n"))
-    body = ptx.index("{", params_end) + 1
-    statements: list[_Statement] = []
-    first_code = -1
-    for start, end, kind in _scan(ptx, body):
-        if kind in ("code", "label") and first_code < 0:
-            first_code = start
-        if kind != "label":
-            statements.append(_Statement(start, end, ptx[start:end], kind == "code"))
-    if first_code < 0:
-        raise PtxError(f"Kernel {kernel!r} has no instructions.")
-    return _Entry(params_end, has_parentheses, has_params, first_code, tuple(statements))
-
-
-def _scan(ptx: str, at: int) -> Iterator[tuple[int, int, str]]:
-    """Labels, declarations and instructions of one body, with their offsets."""
-    depth = 1
-    while True:
-        if found := _SKIP.match(ptx, at):
-            at = found.end()
-        character = ptx[at : at + 1]
-        if character == "{":
-            depth += 1
-            at += 1
-        elif character == "}":
-            depth -= 1
-            at += 1
-            if not depth:
-                return
-        elif found := _LINE_DIRECTIVE.match(ptx, at):
-            at = found.end()
-        elif character != "." and (found := _LABEL.match(ptx, at)):
-            yield at, found.end(), "label"
-            at = found.end()
-        elif found := _STATEMENT.match(ptx, at):
-            if found[0].strip() != ";":
-                yield at, found.end(), "declaration" if character == "." else "code"
-            at = found.end()
-        else:
-            raise PtxError("The PTX ends in the middle of a function.")
-
-
-def _apply(ptx: str, edits: list[tuple[int, str]]) -> str:
-    pieces = []
-    at = 0
-    for position, text in sorted(edits, key=lambda edit: edit[0]):  # stable: same place, given order
-        pieces += [ptx[at:position], text]
-        at = position
-    return "".join([*pieces, ptx[at:]])
 
 
 def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
@@ -274,7 +190,7 @@ def _summary(function: ir.Function, start: int, end: int) -> str:
 # Probes ----------------------------------------------------------------------------------------
 
 
-def _parameter(entry: _Entry, names: _Names) -> tuple[int, str]:
+def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
     declared = f".param .u64 {names('buffer')}"
     if not entry.has_parentheses:
         return entry.params_end, f"({declared})"
