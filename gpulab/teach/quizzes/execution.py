@@ -25,10 +25,12 @@ QUESTIONS = (
         "A grid fills a GPU exactly once. One more block of the same length is added. The time…",
         (
             Choice("stays the same", "Every SM is full; the extra block waits for a free place."),
+            Choice("grows by less than 1 %", "The work does, but the extra block must wait for a place."),
             Choice(
-                "grows by less than 1 %", "The work does, but the extra block starts when the others end."
+                "grows by 40 % or more",
+                "A second wave starts for one block: the tail. An H200 took 1.43 times as long.",
+                right=True,
             ),
-            Choice("grows by half or more", "A second wave starts for one block: the tail.", right=True),
         ),
     ),
     Question(
