@@ -16,12 +16,14 @@ from gpulab import session
 from gpulab.arguments import Shape, byte_count, dims, warp_position
 from gpulab.backend import DEFAULT_MAX_STEPS, kernel_source
 from gpulab.call import Call, relauncher
-from gpulab.errors import UnknownDeviceError
+from gpulab.errors import GpulabError, UnknownDeviceError
 from gpulab.records import WARP_SIZE, DeviceInfo
 
 if TYPE_CHECKING:
     from gpulab.tables import CounterTable
     from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+
+LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 
 
 def device(name: str | None = None) -> DeviceCard:
@@ -130,13 +132,13 @@ def warps(
     -------
     WarpStepper
         The virtual GPU's trace. On a real GPU it carries the active masks that the GPU itself
-        reported for each basic block.
+        reported for each basic block; those stand alone for a launch too large to replay.
     """
     from gpulab.views import WarpStepper
 
     call = Call.read(kernel, grid, block, args, shared_bytes)
     where = (*warp_position(call.grid, call.block, block_index, warp), max_steps)
-    replayed = call.replay(lambda copy, twin: copy.trace_warp(twin, *where))
+    replayed = call.replay(lambda copy, twin: copy.trace_warp(twin, *where)) if call.quick else None
     trace = call.trace_warp(session.backend(), *where)
     return WarpStepper(trace) if replayed is None else WarpStepper(replayed, measured=trace)
 
@@ -194,7 +196,15 @@ def count(
     twin = session.twin()
     if twin is None:
         return CounterTable.of(call.count(session.backend()), code)
-    counters = call.on_twin(twin).count(twin.backend)
+    try:
+        counters = call.on_twin(twin).count(twin.backend)
+    except RuntimeError as error:
+        if getattr(error, "status", None) != LAUNCH_TIMEOUT:
+            raise
+        raise GpulabError(
+            "The virtual GPU did not finish its replay of this launch in time. Count a smaller grid, or "
+            "give it longer with gl.use_device(watchdog_s=60)."
+        ) from error
     call.run()
     return CounterTable.of(counters, code, "Counted in a replay on the virtual GPU")
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from gpulab.virtual.backend import VirtualBackend
     from gpulab.virtual.machine import Machine
 
+TWIN_WATCHDOG_S = 5.0
+
 
 @dataclass(slots=True)
 class _Session:
@@ -43,6 +45,7 @@ class _Session:
     machine: Machine | None = None
     backends: dict[int, Backend] = field(default_factory=dict)
     twin: Twin | None = None
+    watchdog_s: float | None = None
 
 
 _lock = threading.RLock()
@@ -194,7 +197,8 @@ def twin() -> Twin | None:
         if session.twin is None:
             machine = _new_machine(_modelled(backend().device_info()), 1)
             session.twin = Twin(machine, _virtual_backend(machine))
-            _set_watchdog(session, initial_watchdog())
+            # A replay that comes beside a measurement may not keep the learner waiting.
+            _set_watchdog(session, session.watchdog_s or TWIN_WATCHDOG_S)
         slot.use(session.twin.machine)
         return session.twin
 
@@ -331,6 +335,7 @@ def _modelled(info: DeviceInfo) -> DeviceInfo:
 def _set_watchdog(session: _Session, seconds: float | None) -> None:
     if seconds is None:
         return
+    session.watchdog_s = seconds
     machines = [session.machine, session.twin.machine if session.twin else None]
     for machine in machines:
         for device in machine.devices if machine else ():

@@ -10,7 +10,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.virtual.errors import IllegalAddressError
-from tests.session.kernels import COUNT_UP, NO_TAIL_CHECK, VECTOR_ADD
+from tests.session.kernels import COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 
 pytestmark = pytest.mark.gpu
 N = 100_000
@@ -67,6 +67,13 @@ def test_count_is_modelled_and_runs_the_kernel_once() -> None:
     assert bool((x == 1).all())
     assert table.provenance.source == "modelled"
     assert table.total("sectors", "global", "load") == 125
+
+
+def test_a_replay_that_takes_too_long_is_given_up() -> None:
+    gl.use_device(watchdog_s=0.3)
+    x = gl.cp.zeros(1, gl.cp.int32)
+    with pytest.raises(gl.errors.GpulabError, match="watchdog_s=60"):
+        gl.count(gl.cp.RawKernel(FOREVER, "forever"), 1, 32, (x,))
 
 
 def test_a_fault_is_found_before_it_can_end_the_cuda_context(addition: Any) -> None:
