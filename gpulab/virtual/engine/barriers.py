@@ -54,6 +54,8 @@ def open_barriers(worker: Worker) -> int:
             return _fault(worker, layout.DIVERGENT_BARRIER, here, pcs)
         _reduce(worker, pcs, here, marks)
         row["barrier_arrived"][number] = 0
+        if worker.launch.observer is not None:
+            worker.launch.observer.barrier(int(row["block_linear"]), here)
         pcs[here] &= _BLOCK_MASK
         opened = True
     if opened:

@@ -125,6 +125,7 @@ entry:
         "trace_warp",
         "patience",
         "barrier",
+        "observed",
     )
 }
 {
@@ -267,7 +268,9 @@ scan:
 scanned:
   %one = icmp eq i32 %low1, %high1
   %zero = icmp ult i32 %high1, {layout.AT_BARRIER + (1 << layout.BARRIER_SHIFT)}
-  %plain = and i1 %one, %zero
+  %plain0 = and i1 %one, %zero
+  %alone = icmp eq i32 %observed, 0
+  %plain = and i1 %plain0, %alone
   br i1 %plain, label %release, label %ask
 release:
   %rw = phi i32 [0, %scanned], [%rw1, %release]

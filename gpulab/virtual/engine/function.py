@@ -218,7 +218,8 @@ class FunctionCompiler(Registers):
             new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
             e.raw(f"store i32 {e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
         mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
-        mark = e.op(f"add i32 {mark}, {layout.AT_BARRIER + max(self.next_block(), 0)}")
+        offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
+        mark = e.op(f"add i32 {mark}, {offset}")
         self.leave(e.splat("i32", mark))
 
     # -- blocks --------------------------------------------------------------------------------------
@@ -258,7 +259,6 @@ class FunctionCompiler(Registers):
         forced = e.op(f"icmp ne i32 {e.context_load('forced')}, 0")
         e.raw(f"br i1 {forced}, label %{held}, label %{park}")
         self.begin(held)
-        e.context_store("forced", "0")
         if i.root in ("bar", "barrier"):
             e.raw(f"br label %{met}")
         else:
@@ -272,6 +272,7 @@ class FunctionCompiler(Registers):
             ways += f", [{together}, %{held}]"
         self.mask = e.op(f"phi i32 {ways}")
         self.mask_v = e.mask_vector(self.mask)
+        e.context_store("forced", "0")
         self.cache.clear()
 
     def count_block(self) -> None:
@@ -288,6 +289,8 @@ class FunctionCompiler(Registers):
 
     def instruction(self, i: ir.Instruction) -> None:
         if i.root in _NOTHING_TO_DO:
+            if self.options.observe and cfg.is_warp_meeting(i):
+                self.observe(layout.WARP_SYNC, "zeroinitializer", self.mask)
             return
         for handler in (memory_ops.emit, arith.emit, bitops.emit, warp_ops.emit, calls.emit):
             if handler(self, i):
@@ -310,6 +313,13 @@ class FunctionCompiler(Registers):
         if self.options.trace:
             where = layout.TRACE_STEP.fields["address"][1]  # type: ignore[index]
             self.e.raw(f"call void @trace_lanes(ptr %ctx, <32 x i64> {address}, i32 {mask}, i64 {where})")
+
+    def observe(self, site: int, address: str, mask: str) -> None:
+        """Tell the observer of an access, before it happens."""
+        lanes = self.scratch("<32 x i64>")
+        self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
+        function = self.e.op(f"inttoptr i64 {self.e.context_load('observer')} to ptr")
+        self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask})")
 
     def trace_value(self, i: ir.Instruction) -> None:
         defined, _ = cfg.definitions_and_uses(i)

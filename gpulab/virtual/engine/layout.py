@@ -15,6 +15,7 @@ PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask 
 AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
 BARRIER_SHIFT = 20
 BARRIERS = 16
+REDUCES = 1 << 24  # ... and this bit marks one with a reduction
 EXITED = 0x7FFF_FFFF
 
 # What a warp function returns to the block driver.
@@ -24,6 +25,9 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
 BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
+
+# Site the observer is given where a warp meets at __syncwarp.
+WARP_SYNC = -1
 
 # What the barrier callback answers.
 NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2
@@ -92,6 +96,7 @@ CONTEXT = np.dtype(
         ("next", "<i8"),
         ("barrier", "<u8"),
         ("predicates", "<u8"),
+        ("observer", "<u8"),
         ("grid_workspace", "<u8"),
         ("block_linear", "<i8"),
         ("fault_code", "<i4"),
@@ -121,6 +126,7 @@ CONTEXT = np.dtype(
         ("sm_count", "<i4"),
         ("depth", "<i4"),
         ("patience", "<i4"),
+        ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),
     ],

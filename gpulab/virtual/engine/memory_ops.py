@@ -78,28 +78,33 @@ def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: 
     """Check and count an access; give the host address of each lane."""
     e = c.e
     mask = c.executed(i)
+    site = c.site(i)
     if space == "generic":
         space_name = f"resolve_generic_{size}"
         c.need(*_resolve_generic(size, c))
         out = c.e.op(
             f"call <32 x i64> @{space_name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
-            f"i32 {c.index}, i32 {i.pc}, i32 {c.site(i)})"
+            f"i32 {c.index}, i32 {i.pc}, i32 {site})"
         )
         failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
         c.leave_on_fault(failed)
         c.trace_address(address, mask)
+        if c.options.observe:
+            c.observe(site, address, mask)
         return out
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
     name, body = check(size, c.options.count)
     c.need(name, body)
     kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
     failed = e.op(
-        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)})"
+        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {site})"
     )
     if c.options.trace:
         shown = e.cast(address, "i32", "i64") if space == "shared" else address
         c.trace_address(shown, mask)
     c.leave_on_fault(failed)
+    if c.options.observe:
+        c.observe(site, e.cast(address, "i32", "i64") if space == "shared" else address, mask)
     if space == "shared":
         wide = e.convert("zext", "i32", address, "i64")
         return e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gpulab.ptx import ir, parser
 from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
 from gpulab.virtual.engine import codegen, jit, layout, memory_ops, results
-from gpulab.virtual.engine.run import Launch, run
+from gpulab.virtual.engine.run import Launch, Observer, run
 from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
 
@@ -45,8 +45,10 @@ def _parsed(ptx: str) -> ir.Module:
 
 
 @functools.lru_cache(maxsize=256)
-def _compiled(ptx: str, entry: str, count: bool, trace: bool) -> tuple[codegen.Kernel, jit.Code]:
-    kernel = codegen.generate(_parsed(ptx), entry, count=count, trace=trace)
+def _compiled(
+    ptx: str, entry: str, count: bool, trace: bool, observe: bool = False
+) -> tuple[codegen.Kernel, jit.Code]:
+    kernel = codegen.generate(_parsed(ptx), entry, count=count, trace=trace, observe=observe)
     return kernel, jit.Code(kernel.text)
 
 
@@ -121,6 +123,7 @@ class Program:
         sm_count: int = 1,
         block_order: npt.NDArray[np.int64] | None = None,
         cooperative: bool = False,
+        observer: Observer | None = None,
     ) -> LaunchResult:
         """Run a kernel over its whole grid.
 
@@ -152,6 +155,8 @@ class Program:
             Order in which blocks run (linear indices); ascending by default.
         cooperative
             Keep all blocks in flight and give cooperative groups a grid workspace.
+        observer
+            Is told of every memory access and every synchronisation, for checking tools.
 
         Raises
         ------
@@ -161,7 +166,7 @@ class Program:
             If it uses what the virtual GPU does not do.
         """
         count = instrument != "none"
-        kernel, code = _compiled(self.ptx, name, count, False)
+        kernel, code = _compiled(self.ptx, name, count, False, observer is not None)
         launch = Launch(
             kernel=kernel,
             code=code,
@@ -176,8 +181,9 @@ class Program:
             watchdog_s=watchdog_s,
             sm_count=sm_count,
             stdout=stdout,
-            serial=cooperative or _needs_order(kernel),
+            serial=cooperative or observer is not None or _needs_order(kernel),
             cooperative=cooperative,
+            observer=observer,
             grid_workspace=self._grid_workspace(memory) if cooperative else 0,
         )
         blocks = grid[0] * grid[1] * grid[2]

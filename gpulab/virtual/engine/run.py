@@ -11,11 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.ptx import ir
 from gpulab.records import Dim3
 from gpulab.virtual.engine import faults, jit, layout
 from gpulab.virtual.engine.codegen import Kernel
@@ -50,6 +51,21 @@ def _pool() -> concurrent.futures.ThreadPoolExecutor:
     return pool
 
 
+class Observer(Protocol):
+    """Sees every access of a launch before it happens, in order, from one thread."""
+
+    def access(
+        self, block: int, warp: int, i: ir.Instruction, addresses: npt.NDArray[np.int64], mask: int
+    ) -> None:
+        """An access of the lanes in `mask`; shared and local addresses are offsets."""
+
+    def warp_sync(self, block: int, warp: int, mask: int) -> None:
+        """Lanes of a warp met at ``__syncwarp``."""
+
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_]) -> None:
+        """Threads of a block, shape (warps, 32), passed a block-wide barrier."""
+
+
 @dataclass(slots=True)
 class Launch:
     """One launch: code, shape, parameters and the columns its blocks fill."""
@@ -70,6 +86,7 @@ class Launch:
     serial: bool
     cooperative: bool = False
     grid_workspace: int = 0
+    observer: Observer | None = None
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -189,6 +206,9 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
         if not fine:
             break
     _print(launch)
+    broken = next((w.error for w in done if w.error is not None), None)
+    if broken is not None and launch.observer is not None:
+        raise broken
     found = [(w, f) for w in done if (f := w.fault()) is not None]
     if found:
         found.sort(key=lambda pair: pair[1].code == layout.ABORTED)

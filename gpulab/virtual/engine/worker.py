@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpulab.virtual.engine.run import Launch
 
 _PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+_OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
 _BARRIER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -60,6 +61,7 @@ class Worker:
         starts, ends = _with_range(live, params.ctypes.data, params.size)
         self.printf = _PRINTF(self.on_printf)
         self.barrier = _BARRIER(self.on_barrier)
+        self.observer = _OBSERVER(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
         self.readable = starts, ends
         self._keep = [cache, frames, local, shared, tids, params, starts, ends]
@@ -80,6 +82,8 @@ class Worker:
             "dynamic_shared_bytes": launch.dynamic_shared_bytes,
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
+            "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
+            "observed": int(launch.observer is not None),
             "patience": launch.patience, "grid_workspace": launch.grid_workspace,
         }  # fmt: skip
         for axis, n in zip("xyz", launch.block, strict=True):
@@ -98,6 +102,21 @@ class Worker:
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
         """Host memory of this worker as a writable array."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+    def on_access(self, _context: int, site: int, lanes: int, mask: int) -> None:
+        observer = self.launch.observer
+        assert observer is not None
+        row = self.context[0]
+        try:
+            if site == layout.WARP_SYNC:
+                observer.warp_sync(int(row["block_linear"]), int(row["warp"]), mask)
+                return
+            _, instruction = self.launch.kernel.tables.accesses[site]
+            addresses = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(lanes)).copy()
+            observer.access(int(row["block_linear"]), int(row["warp"]), instruction, addresses, mask)
+        except BaseException as error:
+            self.error = error
+            self.launch.abort[0] = 1
 
     def on_barrier(self, _context: int) -> int:
         try:
