@@ -39,7 +39,10 @@ class DeviceChoice:
     @property
     def sentence(self) -> str:
         capability = ".".join(str(part) for part in self.compute_capability)
-        change = f'gl.use_device("virtual:T4") or the environment variable {DEVICE_VARIABLE} changes that.'
+        other = "H200" if self.device == "T4" else "T4"
+        change = (
+            f'gl.use_device("virtual:{other}") or the environment variable {DEVICE_VARIABLE} changes that.'
+        )
         if self.kind == "cuda":
             caution = f" (note: {self.caution})" if self.caution else ""
             return (
