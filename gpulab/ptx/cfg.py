@@ -150,6 +150,34 @@ def _components(
     return found[::-1]
 
 
+def waits_on_memory(function: ir.Function, flow: Flow, source: int, target: int) -> bool:
+    """Whether the loop closed by a back edge ends only when memory that others write changes.
+
+    That is so where an exit branch depends on an atomic's or a volatile load's result: a spin lock,
+    a flag, a grid barrier. Blocks `target` to `source` are the loop's.
+    """
+    blocks = flow.blocks[target : source + 1]
+    code = [i for b in blocks for i in function.instructions[b.first : b.end]]
+    tainted: set[str] = set()
+    while True:
+        before = len(tainted)
+        for i in code:
+            defined, used = definitions_and_uses(i)
+            shared_with_others = i.root == "atom" or (
+                i.root == "ld" and not {"volatile", "acquire", "relaxed"}.isdisjoint(i.parts)
+            )
+            if shared_with_others or not tainted.isdisjoint(used):
+                tainted.update(defined)
+        if len(tainted) == before:
+            break
+    return any(
+        i.guard in tainted and any(not target <= s <= source for s in b.successors)
+        for b in blocks
+        for i in function.instructions[b.first : b.end]
+        if i.root in ("bra", "brx")
+    )
+
+
 _NO_DESTINATION = {
     "st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "prefetch",
     "prefetchu", "call", "nanosleep", "brkpt", "cp", "pmevent", "discard", "applypriority", "griddepcontrol",

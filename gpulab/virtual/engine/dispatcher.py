@@ -64,9 +64,14 @@ def rotation(c: FunctionCompiler) -> None:
     """After many back edges: look at the abort flag, then give waiting lanes or warps a turn."""
     e = c.e
     c.begin("expired")
-    targets = ", ".join(f"[{t}, %{label}]" for t, _, label in c.expired)
-    firsts = ", ".join(f"[{f}, %{label}]" for _, f, label in c.expired)
-    e.lines += [f"  %x.block = phi i32 {targets}", f"  %x.pc = phi i32 {firsts}"]
+    targets = ", ".join(f"[{t}, %{label}]" for t, _, _, label in c.expired)
+    firsts = ", ".join(f"[{f}, %{label}]" for _, f, _, label in c.expired)
+    turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in c.expired)
+    e.lines += [
+        f"  %x.block = phi i32 {targets}",
+        f"  %x.pc = phi i32 {firsts}",
+        f"  %x.turns = phi i32 {turns}",
+    ]
     e.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     flag_pointer = e.op(f"inttoptr i64 {e.context_load('abort_flag')} to ptr")
     flag = e.op(f"load atomic i32, ptr {flag_pointer} monotonic, align 4")
@@ -90,8 +95,19 @@ def rotation(c: FunctionCompiler) -> None:
         "  %r.rest = select <32 x i1> %r.later, <32 x i32> %r.pcs, <32 x i32> splat (i32 -1)",
         "  %r.pc = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %r.rest)",
         f"  %r.can = icmp ult i32 %r.pc, {layout.PARKED}",
-        "  br i1 %r.can, label %rotate, label %yield",
+        f"  %r.n.p = getelementptr i8, ptr %frame, i64 {layout.TURNS_OFFSET}",
+        "  %r.n = load i32, ptr %r.n.p",
+        "  %r.n1 = add i32 %r.n, %x.turns",
+        "  store i32 %r.n1, ptr %r.n.p",
+    ]
+    patience = e.context_load("rotate_every")
+    e.lines += [
+        f"  %r.wait = icmp ult i32 %r.n1, {patience}",
+        "  %r.now.can = xor i1 %r.wait, true",
+        "  %r.go = and i1 %r.can, %r.now.can",
+        "  br i1 %r.go, label %rotate, label %yield",
         "rotate:",
+        "  store i32 0, ptr %r.n.p",
         "  %r.sel0 = insertelement <32 x i32> poison, i32 %r.pc, i32 0",
         "  %r.sel = shufflevector <32 x i32> %r.sel0, <32 x i32> poison, <32 x i32> zeroinitializer",
         "  %r.is = icmp eq <32 x i32> %r.pcs, %r.sel",

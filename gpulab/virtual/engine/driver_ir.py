@@ -182,6 +182,8 @@ prepare:
   %here = icmp slt <32 x i32> <{", ".join(f"i32 {k}" for k in range(32))}>, %presents
   %pcs = select <32 x i1> %here, <32 x i32> zeroinitializer, <32 x i32> splat (i32 {layout.EXITED})
   store <32 x i32> %pcs, ptr %f.p, align 64
+  %f.turns = getelementptr i8, ptr %f.p, i64 {layout.TURNS_OFFSET}
+  store i32 0, ptr %f.turns
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round

@@ -84,7 +84,9 @@ class FunctionCompiler(Registers):
         """All active lanes continue at one block: directly, unless others wait at or before it."""
         e = self.e
         if target <= self.block.number:
-            left = e.op(f"sub i32 {e.context_load('budget')}, 1")
+            spins = cfg.waits_on_memory(self.function, self.flow, self.block.number, target)
+            price = layout.SPIN_PRICE if spins else 1
+            left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
             e.context_store("budget", left)
             spent = e.op(f"icmp sle i32 {left}, 0")
             over, onward = e.name("spent"), e.name("more")
@@ -93,7 +95,8 @@ class FunctionCompiler(Registers):
             self.store_pcs(self.mask_v, constant("i32", target))
             e.raw("br label %expired")
             first = self.flow.blocks[target].first
-            self.expired.append((str(target), str(first), over))
+            turns = layout.ROTATE_EVERY if spins else 1
+            self.expired.append((str(target), str(first), str(turns), over))
             self.begin(onward)
         ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
         park, here = e.name("wait"), self.here

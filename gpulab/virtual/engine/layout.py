@@ -34,6 +34,16 @@ NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2
 
 # Back edges a warp may take before it gives others a turn and looks at the abort flag.
 BACK_EDGE_BUDGET = 4096
+# Budgets a group of diverged lanes may spend before the others of its warp get a turn. Hardware lets
+# a loop run to its end as a rule; only lanes that wait for each other need the turn.
+ROTATE_EVERY = 16
+# A back edge of a loop that waits for memory others write costs this much of the budget.
+SPIN_PRICE = 64
+NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
+
+# A warp's frame begins with 32 program counters, then the count of budgets spent.
+TURNS_OFFSET = 128
+FRAME_HEADER = 192
 
 # Generic addresses carry the state space in their top byte; 0 is global.
 SHARED_TAG = 1 << 56
@@ -126,6 +136,7 @@ CONTEXT = np.dtype(
         ("sm_count", "<i4"),
         ("depth", "<i4"),
         ("patience", "<i4"),
+        ("rotate_every", "<i4"),
         ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpulab.ptx import cfg, ir
+from gpulab.virtual.engine import layout
 from gpulab.virtual.engine.emit import bits, llvm_of
 
 
@@ -62,7 +63,7 @@ def plan(function: ir.Function, index: int) -> FunctionPlan:
         if cfg.is_block_barrier(i) and "red" in i.parts
         for name in cfg.definitions_and_uses(i)[0]
     }
-    at = 128
+    at = layout.FRAME_HEADER
     records: dict[str, tuple[int, int]] = {}
     formal = () if function.is_entry else (*function.params, *function.returns)
     for param in (*formal, *function.call_params.values()):

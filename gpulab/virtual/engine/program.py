@@ -124,6 +124,7 @@ class Program:
         block_order: npt.NDArray[np.int64] | None = None,
         cooperative: bool = False,
         observer: Observer | None = None,
+        independent_threads: bool = True,
     ) -> LaunchResult:
         """Run a kernel over its whole grid.
 
@@ -158,6 +159,9 @@ class Program:
         observer
             Is told of every memory access and every synchronisation, for checking tools.
 
+        independent_threads
+            Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
+
         Raises
         ------
         KernelFault
@@ -184,6 +188,7 @@ class Program:
             serial=cooperative or observer is not None or _needs_order(kernel),
             cooperative=cooperative,
             observer=observer,
+            independent_threads=independent_threads,
             grid_workspace=self._grid_workspace(memory) if cooperative else 0,
         )
         blocks = grid[0] * grid[1] * grid[2]

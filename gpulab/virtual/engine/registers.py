@@ -49,7 +49,7 @@ class Registers:
         self.here = ""
         self.guard: str | None = None
         self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
-        self.expired: list[tuple[str, str, str]] = []
+        self.expired: list[tuple[str, str, str, str]] = []
         self.allocas: list[str] = []
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:

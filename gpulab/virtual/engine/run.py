@@ -87,6 +87,7 @@ class Launch:
     cooperative: bool = False
     grid_workspace: int = 0
     observer: Observer | None = None
+    independent_threads: bool = True
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -73,6 +73,7 @@ class Worker:
             "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts,
         }  # fmt: skip
+        rotate_every = layout.ROTATE_EVERY if launch.independent_threads else layout.NEVER_ROTATE
         numbers: dict[str, int] = {
             "shared": shared_at, "shared_bytes": launch.shared_bytes, "live_count": len(starts),
             "frames": frames_at, "frame_stride": kernel.frame_bytes, "local": local_at,
@@ -84,7 +85,9 @@ class Worker:
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
             "observed": int(launch.observer is not None),
-            "patience": launch.patience, "grid_workspace": launch.grid_workspace,
+            "patience": launch.patience,
+            "rotate_every": rotate_every,
+            "grid_workspace": launch.grid_workspace,
         }  # fmt: skip
         for axis, n in zip("xyz", launch.block, strict=True):
             numbers[f"ntid_{axis}"] = n
