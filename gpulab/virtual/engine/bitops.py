@@ -1,4 +1,4 @@
-"""Lane-wise logic, shifts, bit fields, conversions and moves as LLVM IR."""
+"""Lane-wise logic, shifts and bit fields as LLVM IR."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import floats, layout
-from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+from gpulab.virtual.engine.emit import bits, constant, llvm_of
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
-    """Emit a logic, shift, conversion or move instruction; False if it is none of these."""
+    """Emit a logic, shift or bit-field instruction; False if it is none of these."""
     handler = HANDLERS.get(i.root)
     if handler is None:
         return False
@@ -211,176 +210,6 @@ def _sad(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.binary("add", llvm, gap, addend), i.type)
 
 
-# -- conversions and moves ---------------------------------------------------------------------------
-
-_ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
-
-
-def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
-    e = c.e
-    if i.parts[-1] in ("f16x2", "bf16x2") or i.parts[-2] in ("f16x2", "bf16x2"):
-        _cvt_pack(c, i)
-        return
-    target, source = i.parts[-2], i.parts[-1]
-    value = c.get(i.operands[1], source)
-    target_llvm, source_llvm = llvm_of(target), llvm_of(source)
-    if source == "bf16":
-        value, source, source_llvm = floats.widen_bf16(c, value), "f32", "float"
-    if floats.is_float(source) and "ftz" in i.parts and source == "f32":
-        value = floats.flush(c, source_llvm, value)
-    from_float, to_float = floats.is_float(source), floats.is_float(target)
-    rounding = next((p for p in i.parts if p in _ROUND_TO_INTEGER), None)
-    if from_float and rounding:
-        value = e.intrinsic(_ROUND_TO_INTEGER[rounding], source_llvm, value)
-    if from_float and to_float:
-        value = _float_to_float(c, i, value, source_llvm, target)
-    elif from_float:
-        value = _float_to_integer(c, value, source_llvm, target)
-    elif to_float:
-        value = _integer_to_float(c, i, value, source, target)
-    else:
-        if "sat" in i.parts:
-            value = _saturate_integer(c, value, source, target)
-        value = e.cast(value, source_llvm, target_llvm, source[0] == "s")
-    c.set(i.operands[0], value, target)
-
-
-def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
-    e = c.e
-    llvm = "float" if target == "bf16" else llvm_of(target)
-    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
-    if bits(source) < bits(llvm):
-        value = e.convert("fpext", source, value, llvm)
-    elif bits(source) > bits(llvm):
-        nearest = e.convert("fptrunc", source, value, llvm)
-        if mode != "rn":
-            gap = e.binary("fsub", source, value, e.convert("fpext", llvm, nearest, source))
-            sign = e.intrinsic("copysign", source, float_constant(source, floats.ONE[source]), gap)
-            zero = e.compare("oeq", source, gap, float_constant(source, 0))
-            sign = e.select(source, zero, float_constant(source, 0), sign)
-            nearest = floats.directed(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
-        value = nearest
-    if "sat" in i.parts:
-        value = floats.saturate(c, llvm, value)
-    if "relu" in i.parts:
-        value = e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
-    if target == "f32" and "ftz" in i.parts:
-        value = floats.flush(c, llvm, value)
-    if target == "bf16":
-        value = floats.narrow_bf16(c, value, truncate=mode == "rz")
-    return value
-
-
-def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
-    """Saturating conversion; NaN becomes 0 (for 64-bit targets the most negative value)."""
-    e, llvm = c.e, llvm_of(target)
-    name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
-    suffix = {"half": "f16", "float": "f32", "double": "f64"}[source]
-    full = f"llvm.{name}.v32{llvm}.v32{suffix}"
-    e.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source}>)")
-    result = e.op(f"call <32 x {llvm}> @{full}(<32 x {source}> {value})")
-    if bits(llvm) == 64:
-        nan = e.compare("uno", source, value, value)
-        result = e.select(llvm, nan, constant(llvm, 1 << 63), result)
-    return result
-
-
-def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
-    e = c.e
-    llvm = "float" if target == "bf16" else llvm_of(target)
-    up = "sitofp" if source[0] == "s" else "uitofp"
-    result = e.convert(up, llvm_of(source), value, llvm)
-    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
-    if mode != "rn":
-        if bits(llvm_of(source)) > 32:
-            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
-        exact = e.convert(up, llvm_of(source), value, "double")
-        gap = e.binary("fsub", "double", exact, e.convert("fpext", llvm, result, "double"))
-        result = floats.directed(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
-    if target == "bf16":
-        result = floats.narrow_bf16(c, result)
-    return result
-
-
-def _saturate_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
-    e, llvm, width = c.e, llvm_of(source), int(target[1:])
-    low = -(1 << (width - 1)) if target[0] == "s" else 0
-    high = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
-    if source[0] == "s":
-        if width < bits(llvm) or target[0] == "u":
-            value = e.intrinsic("smax", llvm, value, constant(llvm, low))
-        if width < bits(llvm):
-            value = e.intrinsic("smin", llvm, value, constant(llvm, high))
-    elif high < (1 << bits(llvm)) - 1:
-        value = e.intrinsic("umin", llvm, value, constant(llvm, high))
-    return value
-
-
-def _cvt_pack(c: FunctionCompiler, i: ir.Instruction) -> None:
-    """Two floats rounded into one packed word: the first source is the upper half."""
-    target, source = i.parts[-2], i.parts[-1]
-    if source != "f32" or target not in ("f16x2", "bf16x2"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    words = []
-    for operand in i.operands[1:3]:
-        value = _float_to_float(c, i, c.get(operand, "f32"), "float", target[:-2])
-        words.append(c.e.cast(c.e.cast(value, llvm_of(target[:-2]), "i16"), "i16", "i32"))
-    high = c.e.binary("shl", "i32", words[0], constant("i32", 16))
-    c.set(i.operands[0], c.e.binary("or", "i32", high, words[1]), "b32")
-
-
-def _mov(c: FunctionCompiler, i: ir.Instruction) -> None:
-    e = c.e
-    target, source = i.operands[0], i.operands[1]
-    if isinstance(target, ir.Vector):
-        width = bits(llvm_of(i.type)) // len(target.items)
-        whole = c.get(source, f"b{width * len(target.items)}")
-        llvm = f"i{width * len(target.items)}"
-        for position, item in enumerate(target.items):
-            if item is not None:
-                part = e.binary("lshr", llvm, whole, constant(llvm, position * width)) if position else whole
-                c.set(item, e.cast(part, llvm, f"i{width}"), f"b{width}")
-    elif isinstance(source, ir.Vector):
-        width = bits(llvm_of(i.type)) // len(source.items)
-        llvm = f"i{width * len(source.items)}"
-        whole = constant(llvm, 0)
-        for position, item in enumerate(source.items):
-            part = e.cast(c.get(item, f"b{width}"), f"i{width}", llvm)
-            if position:
-                part = e.binary("shl", llvm, part, constant(llvm, position * width))
-            whole = e.binary("or", llvm, whole, part)
-        c.set(target, whole, f"b{width * len(source.items)}")
-    else:
-        c.set(target, c.get(source, i.type), i.type)
-
-
-_TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
-
-
-def _cvta(c: FunctionCompiler, i: ir.Instruction) -> None:
-    """Between a state space's own addresses and generic ones (a tag in the top byte)."""
-    e = c.e
-    value = c.get(i.operands[1], "u64")
-    space = next((p.split("::")[0] for p in i.parts if p.split("::")[0] in _TAGS), None)
-    if space:
-        tag = _TAGS[space]
-        if "to" in i.parts:
-            value = e.binary(
-                "and", "i64", value, constant("i64", tag - 1 if space == "shared" else (1 << 56) - 1)
-            )
-        else:
-            value = e.binary("or", "i64", value, constant("i64", tag))
-    c.set(i.operands[0], value, i.type)
-
-
-def _isspacep(c: FunctionCompiler, i: ir.Instruction) -> None:
-    e = c.e
-    space = i.parts[1].split("::")[0]
-    tag = e.binary("lshr", "i64", c.get(i.operands[1], "u64"), constant("i64", 56))
-    wanted = {"shared": 1, "local": 2}.get(space, 0)
-    c.set(i.operands[0], e.compare("eq", "i64", tag, constant("i64", wanted)), "pred")
-
-
 HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "and": _logic,
     "or": _logic,
@@ -401,8 +230,4 @@ HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "dp4a": _dot_product,
     "dp2a": _dot_product,
     "sad": _sad,
-    "cvt": _cvt,
-    "mov": _mov,
-    "cvta": _cvta,
-    "isspacep": _isspacep,
 }

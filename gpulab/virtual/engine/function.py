@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import cfg, ir
-from gpulab.virtual.engine import arith, bitops, calls, dispatcher, layout, memory_ops, warp_ops
+from gpulab.virtual.engine import arith, bitops, calls, convert, dispatcher, layout, memory_ops, warp_ops
 from gpulab.virtual.engine.emit import bits, constant, llvm_of, vector
 from gpulab.virtual.engine.registers import Registers
 
@@ -295,7 +295,7 @@ class FunctionCompiler(Registers):
             if self.options.observe and cfg.is_warp_meeting(i):
                 self.observe(layout.WARP_SYNC, "zeroinitializer", self.mask)
             return
-        for handler in (memory_ops.emit, arith.emit, bitops.emit, warp_ops.emit, calls.emit):
+        for handler in (memory_ops.emit, arith.emit, bitops.emit, convert.emit, warp_ops.emit, calls.emit):
             if handler(self, i):
                 break
         else:
