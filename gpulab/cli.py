@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 from gpulab.errors import GpulabError
@@ -48,12 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from importlib import metadata
-
     parser = argparse.ArgumentParser(
         prog="gpulab", description="Learn how a GPU works, on a real one or on a virtual one."
     )
-    parser.add_argument("--version", action="version", version=f"gpulab {metadata.version('gpulab')}")
+    parser.add_argument("--version", action="version", version=f"gpulab {_version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     lab = commands.add_parser("lab", help="open the course in JupyterLab; further arguments go to JupyterLab")
     lab.add_argument(
@@ -64,6 +63,13 @@ def _parser() -> argparse.ArgumentParser:
     for name, (_, text) in _PASSED_ON.items():
         commands.add_parser(name, help=text, add_help=False)
     return parser
+
+
+def _version() -> str:
+    try:
+        return metadata.version("gpulab")
+    except metadata.PackageNotFoundError:
+        return "(run from its source folder, not installed)"
 
 
 def _doctor(*, as_json: bool) -> int:
