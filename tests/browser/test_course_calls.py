@@ -78,39 +78,32 @@ def test_real_kernels_in_the_views(lab: Any) -> None:
         # The lane that iterates longest is alone in the end, and it is the one arithmetic says.
         counts = [collatz_steps(value) for value in range(1, 33)]
         longest = counts.index(max(counts))
-        page.keyboard.press("PageUp")
         page.keyboard.press("End")
         alone = kernel.value("[int(m) for m in warps.trace.active_mask if int(m).bit_count() == 1][-1]")
         assert alone == 1 << longest
         assert kernel.value("[int(v) for v in steps[:32].get()]") == counts
         step = kernel.value(f"max(i for i, m in enumerate(warps.trace.active_mask) if int(m) == {alone})")
-        while kernel.value("warps.step") > step:
+        last = kernel.value("len(warps.trace)") - 1
+        lab.expect(kernel, "warps.step", last)
+        for _ in range(last - step):
             page.keyboard.press("ArrowLeft")
-            page.wait_for_timeout(30)
+        lab.expect(kernel, "warps.step", step)
+        runs = kernel.value(f"int(warps.trace.executed_mask[{step}])") == alone
         states = page.evaluate(
             "s => [...document.querySelectorAll(`${s} .gl-lane`)].map(lane => lane.dataset.state)", WARPS
         )
-        assert states == ["active" if lane == longest else "inactive" for lane in range(32)]
+        assert states == [
+            ("active" if runs else "off") if lane == longest else "inactive" for lane in range(32)
+        ]
         lab.picture("course_warps_alone", WARPS)
 
         # The slider runs the kernel again with other blocks; the arrays end as they were.
         lab.picture("course_launch_256", LAUNCH)
-        times = []
-        page.locator(f"{LAUNCH} input[type=range]").focus()
-        for threads in (288, 320, 352, 384, 416, 448, 480, 512):
-            page.keyboard.press("ArrowRight")
-            page.wait_for_function(
-                "([s, start]) => document.querySelector(s).textContent.startsWith(start)",
-                arg=[f"{LAUNCH} .gl-waves", f"{threads} threads a block"],
-            )
-            page.wait_for_timeout(150)
-            times.append(kernel.value("launch.redraw_ms"))
+        median = lab.slide(kernel, LAUNCH, "launch", start=256, goal_ms=150)
         assert kernel.value("launch.error") == ""
-        assert kernel.value("launch.trace.grid[0]") == -(-400_000 // 512)
+        lab.expect(kernel, "launch.trace.grid[0]", -(-400_000 // 512))
         assert kernel.value("[int(v) for v in steps[:32].get()]") == counts
         lab.picture("course_launch_512", LAUNCH)
-        median = sorted(times)[len(times) // 2]
-        print(f"kernel run again and drawn: median {median:.0f} ms of {[round(t) for t in times]}")
         assert 0 < median <= 150
         lab.picture("course_card", CARD)
         lab.picture("course_occupancy", OCCUPANCY)

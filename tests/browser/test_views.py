@@ -105,7 +105,7 @@ def test_keys_step_the_warp_as_the_record_says(views: tuple[Any, Any]) -> None:
             lab.picture(f"stepper_step_{step}", STEPPER)
     lab.page.keyboard.press("ArrowRight")
     check_step(lab, kernel, len(trace) - 1)
-    assert kernel.value("stepper.step") == len(trace) - 1
+    lab.expect(kernel, "stepper.step", len(trace) - 1)
     for key, step in (
         ("Home", 0),
         ("PageDown", 4),
@@ -153,7 +153,7 @@ def test_source_line_steps_and_ptx_listing(views: tuple[Any, Any]) -> None:
     lab.page.locator(f"{STEPPER} select").select_option("line")
     lab.page.locator(f"{STEPPER} button[data-move=next]").click()
     check_step(lab, kernel, 2)
-    assert kernel.value("stepper.by_line") is True
+    lab.expect(kernel, "stepper.by_line", True)
     lab.page.get_by_role("button", name="Show PTX").click()
     row = lab.page.locator(f"{STEPPER} [aria-current=step] code")
     assert row.text_content() == "setp.ge.s32 %p1, %r2, %r5;"
@@ -178,23 +178,15 @@ def waves_on_page(lab: Any) -> str:
     return lab.page.locator(f"{LAUNCH} .gl-waves").first.text_content()
 
 
-def test_slider_redraws_within_its_time(views: tuple[Any, Any], record_property: Any) -> None:
+def test_slider_redraws_within_its_time(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     lab.picture("launch_256", LAUNCH)
     before = lab.page.locator(f"{LAUNCH} dl").inner_text()
-    times = []
-    for threads in (288, 320, 352, 384, 416, 448, 480, 512, 544):
-        slide(lab, "ArrowRight")
-        waves = kernel_waves(threads)
-        wait_for_text(lab, f"{LAUNCH} .gl-waves", f"{threads} threads a block: {waves}")
-        lab.page.wait_for_timeout(120)
-        assert kernel.value("launch.block_threads") == threads
-        times.append(kernel.value("launch.redraw_ms"))
+    median = lab.slide(kernel, LAUNCH, "launch", start=256, goal_ms=150)
+    lab.expect(kernel, "launch.block_threads", 512)
+    wait_for_text(lab, f"{LAUNCH} .gl-waves", f"512 threads a block: {kernel_waves(512)}")
     assert lab.page.locator(f"{LAUNCH} dl").inner_text() != before
-    lab.picture("launch_544", LAUNCH)
-    median = sorted(times)[len(times) // 2]
-    record_property("redraw_ms", times)
-    print(f"slider to new picture: median {median:.0f} ms of {[round(t) for t in times]}")
+    lab.picture("launch_512", LAUNCH)
     assert 0 < median <= 150
 
 
@@ -211,7 +203,7 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
         lab.page.keyboard.press("ArrowRight")
     words = kernel_waves(32 + 12 * 32)
     wait_for_text(lab, f"{LAUNCH} .gl-waves", f"416 threads a block: {words}")
-    assert kernel.value("launch.trace.block[0]") == 416
+    lab.expect(kernel, "launch.trace.block[0]", 416)
 
 
 def test_keys_tell_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
@@ -262,7 +254,7 @@ def test_occupancy_chart_by_keys(views: tuple[Any, Any]) -> None:
     lab.page.wait_for_function(
         "s => document.querySelector(s).innerText.includes('1024 threads a block')", arg=OCCUPANCY
     )
-    assert kernel.value("occupancy.chosen") == 1024
+    lab.expect(kernel, "occupancy.chosen", 1024)
     lab.picture("occupancy", OCCUPANCY)
 
 
@@ -319,8 +311,7 @@ def test_views_use_the_keyboard_only(views: tuple[Any, Any]) -> None:
     lab.page.locator(f"{STEPPER} button[data-move=next]").focus()
     before = kernel.value("stepper.step")
     lab.page.keyboard.press("Enter")
-    lab.page.wait_for_timeout(200)
-    assert kernel.value("stepper.step") == before + 1
+    lab.expect(kernel, "stepper.step", before + 1)
     reached = []
     for _ in range(8):
         lab.page.keyboard.press("Tab")
@@ -359,9 +350,8 @@ def test_running_a_cell_again_closes_its_view(views: tuple[Any, Any]) -> None:
     old = kernel.value("beside.model_id")
     lab.page.locator(".jp-Cell:nth-child(4) .jp-InputArea-editor").click()
     lab.page.keyboard.press("Control+Enter")
-    lab.page.wait_for_timeout(1_500)
+    lab.wait_for(lambda: kernel.value("beside.model_id") != old, what="the cell")
     lab.page.locator(BESIDE).wait_for()
-    assert kernel.value("beside.model_id") != old
     assert kernel.value(counting) == before
 
 

@@ -20,8 +20,8 @@ def rows(card: DeviceCard) -> dict[str, str]:
 def test_limits_carry_their_units() -> None:
     card = DeviceCard(synthetic.devices()[0])
     found = rows(card)
-    assert found["Shared memory per block"] == "48 KiB"
-    assert found["Shared memory per block, opted in"] == "163 KiB"
+    assert found["Shared per block"] == "48 KiB"
+    assert found["Shared per block, opted in"] == "163 KiB"
     assert found["L2 cache"] == "40 MiB"
     assert found["Memory"] == "80 GiB HBM2e"
     assert found["Peak memory bandwidth"] == "2\u202f039 GB/s"

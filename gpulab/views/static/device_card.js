@@ -18,13 +18,13 @@ function quantityPanel({ name, unit, bars }) {
   );
 }
 
-function limitTable({ heading, rows }) {
+function limitList({ heading, rows }) {
   return element(
     "div", { class: "gl-limit-group" },
     element("div", { class: "gl-heading" }, heading),
-    element("table", { "aria-label": heading }, element("tbody", {}, ...rows.map(([name, value]) => element(
-      "tr", {}, element("th", { scope: "row" }, name), element("td", {}, value),
-    )))),
+    element("dl", { class: "gl-limit-rows" }, ...rows.map(([name, value]) => element(
+      "div", {}, element("dt", {}, name), element("dd", {}, value),
+    ))),
   );
 }
 
@@ -111,7 +111,7 @@ function render({ model, el }) {
   frame.body.append(
     element("div", { class: "gl-quantities" }, ...facts.quantities.map(quantityPanel)),
     ...(model.get("has_metrics") ? [liveReadings(frame)] : []),
-    element("details", { open: true }, element("summary", {}, "All limits"), element("div", { class: "gl-limit-groups" }, ...facts.limits.map(limitTable))),
+    element("details", { open: true }, element("summary", {}, "All limits"), element("div", { class: "gl-limit-groups" }, ...facts.limits.map(limitList))),
     ...(facts.notes ? [element("div", { class: "gl-note" }, facts.notes)] : []),
   );
   return frame.ending();

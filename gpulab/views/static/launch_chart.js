@@ -10,6 +10,15 @@ const AXIS_HEIGHT = 34;
 const LEFT = 46;
 const GAP = 10;
 
+/** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
+function packed(colour) {
+  const pixel = new Uint32Array(1);
+  const bytes = new Uint8Array(pixel.buffer);
+  for (let part = 0; part < 3; part += 1) bytes[part] = parseInt(colour.slice(1 + 2 * part, 3 + 2 * part), 16);
+  bytes[3] = 255;
+  return pixel[0];
+}
+
 /** One launch: its canvas, numbers and limits. */
 class LaunchPanel {
   constructor(frame, names) {
@@ -98,30 +107,34 @@ class LaunchPanel {
     return [edge(place), edge(place + 1) - edge(place)];
   }
 
+  /** Paint the blocks into pixels, in order of their start: far quicker than a rectangle each. */
   drawBlocks(pen, ratio) {
     const { sm, start_ns: start, end_ns: end, wave, tail } = this.blocks;
-    pen.fillStyle = this.frame.colour("grid");
-    pen.fillRect(LEFT, 0, this.plotWidth, this.height);
+    const width = Math.round(this.plotWidth * ratio);
+    const picture = pen.createImageData(width, Math.round(this.height * ratio));
+    const pixels = new Uint32Array(picture.data.buffer);
+    pixels.fill(packed(this.frame.colour("grid")));
+    const shades = ["accent", "accent-2", "tail"].map((name) => packed(this.frame.colour(name)));
     const lanes = Math.max(1, Math.min(this.places, Math.floor(this.rowHeight * ratio)));
-    const bottoms = new Float64Array(lanes * this.facts.sm_count);
-    const shades = ["accent", "accent-2", "tail"].map((name) => this.frame.colour(name));
-    for (let shade = 0; shade < 3; shade += 1) {
-      pen.fillStyle = shades[shade];
-      bottoms.fill(-1);
-      for (let at = 0; at < this.count; at += 1) {
-        if ((tail[at] ? 2 : wave[at] & 1) !== shade || sm[at] >= this.facts.sm_count) continue;
-        const lane = Math.floor((this.place[at] * lanes) / this.places);
-        const key = sm[at] * lanes + lane;
-        const left = this.x(start[at]);
-        let right = Math.max(left + 1 / ratio, this.x(end[at]));
-        // Blocks that end inside a pixel already painted in this row and shade add nothing.
-        if (right <= bottoms[key]) continue;
-        bottoms[key] = Math.ceil(right * ratio) / ratio;
-        if (right - left > 5) right -= 1;
-        const [top, high] = this.span(sm[at], lane, lanes);
-        pen.fillRect(left, top, right - left, high > 4 ? high - 1 : high);
-      }
+    const painted = new Int32Array(lanes * this.facts.sm_count);
+    const scale = width / this.spanNs;
+    for (let at = 0; at < this.count; at += 1) {
+      if (sm[at] < 0 || sm[at] >= this.facts.sm_count) continue;
+      const lane = Math.floor((this.place[at] * lanes) / this.places);
+      const left = Math.min(width - 1, Math.floor(start[at] * scale));
+      let right = Math.min(width, Math.max(left + 1, Math.floor(end[at] * scale)));
+      // A block inside a pixel that its row has already painted adds nothing.
+      const key = sm[at] * lanes + lane;
+      if (right <= painted[key]) continue;
+      painted[key] = right;
+      if (right - left > 5) right -= 1;
+      const [top, high] = this.span(sm[at], lane, lanes);
+      const first = Math.round(top * ratio);
+      const last = first + Math.round((high > 4 ? high - 1 : high) * ratio);
+      const shade = shades[tail[at] ? 2 : wave[at] & 1];
+      for (let row = first; row < last; row += 1) pixels.fill(shade, row * width + left, row * width + right);
     }
+    pen.putImageData(picture, Math.round(LEFT * ratio), 0);
   }
 
   drawRunning(pen) {
