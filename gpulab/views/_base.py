@@ -40,9 +40,9 @@ def module_text(name: str) -> str:
         joined[file_name] = _IMPORT.sub("", text)
 
     join(f"{name}.js")
-    *helpers, main = joined.values()
+    *shared, main = joined.values()
     return "\n".join(
-        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in helpers] + [main]
+        [re.sub(r"^export (?!default)", "", text, flags=re.MULTILINE) for text in shared] + [main]
     )
 
 
