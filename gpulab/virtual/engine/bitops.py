@@ -94,6 +94,8 @@ def _shift_by(c: FunctionCompiler, operation: str, llvm: str, value: str, amount
     e, width = c.e, bits(llvm)
     short = e.intrinsic("umin", "i32", amount, constant("i32", width - 1))
     shifted = e.binary(operation, llvm, value, e.cast(short, "i32", llvm))
+    if operation == "ashr":
+        return shifted
     far = e.compare("uge", "i32", amount, constant("i32", width))
     return e.select(llvm, far, constant(llvm, 0), shifted)
 
@@ -106,7 +108,8 @@ def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
     position = e.binary("and", "i32", c.get(i.operands[2], "u32"), byte)
     length = e.binary("and", "i32", c.get(i.operands[3], "u32"), byte)
     mask = _field_mask(c, llvm, length)
-    value = e.binary("and", llvm, _shift_by(c, "lshr", llvm, a, position), mask)
+    shift = "ashr" if i.type[0] == "s" else "lshr"
+    value = e.binary("and", llvm, _shift_by(c, shift, llvm, a, position), mask)
     if i.type[0] == "s":
         last = e.binary("add", "i32", position, length)
         last = e.binary("sub", "i32", last, constant("i32", 1))

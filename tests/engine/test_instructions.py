@@ -1,0 +1,392 @@
+"""PTX instructions against Python's integers and NumPy's floats, lane by lane."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.engine.ptx_runner import apply
+
+WORDS = np.array(
+    [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 100, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x12345678, 0x7FFFFFFF,
+     0x80000000, 0x80000001, 0xDEADBEEF, 0xFFFFFFFE, 0xFFFFFFFF],
+    np.uint32,
+)  # fmt: skip
+FLOATS = np.array(
+    [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 1e-40, -1e-40, 1.1754944e-38, 3.4028235e38, -3.4028235e38,
+     1e10, -1e10, 2147483648.0, -2147483648.0, 4294967296.0, 0.1, 1 / 3, 123456.79, np.inf, -np.inf, np.nan],
+    np.float32,
+)  # fmt: skip
+
+
+def pairs(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.meshgrid(values, values)
+    return a.ravel(), b.ravel()
+
+
+def s32(x: int) -> int:
+    x &= 0xFFFFFFFF
+    return x - (1 << 32) if x >> 31 else x
+
+
+def expect(function: Callable[..., int], *operands: np.ndarray) -> np.ndarray:
+    return np.array(
+        [function(*(int(v) for v in row)) & 0xFFFFFFFF for row in zip(*operands, strict=True)], np.uint32
+    )
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+TWO_WORDS: dict[str, Callable[[int, int], int]] = {
+    "add.u32": lambda a, b: a + b,
+    "sub.s32": lambda a, b: a - b,
+    "mul.lo.u32": lambda a, b: a * b,
+    "mul.hi.u32": lambda a, b: a * b >> 32,
+    "mul.hi.s32": lambda a, b: s32(a) * s32(b) >> 32,
+    "mul24.lo.u32": lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF),
+    "add.sat.s32": lambda a, b: min(max(s32(a) + s32(b), -(2**31)), 2**31 - 1),
+    "sub.sat.s32": lambda a, b: min(max(s32(a) - s32(b), -(2**31)), 2**31 - 1),
+    "min.s32": lambda a, b: min(s32(a), s32(b)),
+    "max.u32": max,
+    "and.b32": lambda a, b: a & b,
+    "xor.b32": lambda a, b: a ^ b,
+    "shl.b32": lambda a, b: a << b if b < 32 else 0,
+    "shr.u32": lambda a, b: a >> b if b < 32 else 0,
+    "shr.s32": lambda a, b: s32(a) >> min(b, 31),
+    # A zero divisor: all ones, and the dividend as remainder, as hardware answers.
+    "div.u32": lambda a, b: a // b if b else -1,
+    "rem.u32": lambda a, b: a % b if b else a,
+    "div.s32": lambda a, b: truncated_quotient(s32(a), s32(b)) if b else -1,
+    "rem.s32": lambda a, b: s32(a) - s32(b) * truncated_quotient(s32(a), s32(b)) if b else a,
+}
+
+
+@pytest.mark.parametrize("opcode", TWO_WORDS)
+def test_two_word_instructions(opcode: str) -> None:
+    a, b = pairs(WORDS)
+    got = apply(f"{opcode} %out, %in0, %in1;", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(got, expect(TWO_WORDS[opcode], a, b))
+
+
+ONE_WORD: dict[str, Callable[[int], int]] = {
+    "not.b32": lambda a: ~a,
+    "cnot.b32": lambda a: int(a == 0),
+    "neg.s32": lambda a: -a,
+    "abs.s32": lambda a: abs(s32(a)),
+    "popc.b32": lambda a: a.bit_count(),
+    "clz.b32": lambda a: 32 - a.bit_length(),
+    "brev.b32": lambda a: int(f"{a:032b}"[::-1], 2),
+    "bfind.u32": lambda a: a.bit_length() - 1,
+    "bfind.shiftamt.u32": lambda a: 32 - a.bit_length() if a else -1,
+    "bfind.s32": lambda a: (a if s32(a) >= 0 else ~a & 0xFFFFFFFF).bit_length() - 1,
+    "cvt.s32.s8": lambda a: (a & 0xFF) - 256 if a & 0x80 else a & 0xFF,
+    "cvt.u32.u16": lambda a: a & 0xFFFF,
+    "cvt.sat.u32.s32": lambda a: max(s32(a), 0),
+    "cvt.sat.s32.u32": lambda a: min(a, 2**31 - 1),
+}
+
+
+@pytest.mark.parametrize("opcode", ONE_WORD)
+def test_one_word_instructions(opcode: str) -> None:
+    got = apply(f"{opcode} %out, %in0;", "b32", ["b32"], [WORDS])
+    np.testing.assert_array_equal(got, expect(ONE_WORD[opcode], WORDS))
+
+
+def field(a: int, position: int, length: int, signed: bool) -> int:
+    position, length = position & 255, length & 255
+    bits = [
+        (s32(a) >> min(n, 31)) & 1 if signed else (a >> n) & 1 for n in range(position, position + length)
+    ]
+    value = sum(bit << n for n, bit in enumerate(bits[:32]))
+    if signed and 0 < length < 32 and bits[-1]:
+        value -= 1 << length
+    return value
+
+
+def inserted(a: int, b: int, position: int, length: int) -> int:
+    mask = ((1 << length) - 1) << position
+    return (b & ~mask) | (a << position & mask)
+
+
+def permuted(a: int, b: int, selector: int) -> int:
+    data = struct.pack("<II", a, b)
+    out = []
+    for n in range(4):
+        nibble = selector >> 4 * n & 15
+        byte = data[nibble & 7]
+        out.append((255 if byte & 0x80 else 0) if nibble & 8 else byte)
+    return int.from_bytes(bytes(out), "little")
+
+
+def dot4(a: int, b: int, c: int, signed: bool) -> int:
+    code = "<4b" if signed else "<4B"
+    x, y = (struct.unpack(code, struct.pack("<I", v)) for v in (a, b))
+    return sum(p * q for p, q in zip(x, y, strict=True)) + c
+
+
+THREE_WORDS: dict[str, tuple[Callable[[int, int, int], int], np.ndarray | None]] = {
+    "mad.lo.s32": (lambda a, b, c: a * b + c, None),
+    "mad.hi.u32": (lambda a, b, c: (a * b >> 32) + c, None),
+    "sad.u32": (lambda a, b, c: c + abs(a - b), None),
+    "shf.l.wrap.b32": (lambda a, b, c: ((b << 32 | a) << (c & 31)) >> 32, None),
+    "shf.r.wrap.b32": (lambda a, b, c: (b << 32 | a) >> (c & 31), None),
+    "shf.l.clamp.b32": (lambda a, b, c: ((b << 32 | a) << min(c, 32)) >> 32, None),
+    "shf.r.clamp.b32": (lambda a, b, c: (b << 32 | a) >> min(c, 32), None),
+    "bfe.u32": (lambda a, b, c: field(a, b, c, False), None),
+    "bfe.s32": (lambda a, b, c: field(a, b, c, True), None),
+    "prmt.b32": (permuted, None),
+    "dp4a.u32.u32": (lambda a, b, c: dot4(a, b, c, False), None),
+    "dp4a.s32.s32": (lambda a, b, c: dot4(a, b, c, True), None),
+}
+
+
+@pytest.mark.parametrize("opcode", THREE_WORDS)
+def test_three_word_instructions(opcode: str) -> None:
+    few = WORDS[::2]
+    a, b, c = (v.ravel() for v in np.meshgrid(few, few, few))
+    got = apply(f"{opcode} %out, %in0, %in1, %in2;", "b32", ["b32"] * 3, [a, b, c])
+    np.testing.assert_array_equal(got, expect(THREE_WORDS[opcode][0], a, b, c))
+
+
+@pytest.mark.parametrize(("position", "length"), [(0, 8), (4, 12), (28, 4), (0, 32), (31, 1), (5, 0)])
+def test_bit_field_insert(position: int, length: int) -> None:
+    a, b = pairs(WORDS)
+    got = apply(f"bfi.b32 %out, %in0, %in1, {position}, {length};", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(got, expect(lambda x, y: inserted(x, y, position, length), a, b))
+
+
+@pytest.mark.parametrize("table", [0x00, 0x80, 0x96, 0xCA, 0xE8, 0x3F, 0xFF])
+def test_three_input_logic(table: int) -> None:
+    few = WORDS[::3]
+    a, b, c = (v.ravel() for v in np.meshgrid(few, few, few))
+    got = apply(f"lop3.b32 %out, %in0, %in1, %in2, {table};", "b32", ["b32"] * 3, [a, b, c])
+
+    def looked_up(x: int, y: int, z: int) -> int:
+        return sum(
+            (table >> ((x >> n & 1) << 2 | (y >> n & 1) << 1 | z >> n & 1) & 1) << n for n in range(32)
+        )
+
+    np.testing.assert_array_equal(got, expect(looked_up, a, b, c))
+
+
+def test_carry_chain_adds_128_bits() -> None:
+    rng = np.random.default_rng(1)
+    words = rng.integers(0, 1 << 32, (8, 200), dtype=np.uint32)
+    words[:4, :50] = 0xFFFFFFFF
+    sums = [0] * 200
+    for n in range(4):
+        text = "add.cc.u32 %out, %in0, %in4; "
+        text += " ".join(f"addc.cc.u32 %out, %in{k}, %in{k + 4};" for k in range(1, n + 1)) if n else ""
+        got = apply(text, "b32", ["b32"] * 8, list(words))
+        sums = [s | int(w) << 32 * n for s, w in zip(sums, got, strict=True)]
+    for column in range(200):
+        a = sum(int(words[k, column]) << 32 * k for k in range(4))
+        b = sum(int(words[k + 4, column]) << 32 * k for k in range(4))
+        assert sums[column] == (a + b) % (1 << 128)
+
+
+def test_borrow_chain_subtracts_64_bits() -> None:
+    rng = np.random.default_rng(2)
+    words = rng.integers(0, 1 << 32, (4, 300), dtype=np.uint32)
+    low = apply("sub.cc.u32 %out, %in0, %in2;", "b32", ["b32"] * 4, list(words))
+    high = apply("sub.cc.u32 %out, %in0, %in2; subc.u32 %out, %in1, %in3;", "b32", ["b32"] * 4, list(words))
+    a = words[0].astype(object) + (words[1].astype(object) << 32)
+    b = words[2].astype(object) + (words[3].astype(object) << 32)
+    got = low.astype(object) + (high.astype(object) << 32)
+    assert all(g == (x - y) % (1 << 64) for g, x, y in zip(got, a, b, strict=True))
+
+
+def test_wide_and_64_bit_integers() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-(2**63), 2**63, (2, 500), dtype=np.int64)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(
+            apply("mul.lo.s64 %out, %in0, %in1;", "s64", ["s64", "s64"], [a, b]), a * b
+        )
+    high = apply("mul.hi.s64 %out, %in0, %in1;", "s64", ["s64", "s64"], [a, b])
+    assert [int(v) for v in high] == [int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)]
+    quotient = apply("div.s64 %out, %in0, %in1;", "s64", ["s64", "s64"], [a, b >> 40])
+    assert [int(v) for v in quotient] == [
+        truncated_quotient(int(x), int(y)) if y else -1 for x, y in zip(a, b >> 40, strict=True)
+    ]
+
+
+# -- floating point ----------------------------------------------------------------------------------
+
+
+def same_floats(got: np.ndarray, want: np.ndarray) -> None:
+    nan = np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), nan)
+    unsigned = np.uint32 if got.dtype == np.float32 else np.uint64
+    np.testing.assert_array_equal(got[~nan].view(unsigned), want[~nan].view(unsigned))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "function"),
+    [("add", np.add), ("sub", np.subtract), ("mul", np.multiply), ("div.rn", np.divide)],
+)
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_float_arithmetic_is_ieee(opcode: str, function: Any, kind: str) -> None:
+    a, b = pairs(FLOATS.astype(np.float32 if kind == "f32" else np.float64))
+    got = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, b])
+    with np.errstate(all="ignore"):
+        same_floats(got, function(a, b))
+
+
+def exact(operation: str, a: float, b: float) -> Fraction:
+    x, y = Fraction(a), Fraction(b)
+    return {"add": x + y, "sub": x - y, "mul": x * y}[operation]
+
+
+@pytest.mark.parametrize("mode", ["rz", "rm", "rp"])
+@pytest.mark.parametrize("operation", ["add", "sub", "mul"])
+def test_directed_rounding(operation: str, mode: str) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal(400) * 10.0 ** rng.integers(-6, 6, 400) for _ in range(2))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    got = apply(f"{operation}.{mode}.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
+    for x, y, g in zip(a, b, got, strict=True):
+        value = exact(operation, float(x), float(y))
+        below, above = np.nextafter(g, np.float32(-np.inf)), np.nextafter(g, np.float32(np.inf))
+        down = mode == "rm" or (mode == "rz" and value > 0)
+        if down:
+            assert Fraction(float(g)) <= value < Fraction(float(above))
+        else:
+            assert Fraction(float(below)) < value <= Fraction(float(g))
+
+
+def test_fma_rounds_once() -> None:
+    rng = np.random.default_rng(5)
+    a, b, c = (rng.standard_normal(500).astype(np.float32) for _ in range(3))
+    c[:250] = -(a * b)[:250]
+    got = apply("fma.rn.f32 %out, %in0, %in1, %in2;", "f32", ["f32"] * 3, [a, b, c])
+    want = [
+        np.float32(float(Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))))
+        for x, y, z in zip(a, b, c, strict=True)
+    ]
+    np.testing.assert_array_equal(got, np.array(want, np.float32))
+
+
+def test_minimum_ignores_nan_and_orders_zeros() -> None:
+    a, b = pairs(FLOATS)
+    got = apply("min.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
+    want = np.fmin(a, b)
+    zeros = (a == 0) & (b == 0)
+    want[zeros] = np.where(np.signbit(a[zeros]) | np.signbit(b[zeros]), np.float32(-0.0), np.float32(0.0))
+    same_floats(got, want)
+    got = apply("max.NaN.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [a, b])
+    assert np.isnan(got[np.isnan(a) | np.isnan(b)]).all()
+
+
+def test_flush_to_zero_keeps_the_sign() -> None:
+    got = apply("mul.ftz.f32 %out, %in0, %in1;", "f32", ["f32", "f32"], [FLOATS, np.ones_like(FLOATS)])
+    tiny = np.abs(FLOATS) < np.finfo(np.float32).tiny
+    same_floats(got, np.where(tiny, np.copysign(np.float32(0), FLOATS), FLOATS))
+
+
+def test_saturation_clamps_to_one_and_nan_to_zero() -> None:
+    got = apply("add.sat.f32 %out, %in0, 0f00000000;", "f32", ["f32"], [FLOATS])
+    want = np.nan_to_num(np.clip(FLOATS, 0, 1), nan=0.0)
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("mode", "function"), [("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)]
+)
+@pytest.mark.parametrize("kind", ["s32", "u32", "s64"])
+def test_float_to_integer_saturates(mode: str, function: Any, kind: str) -> None:
+    got = apply(f"cvt.{mode}.{kind}.f32 %out, %in0;", kind, ["f32"], [FLOATS])
+    limits = np.iinfo(got.dtype)
+    for value, answer in zip(FLOATS, got, strict=True):
+        if np.isnan(value):
+            want = -(2**63) if kind == "s64" else 0
+        elif np.isinf(value):
+            want = limits.max if value > 0 else limits.min
+        else:
+            want = min(max(int(function(float(value))), limits.min), limits.max)
+        assert int(answer) == want, value
+
+
+@pytest.mark.parametrize(("mode", "low"), [("rz", None), ("rm", True), ("rp", False)])
+def test_integer_to_float_with_directed_rounding(mode: str, low: bool | None) -> None:
+    got = apply(f"cvt.{mode}.f32.s32 %out, %in0;", "f32", ["s32"], [WORDS.view(np.int32)])
+    for value, answer in zip(WORDS.view(np.int32), got, strict=True):
+        down = int(value) > 0 if low is None else low
+        assert (int(answer) <= int(value)) if down else (int(answer) >= int(value))
+        assert abs(int(answer) - int(value)) < 128
+
+
+def test_half_precision_rounds_once() -> None:
+    rng = np.random.default_rng(6)
+    a, b, c = (rng.standard_normal(600).astype(np.float16) for _ in range(3))
+    got = apply("fma.rn.f16 %out, %in0, %in1, %in2;", "f16", ["f16"] * 3, [a, b, c])
+    wide = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)  # exact: 22 + 11 bits
+    np.testing.assert_array_equal(got, wide.astype(np.float16))
+    got = apply("add.f16 %out, %in0, %in1;", "f16", ["f16", "f16"], [a, b])
+    np.testing.assert_array_equal(got, a + b)
+
+
+def test_bfloat16_conversion_rounds_to_even() -> None:
+    rng = np.random.default_rng(7)
+    values = rng.standard_normal(500).astype(np.float32)
+    values[:2] = (1.00390625, 1.01171875)  # both half way between two bf16 values
+    got = apply("cvt.rn.bf16.f32 %out, %in0;", "b16", ["f32"], [values])
+    back = (got.astype(np.uint32) << 16).view(np.float32)
+    for value, answer in zip(values, back, strict=True):
+        step = 2.0 ** (np.floor(np.log2(abs(float(value)))) - 7)
+        assert abs(float(answer) - float(value)) <= step / 2
+    assert list(back[:2]) == [1.0, 1.015625]
+
+
+@pytest.mark.parametrize(
+    ("test", "function"),
+    [
+        ("finite", np.isfinite),
+        ("infinite", np.isinf),
+        ("notanumber", np.isnan),
+        ("subnormal", lambda x: (x != 0) & (np.abs(x) < np.finfo(np.float32).tiny)),
+        ("normal", lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(np.float32).tiny)),
+    ],
+)
+def test_classification(test: str, function: Any) -> None:
+    got = apply(f"testp.{test}.f32 %p, %in0; selp.b32 %out, 1, 0, %p;", "b32", ["f32"], [FLOATS])
+    np.testing.assert_array_equal(got.astype(bool), function(FLOATS))
+
+
+@pytest.mark.parametrize(
+    "how", ["eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "geu", "num", "nan"]
+)
+def test_float_comparisons_and_nan(how: str) -> None:
+    a, b = pairs(FLOATS)
+    got = apply(f"set.{how}.u32.f32 %out, %in0, %in1;", "b32", ["f32", "f32"], [a, b])
+    unordered = np.isnan(a) | np.isnan(b)
+    if how in ("num", "nan"):
+        want = ~unordered if how == "num" else unordered
+    else:
+        plain = {"eq": a == b, "ne": a != b, "lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[how[:2]]
+        want = (plain | unordered) if how.endswith("u") else (plain & ~unordered)
+    np.testing.assert_array_equal(got, np.where(want, 0xFFFFFFFF, 0))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "function", "relative"),
+    [
+        ("ex2.approx.f32", np.exp2, 2**-22),
+        ("lg2.approx.f32", np.log2, 2**-22),
+        ("rsqrt.approx.f32", lambda x: 1 / np.sqrt(x), 2**-22),
+        ("rcp.approx.f32", lambda x: 1 / x, 2**-23),
+        ("sin.approx.f32", np.sin, 2**-20),
+        ("tanh.approx.f32", np.tanh, 2**-10),
+    ],
+)
+def test_approximate_functions(opcode: str, function: Any, relative: float) -> None:
+    values = np.linspace(0.01, 3, 500, dtype=np.float32)
+    got = apply(f"{opcode} %out, %in0;", "f32", ["f32"], [values])
+    np.testing.assert_allclose(got, function(values.astype(np.float64)), rtol=relative, atol=2**-21)

@@ -1,0 +1,263 @@
+"""Which lanes, warps and blocks run when: divergence, progress, barriers, the order of blocks."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from gpulab.ptx import nvrtc
+from gpulab.virtual.engine import Program, TraceRequest
+from gpulab.virtual.errors import LaunchFailure, LaunchTimeoutError
+from gpulab.virtual.memory import DeviceMemory
+from tests.engine.ptx_runner import launch
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+HEAD = 'extern "C" __global__ void k'
+LOCK = (
+    HEAD
+    + """(int* lock, int* count) {
+    while (atomicCAS(lock, 0, 1) != 0) {}
+    *count = *count + 1;
+    __threadfence();
+    atomicExch(lock, 0);
+}"""
+)
+
+
+def run(
+    code: str, *arrays: np.ndarray, grid: int = 1, block: int = 32, **options: object
+) -> list[np.ndarray]:
+    ptx = nvrtc.compile_ptx(code, target=80).ptx
+    return launch(ptx, "k", arrays, grid, block, **options)  # type: ignore[arg-type]
+
+
+def ints(count: int, value: int = 0) -> np.ndarray:
+    return np.full(count, value, np.int32)
+
+
+def test_a_spin_lock_within_a_warp_finishes() -> None:
+    lock, count = run(LOCK, ints(1), ints(1), grid=3, block=64)
+    assert (lock[0], count[0]) == (0, 192)
+
+
+def test_before_volta_the_same_lock_hangs() -> None:
+    with pytest.raises(LaunchTimeoutError, match=r"still running after 0\.5 s"):
+        run(LOCK, ints(1), ints(1), watchdog_s=0.5, independent_threads=False)
+
+
+def test_warps_wait_for_each_other_through_shared_memory() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        __shared__ volatile int flag;
+        if (threadIdx.x == 0) flag = 0;
+        __syncthreads();
+        if (threadIdx.x < 32) { while (flag == 0) {} out[threadIdx.x] = flag; }
+        else if (threadIdx.x == 40) flag = 7;
+    }"""
+    )
+    (out,) = run(code, ints(32), block=64)
+    assert (out == 7).all()
+
+
+def test_a_block_may_wait_for_a_later_one() -> None:
+    code = (
+        HEAD
+        + """(volatile int* flag, int* out) {
+        if (blockIdx.x == gridDim.x - 1) { flag[0] = 1; }
+        else { while (flag[0] == 0) {} out[blockIdx.x] = 1; }
+    }"""
+    )
+    _, out = run(code, ints(1), ints(9), grid=10, block=1)
+    assert (out == 1).all()
+
+
+def test_grid_wide_barrier() -> None:
+    code = """#include <cooperative_groups.h>
+    extern "C" __global__ void k(int* total, int* out) {
+        auto grid = cooperative_groups::this_grid();
+        for (int round = 0; round < 3; ++round) {
+            atomicAdd(total, 1);
+            grid.sync();
+            if (grid.thread_rank() == 0) out[round] = *total;
+            grid.sync();
+        }
+    }"""
+    if not nvrtc.include_options():
+        pytest.skip("the CUDA headers are not installed")
+    _, out = run(code, ints(1), ints(3), grid=5, block=48, cooperative=True)
+    assert list(out) == [240, 480, 720]
+
+
+def test_lanes_of_a_loop_meet_again_after_it() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        int n = 0;
+        for (int k = 0; k < threadIdx.x % 8; ++k) n += k;
+        out[threadIdx.x] = n + __popc(__activemask()) * 1000;
+    }"""
+    )
+    (out,) = run(code, ints(32))
+    assert list(out) == [sum(range(t % 8)) + 32_000 for t in range(32)]
+
+
+def test_early_exit_leaves_the_others_alone() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        if (threadIdx.x % 3 == 0) return;
+        __syncthreads();
+        out[threadIdx.x] = __popc(__activemask());
+    }"""
+    )
+    (out,) = run(code, ints(40), block=40)
+    assert list(out) == [0 if t % 3 == 0 else (21 if t < 32 else 5) for t in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("call", "want"),
+    [
+        ("__syncthreads_count(t % 3 == 0)", lambda t: t % 3 == 0),
+        ("__syncthreads_and(t < 90)", None),
+        ("__syncthreads_or(t == 89)", None),
+    ],
+)
+def test_barriers_with_a_reduction(call: str, want: object) -> None:
+    code = HEAD + f"(int* out) {{ int t = threadIdx.x; int r = {call}; out[t] = r; }}"
+    (out,) = run(code, ints(90), block=90)
+    assert (out == (30 if want else 1)).all()
+
+
+def test_named_barriers_with_counts() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        __shared__ int box;
+        if (threadIdx.x < 32) {
+            if (threadIdx.x == 5) box = 42;
+            asm volatile("bar.arrive 3, 96;" ::: "memory");
+        } else if (threadIdx.x < 96) {
+            asm volatile("bar.sync 3, 96;" ::: "memory");
+            out[threadIdx.x] = box;
+        }
+    }"""
+    )
+    (out,) = run(code, ints(96), block=128)
+    assert (out[32:] == 42).all()
+
+
+def test_barriers_on_both_sides_of_a_branch_are_reported() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        if (threadIdx.x < 40) {
+            __syncthreads();
+            out[threadIdx.x] = 1;
+        } else {
+            out[threadIdx.x] = 2;
+            __syncthreads();
+        }
+    }"""
+    )
+    with pytest.raises(LaunchFailure, match=r"different barriers \(lines 3, 7\)"):
+        run(code, ints(64), block=64)
+
+
+def test_member_masks_may_differ_between_tiles() -> None:
+    code = (
+        HEAD
+        + """(unsigned* out) {
+        unsigned mask = 0xFFu << (threadIdx.x & 24);
+        out[threadIdx.x] = __ballot_sync(mask, threadIdx.x & 1) + __reduce_add_sync(mask, 1u);
+    }"""
+    )
+    (out,) = run(code, np.zeros(32, np.uint32))
+    assert list(out) == [(0xAA << (t & 24)) + 8 for t in range(32)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_blocks_run_in_the_order_asked_for(seed: int) -> None:
+    code = HEAD + "(int* next, int* out) { out[atomicAdd(next, 1)] = blockIdx.x; }"
+    order = np.random.default_rng(seed).permutation(50).astype(np.int64)
+    _, out = run(code, ints(1), ints(50), grid=50, block=1, block_order=order)
+    np.testing.assert_array_equal(out, order)
+
+
+def test_a_trace_of_one_warp_does_not_change_the_result() -> None:
+    code = (
+        HEAD
+        + """(const float* a, float* b) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        float v = a[i];
+        if (i % 2) v = sqrtf(v);
+        b[i] = v;
+    }"""
+    )
+    ptx = nvrtc.compile_ptx(code, target=80).ptx
+    a, b = np.random.default_rng(0).random((2, 256), np.float32)
+    plain = launch(ptx, "k", [a, b], 4, 64)
+    memory = DeviceMemory(1 << 24)
+    params = b""
+    places = []
+    for array in (a, b):
+        places.append(memory.malloc(array.nbytes))
+        memory.track(places[-1], array.nbytes, "array")
+        memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8)
+        params += places[-1].to_bytes(8, "little")
+    result = Program(ptx, code).launch(
+        "k",
+        (4, 1, 1),
+        (64, 1, 1),
+        params,
+        memory=memory,
+        device_name="virtual",
+        trace=TraceRequest((2, 0, 0), 1),
+    )
+    np.testing.assert_array_equal(memory.view(places[1], b.nbytes).view(np.float32), plain[1])
+    trace = result.trace
+    assert trace is not None
+    assert trace.block_index == (2, 0, 0)
+    assert not trace.truncated
+    assert set(trace.active_mask.tolist()) >= {0xFFFFFFFF, 0xAAAAAAAA}
+    loads = (trace.address[:, 0] >= 0) & ~trace.access_is_store  # type: ignore[index, operator]
+    (step,) = np.nonzero(loads & (trace.access_space == 0))[0]
+    assert trace.address is not None
+    np.testing.assert_array_equal(trace.address[step], places[0] + 4 * (2 * 64 + 32 + np.arange(32)))
+    assert trace.sectors is not None
+    assert trace.sectors[step] == 4
+
+
+def test_a_bounded_trace_says_that_it_was_cut() -> None:
+    code = HEAD + "(int* out) { int n = 0; for (int k = 0; k < out[0]; ++k) n += k * n + 1; out[1] = n; }"
+    ptx = nvrtc.compile_ptx(code, target=80).ptx
+    memory = DeviceMemory(1 << 24)
+    place = memory.malloc(8)
+    memory.track(place, 8, "array")
+    memory.view(place, 8).view(np.int32)[:] = (1000, 0)
+    result = Program(ptx, code).launch(
+        "k", (1, 1, 1), (1, 1, 1), place.to_bytes(8, "little"), memory=memory, device_name="virtual",
+        trace=TraceRequest(max_steps=100),
+    )  # fmt: skip
+    assert result.trace is not None
+    assert result.trace.truncated
+    assert len(result.trace) == 100
+    assert "cut after 100 steps" in result.trace.note
+
+
+def test_an_endless_kernel_can_be_interrupted() -> None:
+    import _thread
+
+    code = HEAD + "(volatile int* out) { while (out[0] == 0) {} }"
+    timer = threading.Timer(0.4, _thread.interrupt_main)
+    started = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(code, ints(1), watchdog_s=20)
+    assert time.monotonic() - started < 5
+    (out,) = run(HEAD + "(int* out) { out[threadIdx.x] = threadIdx.x; }", ints(32))
+    np.testing.assert_array_equal(out, np.arange(32))
