@@ -94,3 +94,10 @@ class LaunchFailure(KernelFault):
 
     def __init__(self, message: str, site: FaultSite) -> None:
         super().__init__(719, "cudaErrorLaunchFailure", message, site)
+
+
+class NanProducedError(KernelFault):
+    """The NaN trap was on and a kernel made one. CUDA has no such trap; it counts as a launch failure."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(719, "cudaErrorLaunchFailure", message, site)

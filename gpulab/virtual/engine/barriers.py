@@ -55,7 +55,8 @@ def open_barriers(worker: Worker) -> int:
         _reduce(worker, pcs, here, marks)
         row["barrier_arrived"][number] = 0
         if worker.launch.observer is not None:
-            worker.launch.observer.barrier(int(row["block_linear"]), here)
+            everyone = bool((here == alive).all())
+            worker.launch.observer.barrier(int(row["block_linear"]), here, everyone)
         pcs[here] &= _BLOCK_MASK
         opened = True
     if opened:

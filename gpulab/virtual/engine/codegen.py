@@ -77,7 +77,15 @@ def _symbols(operand: ir.Operand | None) -> list[str]:
     return []
 
 
-def generate(module: ir.Module, entry: str, *, count: bool, trace: bool, observe: bool = False) -> Kernel:
+def generate(
+    module: ir.Module,
+    entry: str,
+    *,
+    count: bool,
+    trace: bool,
+    observe: bool = False,
+    trap_nan: bool = False,
+) -> Kernel:
     """Generate the LLVM module of one kernel.
 
     Raises
@@ -89,7 +97,7 @@ def generate(module: ir.Module, entry: str, *, count: bool, trace: bool, observe
     plans = {function.name: plan(function, number) for number, function in enumerate(functions)}
     tables = Tables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
-    options = Options(count=count, trace=trace, observe=observe)
+    options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan)
     declared: set[str] = set()
     bodies = []
     for function in functions:

@@ -124,6 +124,12 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
             f"The virtual GPU does not do __syncthreads() inside a function that is not inlined ({where}); "
             "mark the function __forceinline__."
         )
+    if fault.code == layout.NAN_PRODUCED:
+        return errors.NanProducedError(
+            f"kernel '{kernel}': {_opcode(fault)} made a NaN of operands that are none ({where}). "
+            "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
+            site,
+        )
     if fault.code == layout.CALLBACK_FAILED:
         return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({where}).", site)
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):

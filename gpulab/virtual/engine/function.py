@@ -9,9 +9,19 @@ from __future__ import annotations
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import cfg, ir
-from gpulab.virtual.engine import arith, bitops, calls, convert, dispatcher, layout, memory_ops, warp_ops
+from gpulab.virtual.engine import (
+    arith,
+    bitops,
+    calls,
+    convert,
+    dispatcher,
+    layout,
+    memory_ops,
+    nan_trap,
+    warp_ops,
+)
 from gpulab.virtual.engine.emit import bits, constant, llvm_of, vector
-from gpulab.virtual.engine.registers import Registers
+from gpulab.virtual.engine.watching import Watching
 
 _NOTHING_TO_DO = {
     "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",
@@ -19,7 +29,7 @@ _NOTHING_TO_DO = {
 }  # fmt: skip
 
 
-class FunctionCompiler(Registers):
+class FunctionCompiler(Watching):
     """Generates the LLVM text of one function."""
 
     # -- control flow --------------------------------------------------------------------------------
@@ -292,9 +302,10 @@ class FunctionCompiler(Registers):
 
     def instruction(self, i: ir.Instruction) -> None:
         if i.root in _NOTHING_TO_DO:
-            if self.options.observe and cfg.is_warp_meeting(i):
-                self.observe(layout.WARP_SYNC, "zeroinitializer", self.mask)
+            if self.options.observe:
+                self.observe_synchronisation(i)
             return
+        nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
         for handler in (memory_ops.emit, arith.emit, bitops.emit, convert.emit, warp_ops.emit, calls.emit):
             if handler(self, i):
                 break
@@ -303,36 +314,10 @@ class FunctionCompiler(Registers):
                 f"The virtual GPU does not do {i.opcode} (line {i.line}); "
                 f"run this kernel on a real GPU or write it without that instruction."
             )
+        if nan_before:
+            nan_trap.check(self, i, nan_before)
         if self.options.trace:
             self.trace_value(i)
-
-    def trace_step(self, i: ir.Instruction) -> None:
-        executed = self.executed(i)
-        self.e.raw(
-            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, i32 {executed})"
-        )
-
-    def trace_address(self, address: str, mask: str) -> None:
-        if self.options.trace:
-            where = layout.TRACE_STEP.fields["address"][1]  # type: ignore[index]
-            self.e.raw(f"call void @trace_lanes(ptr %ctx, <32 x i64> {address}, i32 {mask}, i64 {where})")
-
-    def observe(self, site: int, address: str, mask: str) -> None:
-        """Tell the observer of an access, before it happens."""
-        lanes = self.scratch("<32 x i64>")
-        self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
-        function = self.e.op(f"inttoptr i64 {self.e.context_load('observer')} to ptr")
-        self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask})")
-
-    def trace_value(self, i: ir.Instruction) -> None:
-        defined, _ = cfg.definitions_and_uses(i)
-        if defined and defined[0] in self.cache:
-            llvm = llvm_of(self.function.registers[defined[0]])
-            value = self.e.cast(self.cache[defined[0]], llvm, "i64")
-            where = layout.TRACE_STEP.fields["value"][1]  # type: ignore[index]
-            self.e.raw(
-                f"call void @trace_lanes(ptr %ctx, <32 x i64> {value}, i32 {self.executed(i)}, i64 {where})"
-            )
 
     def compile_block(self, block: cfg.Block) -> None:
         e = self.e

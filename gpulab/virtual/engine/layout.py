@@ -25,9 +25,10 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
 BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
+NAN_PRODUCED = 15
 
-# Site the observer is given where a warp meets at __syncwarp.
-WARP_SYNC = -1
+# Sites the observer is given where lanes meet at __syncwarp, and where they execute a fence.
+WARP_SYNC, FENCE = -1, -2
 
 # What the barrier callback answers.
 NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2

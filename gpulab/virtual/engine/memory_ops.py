@@ -74,7 +74,9 @@ def address_of(c: FunctionCompiler, operand: ir.Operand | None, space: str) -> s
     return value
 
 
-def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: str, size: int) -> str:
+def host_addresses(
+    c: FunctionCompiler, i: ir.Instruction, address: str, space: str, size: int, stored: str = ""
+) -> str:
     """Check and count an access; give the host address of each lane."""
     e = c.e
     mask = c.executed(i)
@@ -90,7 +92,7 @@ def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: 
         c.leave_on_fault(failed)
         c.trace_address(address, mask)
         if c.options.observe:
-            c.observe(site, address, mask)
+            c.observe(site, address, mask, stored)
         return out
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
     name, body = check(size, c.options.count)
@@ -104,7 +106,8 @@ def host_addresses(c: FunctionCompiler, i: ir.Instruction, address: str, space: 
         c.trace_address(shown, mask)
     c.leave_on_fault(failed)
     if c.options.observe:
-        c.observe(site, e.cast(address, "i32", "i64") if space == "shared" else address, mask)
+        shown = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.observe(site, shown, mask, stored)
     if space == "shared":
         wide = e.convert("zext", "i32", address, "i64")
         return e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
@@ -178,7 +181,10 @@ def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
     is_load = i.root != "st"
     target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
     address = address_of(c, source, space)
-    host = host_addresses(c, i, address, space, size_of(i))
+    stored = ""
+    if c.options.observe and not is_load and not isinstance(target, ir.Vector) and size_of(i) <= 8:
+        stored = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
+    host = host_addresses(c, i, address, space, size_of(i), stored)
     mask = c.executed(i)
     items = target.items if isinstance(target, ir.Vector) else (target,)
     width = ir.TYPE_BYTES[i.type]

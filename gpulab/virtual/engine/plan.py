@@ -11,11 +11,12 @@ from gpulab.virtual.engine.emit import bits, llvm_of
 
 @dataclass(slots=True)
 class Options:
-    """What to generate: counters, the trace, calls to an observer; and what generation found out."""
+    """What to generate: counters, trace, calls to an observer, a trap; and what generation found out."""
 
     count: bool = True
     trace: bool = False
     observe: bool = False
+    trap_nan: bool = False
     float_atomics: bool = False
 
 

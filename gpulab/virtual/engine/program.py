@@ -46,9 +46,11 @@ def _parsed(ptx: str) -> ir.Module:
 
 @functools.lru_cache(maxsize=256)
 def _compiled(
-    ptx: str, entry: str, count: bool, trace: bool, observe: bool = False
+    ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code]:
-    kernel = codegen.generate(_parsed(ptx), entry, count=count, trace=trace, observe=observe)
+    kernel = codegen.generate(
+        _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan
+    )
     return kernel, jit.Code(kernel.text)
 
 
@@ -125,6 +127,7 @@ class Program:
         cooperative: bool = False,
         observer: Observer | None = None,
         independent_threads: bool = True,
+        trap_nan: bool = False,
     ) -> LaunchResult:
         """Run a kernel over its whole grid.
 
@@ -158,9 +161,10 @@ class Program:
             Keep all blocks in flight and give cooperative groups a grid workspace.
         observer
             Is told of every memory access and every synchronisation, for checking tools.
-
         independent_threads
             Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
+        trap_nan
+            Stop at the first instruction that makes a NaN of operands that are none.
 
         Raises
         ------
@@ -170,7 +174,7 @@ class Program:
             If it uses what the virtual GPU does not do.
         """
         count = instrument != "none"
-        kernel, code = _compiled(self.ptx, name, count, False, observer is not None)
+        kernel, code = _compiled(self.ptx, name, count, False, observer is not None, trap_nan)
         launch = Launch(
             kernel=kernel,
             code=code,

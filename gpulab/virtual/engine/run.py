@@ -52,18 +52,36 @@ def _pool() -> concurrent.futures.ThreadPoolExecutor:
 
 
 class Observer(Protocol):
-    """Sees every access of a launch before it happens, in order, from one thread."""
+    """Sees every access of a launch before it happens, in order, from one thread.
+
+    Arrays of 32 lanes are valid during the call only.
+    """
 
     def access(
-        self, block: int, warp: int, i: ir.Instruction, addresses: npt.NDArray[np.int64], mask: int
+        self,
+        block: int,
+        warp: int,
+        i: ir.Instruction,
+        addresses: npt.NDArray[np.int64],
+        mask: int,
+        stored: npt.NDArray[np.int64] | None,
     ) -> None:
-        """An access of the lanes in `mask`; shared and local addresses are offsets."""
+        """An access of the lanes in `mask`, and the bits they store if it is a scalar store.
 
-    def warp_sync(self, block: int, warp: int, mask: int) -> None:
-        """Lanes of a warp met at ``__syncwarp``."""
+        Shared and local addresses are offsets; generic ones carry their space's tag.
+        """
 
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_]) -> None:
-        """Threads of a block, shape (warps, 32), passed a block-wide barrier."""
+    def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
+        """Lanes of a warp met at ``__syncwarp``, each with the lanes its own mask names."""
+
+    def fence(self, block: int, warp: int, mask: int) -> None:
+        """Lanes of a warp executed a memory fence."""
+
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool) -> None:
+        """Threads of a block, shape (warps, 32), passed a barrier; `everyone`: all that live."""
+
+    def block_end(self, block: int) -> None:
+        """A block that was told of is over. The last ones of a launch are not announced."""
 
 
 @dataclass(slots=True)

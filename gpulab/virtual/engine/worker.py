@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from gpulab.virtual.engine.run import Launch
 
 _PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
-_OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32)
+_OBSERVER = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
+)
 _BARRIER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 
 
@@ -63,6 +65,11 @@ class Worker:
         self.barrier = _BARRIER(self.on_barrier)
         self.observer = _OBSERVER(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
+        at = self.context.ctypes.data
+        self._block_now = ctypes.c_int64.from_address(at + layout.offset("block_linear"))
+        self._warp_now = ctypes.c_int32.from_address(at + layout.offset("warp"))
+        self._observed_block = -1
+        self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
         self._keep = [cache, frames, local, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
@@ -106,17 +113,31 @@ class Worker:
         """Host memory of this worker as a writable array."""
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
-    def on_access(self, _context: int, site: int, lanes: int, mask: int) -> None:
+    def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
+        """32 values in generated code's stack frame, whose few addresses come again and again."""
+        view = self._lane_views.get(address)
+        if view is None:
+            view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
+            self._lane_views[address] = view
+        return view
+
+    def on_access(self, _context: int, site: int, lanes: int, mask: int, stored: int | None) -> None:
         observer = self.launch.observer
         assert observer is not None
-        row = self.context[0]
+        block, warp = self._block_now.value, self._warp_now.value
         try:
-            if site == layout.WARP_SYNC:
-                observer.warp_sync(int(row["block_linear"]), int(row["warp"]), mask)
-                return
-            _, instruction = self.launch.kernel.tables.accesses[site]
-            addresses = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(lanes)).copy()
-            observer.access(int(row["block_linear"]), int(row["warp"]), instruction, addresses, mask)
+            if block != self._observed_block:
+                if self._observed_block >= 0:
+                    observer.block_end(self._observed_block)
+                self._observed_block = block
+            if site >= 0:
+                _, instruction = self.launch.kernel.tables.accesses[site]
+                values = self.lanes_at(stored) if stored else None
+                observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values)
+            elif site == layout.WARP_SYNC:
+                observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
+            else:
+                observer.fence(block, warp, mask)
         except BaseException as error:
             self.error = error
             self.launch.abort[0] = 1
