@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ class DeviceChoice:
         from gpulab import session
 
         return session.array_module(self.kind)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(self.sentence)}</p>"
 
     @property
     def sentence(self) -> str:

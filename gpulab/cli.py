@@ -84,13 +84,19 @@ def _lab(folder: Path | None, arguments: Sequence[str]) -> int:
     first = find_first_notebook(folder)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
-    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *arguments, first.name]
+    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *_settings(), *arguments, first.name]
     with subprocess.Popen(command, cwd=first.parent) as process:
         while True:
             try:
                 return process.wait()
             except KeyboardInterrupt:
                 continue  # JupyterLab has had it too and asks whether to stop
+
+
+def _settings() -> list[str]:
+    """Let JupyterLab keep widget state in the learner's own notebooks, so that views outlive the kernel."""
+    folder = Path(__file__).parent / "data" / "lab_settings"
+    return [f"--LabApp.app_settings_dir={folder}"]
 
 
 def _as_root() -> list[str]:
