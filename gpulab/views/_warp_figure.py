@@ -149,9 +149,6 @@ def _access_summary(steps: WarpSteps) -> str:
     if shared.any() and steps.wavefronts[shared].sum():
         spent, ideal = int(steps.wavefronts[shared].sum()), int(steps.ideal_wavefronts[shared].sum())
         words.append(f"{number(spent)} shared passes, at best {number(ideal)}")
-    return "\n".join(
-        [
-            f"orange marks: {number(steps.accesses.size)} memory access{'' if steps.accesses.size == 1 else 'es'}",
-            "; ".join(words),
-        ]
-    )
+    found = steps.accesses.size
+    marks = "1 memory access" if found == 1 else f"{number(found)} memory accesses"
+    return f"orange marks: {marks}\n{'; '.join(words)}"

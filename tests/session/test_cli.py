@@ -69,9 +69,12 @@ def test_lab_opens_the_first_notebook_in_its_folder(
         real = subprocess.Popen
         monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: real(*a, stdout=stream, **k))
         assert cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"]) == 7
-    assert read.read_text().split() == [
-        str(tmp_path.resolve()), "-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"
-    ]  # fmt: skip
+    folder, *words = read.read_text().split()
+    (settings,) = [word for word in words if word.startswith("--LabApp.app_settings_dir=")]
+    assert json.loads((Path(settings.split("=")[1]) / "overrides.json").read_text())
+    words.remove(settings)
+    assert folder == str(tmp_path.resolve())
+    assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
 
 
 def test_lab_finds_the_notebooks_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
