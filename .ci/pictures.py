@@ -105,13 +105,24 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
         server.wait(timeout=30)
 
 
+def run_all(page: Any) -> None:
+    """Run all cells; asked too early, before the kernel is there, JupyterLab does nothing."""
+    started = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
+    for _ in range(5):
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        page.wait_for_timeout(3000)
+        if started.count():
+            return
+    raise SystemExit("JupyterLab did not run the cells.")
+
+
 def take(page: Any, address: str, names: list[str]) -> None:
     """Run the notebook and photograph the named cells' output."""
     page.goto(address.replace("/lab?", "/lab/tree/pictures.ipynb?"))
     page.locator(".jp-Notebook .jp-Cell").first.wait_for(timeout=CELL_TIMEOUT_MS)
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    run_all(page)
     for number, name in enumerate(names, start=1):
         cell = page.locator(f'.jp-Cell[data-windowed-list-index="{number}"]')
         output = cell.locator(".jp-OutputArea-output").last
