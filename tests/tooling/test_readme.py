@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -52,6 +53,15 @@ def test_public_names_exist() -> None:
 
     named = set(re.findall(r"\bgl\.(\w+)\(", README))
     assert named <= set(gpulab.__all__)
+
+
+def test_example_runs() -> None:
+    code = re.findall(r"```python\n(.*?)```", README, re.S)[0]
+    code += "\nassert cp.asnumpy(c).tolist() == [2.0 * i for i in range(1000)]\n"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "GPULAB_DEVICE": "virtual:A100"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("target", re.findall(r"\]\(([^)#]+)\)", README))
