@@ -54,7 +54,13 @@ class CompileException(Exception):
 
 
 class KernelFault(CUDARuntimeError, GpulabError):
-    """A fault found while a kernel ran; ``site`` says where. The process lives on."""
+    """A fault found while a kernel ran; ``site`` says where. The process lives on.
+
+    ``kind`` names it in a word or two, ``space`` is the state space of an illegal access.
+    """
+
+    kind = ""
+    space = ""
 
     def __init__(self, status: int, name: str, message: str, site: FaultSite) -> None:
         super().__init__(status, name, message)

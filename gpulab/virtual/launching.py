@@ -20,7 +20,7 @@ from gpulab.virtual.params import Packed, pack
 from gpulab.virtual.placement import listed_step, place_blocks
 
 if TYPE_CHECKING:
-    from gpulab.virtual.engine import LaunchResult, TraceRequest
+    from gpulab.virtual.engine import LaunchResult, Observer, TraceRequest
 
 _AXES = "xyz"
 
@@ -48,10 +48,22 @@ class Launch:
             self.stats.static_shared_bytes + self.shared_bytes,
         )
 
-    def run(self, instrument: str = "counters", trace: TraceRequest | None = None) -> LaunchResult:
+    def run(
+        self,
+        instrument: str = "counters",
+        trace: TraceRequest | None = None,
+        *,
+        observer: Observer | None = None,
+        trap_nan: bool = False,
+        block_order: npt.NDArray[np.int64] | None = None,
+    ) -> LaunchResult:
         """Execute the kernel; faults raise the classes of `gpulab.virtual.errors`."""
         device = self.device
         device.machine.count_launch()
+        for address, label in self.packed.labels.items():
+            device.memory.rename(address, label)
+        if block_order is None and device.block_order is not None:
+            block_order = device.block_order(prod(self.grid))
         return self.module.program(device).launch(
             self.symbol,
             self.grid,
@@ -66,6 +78,9 @@ class Launch:
             stdout=device.machine.stdout,
             sm_count=device.info.sm_count,
             cooperative=self.cooperative,
+            observer=observer,
+            trap_nan=trap_nan,
+            block_order=block_order,
         )
 
     def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:

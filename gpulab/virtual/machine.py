@@ -11,6 +11,9 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
 from gpulab.records import DeviceInfo
 from gpulab.virtual.errors import CUDARuntimeError
 from gpulab.virtual.memory import DeviceMemory
@@ -46,6 +49,8 @@ class VirtualDevice:
         Queues and engines on the modelled clock.
     watchdog_s : float
         Real seconds after which a kernel counts as hung.
+    block_order : callable, optional
+        Gives, for a number of blocks, the order in which kernels run them.
     """
 
     def __init__(self, machine: Machine, device_id: int, info: DeviceInfo) -> None:
@@ -56,6 +61,7 @@ class VirtualDevice:
         self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
         self.timeline = Timeline(machine.clock, 2 if info.copy_engines is None else info.copy_engines)
         self.watchdog_s = DEFAULT_WATCHDOG_S
+        self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
 
     @property
     def clock(self) -> HostClock:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, bisect_right
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,8 @@ from gpulab.virtual.errors import CUDARuntimeError
 PAGE_BYTES = 2 << 20
 SMALL_LIMIT_BYTES = 1 << 20
 SMALL_UNIT_BYTES = 512
+# Ended allocations that are remembered to tell a use after free.
+REMEMBERED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,7 @@ class DeviceMemory:
         self._segments: dict[int, int] = {}
         self._page_bytes_used = 0
         self._tracked: dict[int, Allocation] = {}
+        self._ended: deque[Allocation] = deque(maxlen=REMEMBERED)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
         self._lock = threading.RLock()
@@ -223,8 +227,22 @@ class DeviceMemory:
     def untrack(self, address: int) -> None:
         """End a live allocation; unknown addresses are ignored."""
         with self._lock:
-            if self._tracked.pop(address, None) is not None:
+            ended = self._tracked.pop(address, None)
+            if ended is not None:
                 self._starts = None
+                self._ended.append(ended)
+
+    def rename(self, address: int, label: str) -> None:
+        """Give the live allocation that starts at an address another label, if there is one."""
+        with self._lock:
+            found = self._tracked.get(address)
+            if found is not None and found.label != label:
+                self._tracked[address] = Allocation(address, found.size_bytes, label)
+
+    def ended(self, address: int) -> Allocation | None:
+        """The allocation that ended last of those that contained `address`."""
+        with self._lock:
+            return next((a for a in reversed(self._ended) if a.address <= address < a.end), None)
 
     def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sorted starts and (exclusive) ends of all live allocations; treat both as read-only."""

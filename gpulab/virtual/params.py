@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,11 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The parameter buffer, and the arrays that pointers in it point to (address -> bytes)."""
+    """The parameter buffer, and the arrays that pointers in it point to (address -> bytes, label)."""
 
     buffer: bytes
     arrays: dict[int, int]
+    labels: dict[int, str] = field(default_factory=dict)
 
     @property
     def footprint_bytes(self) -> int:
@@ -76,12 +77,16 @@ def pack(
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
+    labels: dict[int, str] = {}
     for index, (value, param) in enumerate(zip(values, params, strict=True)):
         spelled = known[index] if known else None
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
         data = _bytes_of(value, param, spelled, where, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
-    return Packed(bytes(buffer), arrays)
+        if isinstance(value, ndarray) and value.nbytes:
+            name = f"array {spelled.name}" if spelled and spelled.name else "array"
+            labels.setdefault(value.data.ptr, f"{name} ({value.dtype}, shape {value.shape})")
+    return Packed(bytes(buffer), arrays, labels)
 
 
 def _checked_tuple(kernel: str, args: Any) -> tuple[Any, ...]:

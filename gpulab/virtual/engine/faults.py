@@ -9,7 +9,32 @@ from gpulab.ptx import ir
 from gpulab.records import Dim3
 from gpulab.virtual import errors
 from gpulab.virtual.engine import layout, memory_ops
-from gpulab.virtual.memory import DeviceMemory
+from gpulab.virtual.memory import Allocation, DeviceMemory
+
+# An address below this is a null pointer and an index; beyond the other it belongs to no allocation.
+_NULL_PAGE_BYTES = 1 << 16
+_NEAR_BYTES = 16 << 30
+
+KINDS = {
+    layout.ILLEGAL_GLOBAL: "out of bounds",
+    layout.ILLEGAL_SHARED: "out of bounds",
+    layout.ILLEGAL_LOCAL: "out of bounds",
+    layout.MISALIGNED: "misaligned",
+    layout.ABORTED: "endless",
+    layout.TRAPPED: "trap",
+    layout.ASSERTED: "assert",
+    layout.STACK_OVERFLOW: "stack overflow",
+    layout.BARRIER_DEADLOCK: "barrier deadlock",
+    layout.DIVERGENT_BARRIER: "divergent barrier",
+    layout.UNMET_MASK: "lanes missing",
+    layout.OUTSIDE_MASK: "lane outside its mask",
+    layout.NAN_PRODUCED: "NaN",
+}
+_SPACES = {
+    layout.ILLEGAL_GLOBAL: "global",
+    layout.ILLEGAL_SHARED: "shared",
+    layout.ILLEGAL_LOCAL: "local",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +80,17 @@ def _opcode(fault: Fault) -> str:
 
 
 def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
-    found = memory.nearest(address)
+    if address < _NULL_PAGE_BYTES:
+        return "That is a null pointer: pass the array itself, or check the pointer before using it."
+    found, ended = memory.nearest(address), memory.ended(address)
+    if ended is not None:
+        return (
+            f"It was in the {ended.label} that has been freed{_also_past(found, address)}: keep arrays alive."
+        )
     if found is None:
         return "There is no live allocation at all."
+    if max(address - found.address - found.size_bytes, found.address - address) > _NEAR_BYTES:
+        return f"No allocation is near; the {found.label} starts at {found.address:#x}. Check the pointer."
     end = found.address + found.size_bytes
     if address >= end:
         gap = address - end
@@ -71,8 +104,25 @@ def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
     return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
 
 
+def _also_past(found: Allocation | None, address: int) -> str:
+    """The other explanation, where an allocation that is live ends before the address."""
+    if found is None or address <= found.end:
+        return ""
+    return f", or is {_count(address - found.end, 'byte')} past the end of the {found.label}"
+
+
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    """The exception for a fault."""
+    """The exception for a fault, which knows the kind of fault and the state space it is in."""
+    error = _exception(fault, kernel, code, memory)
+    if isinstance(error, errors.KernelFault):
+        error.kind = KINDS.get(fault.code, "")
+        error.space = _SPACES.get(fault.code, "")
+        if fault.code == layout.MISALIGNED and fault.instruction is not None:
+            error.space = memory_ops.space_of(fault.instruction)
+    return error
+
+
+def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
     site = site_of(fault, kernel, code)
     where = _where(site)
     verb = "accessed"
