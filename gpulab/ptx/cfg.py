@@ -163,7 +163,7 @@ def waits_on_memory(function: ir.Function, flow: Flow, source: int, target: int)
         before = len(tainted)
         for i in code:
             defined, used = definitions_and_uses(i)
-            shared_with_others = i.root == "atom" or (
+            shared_with_others = i.root in ("atom", "mbarrier") or (
                 i.root == "ld" and not {"volatile", "acquire", "relaxed"}.isdisjoint(i.parts)
             )
             if shared_with_others or not tainted.isdisjoint(used):

@@ -204,7 +204,9 @@ class _Parser:
             names = statement.split(".branchtargets", 1)[1].rstrip(";")
             table_name = list(function.labels)[-1]
             function.branch_tables[table_name.split("#")[0]] = tuple(n.strip() for n in names.split(","))
-        elif statement.startswith((".pragma", ".maxn", ".minn")) or statement.strip() == ";":
+        elif (
+            statement.startswith((".pragma", ".maxn", ".minn", ".callprototype")) or statement.strip() == ";"
+        ):
             return
         elif statement.startswith("."):
             raise self.fail(f"cannot read {statement[:60]!r}.")

@@ -9,6 +9,7 @@ from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import floats
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+from gpulab.virtual.engine.rounding import directed
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
@@ -233,18 +234,18 @@ def _unary_function(c: FunctionCompiler, i: ir.Instruction) -> None:
     e = c.e
     llvm, (a,) = floats.inputs(c, i, 1)
     if i.root == "rcp":
+        one = float_constant(llvm, floats.ONE[llvm])
         if floats.rounding(i) != "rn":
-            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
-        value = e.binary("fdiv", llvm, float_constant(llvm, floats.ONE[llvm]), a)
+            value = directed(c, "fdiv", floats.rounding(i), llvm, llvm, one, a)
+        else:
+            value = e.binary("fdiv", llvm, one, a)
     elif i.root == "rsqrt":
         wide = e.convert("fpext", llvm, a, "double") if llvm != "double" else a
         root = e.intrinsic("sqrt", "double", wide)
         value = e.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), root)
         value = e.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
     elif i.root == "sqrt" and floats.rounding(i) != "rn":
-        value = e.intrinsic("sqrt", llvm, a)
-        error = e.intrinsic("fma", llvm, e.op(f"fneg <32 x {llvm}> {value}"), value, a)
-        value = floats.directed(c, llvm, value, error, floats.rounding(i))
+        value = directed(c, "sqrt", floats.rounding(i), llvm, llvm, a)
     elif llvm == "half":
         wide = e.intrinsic(_FUNCTIONS[i.root], "float", e.convert("fpext", "half", a, "float"))
         value = e.convert("fptrunc", "float", wide, "half")

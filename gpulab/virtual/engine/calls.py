@@ -21,7 +21,11 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
     if i.root != "call":
         return False
     name, arguments, results = parts_of(i)
-    if name == "vprintf":
+    if name == "":
+        _indirect(c, i, arguments, results)
+    elif name in ("malloc", "free"):
+        _heap(c, i, name, arguments, results)
+    elif name == "vprintf":
         _printf(c, i, arguments, results)
     elif name == "__assertfail":
         _assert(c, i, arguments)
@@ -35,20 +39,16 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 
 
 def parts_of(i: ir.Instruction) -> tuple[str, list[str], list[str]]:
-    """Callee, argument names and result names of a call."""
+    """Callee (empty for a call through a pointer), argument names and result names of a call."""
     operands = list(i.operands)
     results: list[str] = []
     if isinstance(operands[0], ir.Vector):
         results = [o.name for o in operands.pop(0).items if isinstance(o, ir.Symbol)]  # type: ignore[union-attr]
     callee = operands.pop(0)
-    if not isinstance(callee, ir.Symbol):
-        raise NotSupportedError(
-            f"The virtual GPU does not do calls through a pointer (line {i.line}); call the function by name."
-        )
     arguments: list[str] = []
     if operands and isinstance(operands[0], ir.Vector):
         arguments = [o.name for o in operands[0].items if isinstance(o, ir.Symbol)]
-    return callee.name, arguments, results
+    return callee.name if isinstance(callee, ir.Symbol) else "", arguments, results
 
 
 def callees(function: ir.Function) -> list[str]:
@@ -57,11 +57,16 @@ def callees(function: ir.Function) -> list[str]:
 
 
 def _call(
-    c: FunctionCompiler, i: ir.Instruction, name: str, arguments: list[str], results: list[str]
+    c: FunctionCompiler,
+    i: ir.Instruction,
+    name: str,
+    arguments: list[str],
+    results: list[str],
+    lanes: str = "",
 ) -> None:
-    """Run the callee for the active lanes until all have returned."""
+    """Run the callee for the active lanes (or some of them) until all have returned."""
     e, callee = c.e, c.plans[name]
-    lanes = c.executed(i)
+    lanes = lanes or c.executed(i)
     depth = e.context_load("depth")
     deep = e.op(f"icmp sge i32 {depth}, {MAX_DEPTH}")
     over, fits = e.name("deep"), e.name("fits")
@@ -84,7 +89,7 @@ def _call(
     c.leave_on_fault(failed)
     e.context_store("depth", depth)
     for formal, actual in zip(callee.function.returns, results, strict=True):
-        _copy(c, "%frame", c.parameter_record(actual), frame, callee.records[formal.name])
+        _return(c, c.parameter_record(actual), frame, callee.records[formal.name], lanes)
     _drop_exited(c)
 
 
@@ -95,6 +100,100 @@ def _copy(c: FunctionCompiler, target: str, to: tuple[int, int], source: str, at
     size = 32 * min(to[1], at[1])
     e.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     e.raw(f"call void @llvm.memcpy.p0.p0.i64(ptr {to_pointer}, ptr {from_pointer}, i64 {size}, i1 false)")
+
+
+def _return(c: FunctionCompiler, to: tuple[int, int], frame: str, at: tuple[int, int], lanes: str) -> None:
+    """Copy a result from the callee's frame, for the lanes that called."""
+    e = c.e
+    for place in range(0, min(to[1], at[1]), 8):
+        host = []
+        for base, (offset, stride) in (("%frame", to), (frame, at)):
+            start = e.op(f"add i64 {e.op(f'ptrtoint ptr {base} to i64')}, {offset + place}")
+            offsets = e.binary("mul", "i64", IOTA, constant("i64", stride))
+            host.append(e.binary("add", "i64", e.splat("i64", start), offsets))
+        memory_ops.scatter(c, memory_ops.gather(c, host[1], lanes, "b64"), host[0], lanes, "b64")
+
+
+def _indirect(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+    """A call through a pointer: each function it may mean, for the lanes that mean it."""
+    e = c.e
+    pointer = c.get(i.operands[1] if isinstance(i.operands[0], ir.Vector) else i.operands[0], "u64")
+    left = c.executed(i)
+    candidates = [
+        p for p in c.plans.values()
+        if not p.function.is_entry
+        and len(p.function.params) == len(arguments)
+        and len(p.function.returns) == len(results)
+    ]  # fmt: skip
+    for candidate in candidates:
+        name = candidate.function.name
+        hit = e.compare("eq", "i64", pointer, constant("i64", function_address(c.module, name)))
+        chosen = e.op(f"and i32 {e.mask_bits(hit)}, {left}")
+        left = e.op(f"and i32 {left}, {e.op(f'xor i32 {chosen}, -1')}")
+        go, onward = e.name("via"), e.name("on")
+        before, mask, mask_v = c.here, c.mask, c.mask_v
+        some = e.op(f"icmp ne i32 {chosen}, 0")
+        e.raw(f"br i1 {some}, label %{go}, label %{onward}")
+        c.begin(go)
+        _call(c, i, name, arguments, results, chosen)
+        after, left_over = c.here, c.mask
+        e.raw(f"br label %{onward}")
+        c.begin(onward)
+        c.mask = e.op(f"phi i32 [{mask}, %{before}], [{left_over}, %{after}]")
+        c.mask_v = e.mask_vector(c.mask)
+        del mask_v
+    c.fault_if(left, layout.BAD_CALL, i.pc)
+
+
+def function_address(module: ir.Module, name: str) -> int:
+    """What a pointer to a device function holds."""
+    return layout.FUNCTION_TAG | list(module.functions).index(name)
+
+
+def service(
+    c: FunctionCompiler, i: ir.Instruction, what: object, inputs: list[str], outputs: int
+) -> list[str]:
+    """Ask Python: rows of 64-bit lanes in and out. `what` tells the worker what is asked."""
+    e = c.e
+    c.tables.services.append(what)
+    number = len(c.tables.services) - 1
+    given = c.scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
+    taken = c.scratch(f"[{max(outputs, 1)} x <32 x i64>]")
+    for n, value in enumerate(inputs):
+        place = e.op(f"getelementptr i8, ptr {given}, i64 {256 * n}")
+        e.raw(f"store <32 x i64> {value}, ptr {place}")
+    function = e.op(f"inttoptr i64 {e.context_load('service')} to ptr")
+    status = e.op(
+        f"call i32 {function}(ptr %ctx, i32 {number}, ptr {given}, i32 {len(inputs)}, ptr {taken}, "
+        f"i32 {outputs}, i32 {c.executed(i)})"
+    )
+    _fail_if(c, i, status)
+    places = [e.op(f"getelementptr i8, ptr {taken}, i64 {256 * n}") for n in range(outputs)]
+    return [e.op(f"load <32 x i64>, ptr {place}") for place in places]
+
+
+def _fail_if(c: FunctionCompiler, i: ir.Instruction, status: str) -> None:
+    """Fault where a callback answered anything but 0."""
+    e = c.e
+    failed = e.op(f"icmp ne i32 {status}, 0")
+    hit, onward = e.name("bad"), e.name("ok")
+    e.raw(f"br i1 {failed}, label %{hit}, label %{onward}")
+    c.begin(hit)
+    c.fault(layout.CALLBACK_FAILED, i.pc, c.executed(i))
+    c.begin(onward)
+
+
+def _heap(
+    c: FunctionCompiler, i: ir.Instruction, name: str, arguments: list[str], results: list[str]
+) -> None:
+    """Device ``malloc`` and ``free``."""
+    e = c.e
+    out = service(c, i, (name,), [_argument(c, i, arguments[0])], len(results))
+    for result, value in zip(results, out, strict=True):
+        place, record = c.parameter_record(result)
+        start = e.splat("i64", e.op(f"add i64 {e.op('ptrtoint ptr %frame to i64')}, {place}"))
+        host = e.binary("add", "i64", start, e.binary("mul", "i64", IOTA, constant("i64", record)))
+        memory_ops.scatter(c, value, host, c.executed(i), "b64")
 
 
 def _drop_exited(c: FunctionCompiler) -> None:
@@ -129,12 +228,7 @@ def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], result
     e.raw(f"store <32 x i64> {_argument(c, i, arguments[1])}, ptr {values}")
     function = e.op(f"inttoptr i64 {e.context_load('printf')} to ptr")
     status = e.op(f"call i32 {function}(ptr %ctx, ptr {formats}, ptr {values}, i32 {c.executed(i)})")
-    failed = e.op(f"icmp ne i32 {status}, 0")
-    hit, onward = e.name("bad"), e.name("ok")
-    e.raw(f"br i1 {failed}, label %{hit}, label %{onward}")
-    c.begin(hit)
-    c.fault(layout.CALLBACK_FAILED, i.pc, c.executed(i))
-    c.begin(onward)
+    _fail_if(c, i, status)
     for name in results:
         place, record = c.parameter_record(name)
         start = e.splat("i64", e.op(f"add i64 {e.op('ptrtoint ptr %frame to i64')}, {place}"))

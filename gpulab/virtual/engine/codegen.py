@@ -31,7 +31,10 @@ def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """The entry and every function it may call, entry first."""
     found: list[str] = [entry]
     for name in found:
-        for callee in calls.callees(module.functions[name]):
+        names = calls.callees(module.functions[name])
+        if "" in names:  # a call through a pointer may mean any function
+            names = [f for f, function in module.functions.items() if not function.is_entry]
+        for callee in names:
             if callee in module.functions and callee not in found:
                 found.append(callee)
     return [module.functions[name] for name in found]
@@ -134,7 +137,9 @@ def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
         if name in path:
             return calls.MAX_DEPTH
         if name not in depths:
-            inner = [c for c in calls.callees(plans[name].function) if c in plans]
+            names = calls.callees(plans[name].function)
+            inner = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
+            inner = [c for c in inner if c in plans]
             depths[name] = max((1 + below(c, (*path, name)) for c in inner), default=0)
         return depths[name]
 

@@ -9,6 +9,7 @@ from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import floats, layout
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+from gpulab.virtual.engine.rounding import directed
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
@@ -58,9 +59,11 @@ def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
 def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
     e = c.e
     llvm = "float" if target == "bf16" else llvm_of(target)
-    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
+    mode = floats.rounding(i)
     if bits(source) < bits(llvm):
         value = e.convert("fpext", source, value, llvm)
+    elif bits(source) > bits(llvm) and mode != "rn" and llvm != "half":
+        value = directed(c, "fptrunc", mode, llvm, source, value)
     elif bits(source) > bits(llvm):
         nearest = e.convert("fptrunc", source, value, llvm)
         if mode != "rn":
@@ -68,7 +71,7 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
             sign = e.intrinsic("copysign", source, float_constant(source, floats.ONE[source]), gap)
             zero = e.compare("oeq", source, gap, float_constant(source, 0))
             sign = e.select(source, zero, float_constant(source, 0), sign)
-            nearest = floats.directed(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
+            nearest = floats.one_unit(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
         value = nearest
     if "sat" in i.parts:
         value = floats.saturate(c, llvm, value)
@@ -82,16 +85,16 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
 
 
 def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
-    """Saturating conversion; NaN becomes 0 (for 64-bit targets the most negative value)."""
+    """Saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
     e, llvm = c.e, llvm_of(target)
     name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
     suffix = {"half": "f16", "float": "f32", "double": "f64"}[source]
     full = f"llvm.{name}.v32{llvm}.v32{suffix}"
     e.declared.add(f"declare <32 x {llvm}> @{full}(<32 x {source}>)")
     result = e.op(f"call <32 x {llvm}> @{full}(<32 x {source}> {value})")
-    if bits(llvm) == 64:
+    if bits(llvm) == 64 or source == "double":
         nan = e.compare("uno", source, value, value)
-        result = e.select(llvm, nan, constant(llvm, 1 << 63), result)
+        result = e.select(llvm, nan, constant(llvm, 1 << (bits(llvm) - 1)), result)
     return result
 
 
@@ -99,14 +102,16 @@ def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source
     e = c.e
     llvm = "float" if target == "bf16" else llvm_of(target)
     up = "sitofp" if source[0] == "s" else "uitofp"
+    mode = floats.rounding(i)
+    if mode != "rn" and target in ("f32", "f64"):
+        return directed(c, up, mode, llvm, llvm_of(source), value)
     result = e.convert(up, llvm_of(source), value, llvm)
-    mode = next((p for p in i.parts if p in ("rz", "rm", "rp")), "rn")
     if mode != "rn":
         if bits(llvm_of(source)) > 32:
             raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
         exact = e.convert(up, llvm_of(source), value, "double")
         gap = e.binary("fsub", "double", exact, e.convert("fpext", llvm, result, "double"))
-        result = floats.directed(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
+        result = floats.one_unit(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
     if target == "bf16":
         result = floats.narrow_bf16(c, result)
     return result

@@ -188,6 +188,12 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             "__syncthreads(): move it out of the branch.",
             site,
         )
+    if fault.code == layout.BAD_CALL:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}' called through a pointer that is no device function ({where}). "
+            "Take function addresses in device code, not on the host.",
+            site,
+        )
     if fault.code == layout.UNMET_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({where}). "

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
+from gpulab.virtual.engine.rounding import directed
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
@@ -85,7 +86,7 @@ def rounding(i: ir.Instruction) -> str:
     return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
 
 
-def directed(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str) -> str:
+def one_unit(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str) -> str:
     """Move a nearest-rounded result one unit where the exact value lies on the asked side.
 
     `error` has the sign of (exact - nearest) and is zero where nearest is exact.
@@ -129,17 +130,9 @@ def fused(c: FunctionCompiler, llvm: str, a: str, b: str, d: str, mode: str) -> 
         product = e.binary("fmul", "float", wide[0], wide[1])
         total = odd_sum(c, product, wide[2])
         return e.convert("fptrunc", "float", total, "half")
-    nearest = e.intrinsic("fma", llvm, a, b, d)
     if mode == "rn":
-        return nearest
-    if llvm != "float":
-        raise NotSupportedError(f"The virtual GPU does not do fma.{mode}.f64; use the default rounding.")
-    wide = [e.convert("fpext", "float", v, "double") for v in (a, b, d)]
-    product = e.binary("fmul", "double", wide[0], wide[1])
-    total, rest = two_sum(c, "double", product, wide[2])
-    gap = e.binary("fsub", "double", total, e.convert("fpext", "float", nearest, "double"))
-    error = e.binary("fadd", "double", gap, rest)
-    return directed(c, "float", nearest, e.convert("fptrunc", "double", error, "float"), mode)
+        return e.intrinsic("fma", llvm, a, b, d)
+    return directed(c, "fma", mode, llvm, llvm, a, b, d)
 
 
 def odd_sum(c: FunctionCompiler, a: str, b: str) -> str:
@@ -164,20 +157,8 @@ def binary(c: FunctionCompiler, i: ir.Instruction, operation: str) -> None:
     e = c.e
     if mode == "rn":
         value = e.binary(operation, llvm, a, b)
-    elif operation == "fmul":
-        value = e.binary("fmul", llvm, a, b)
-        error = e.intrinsic("fma", llvm, a, b, e.op(f"fneg <32 x {llvm}> {value}"))
-        value = directed(c, llvm, value, error, mode)
-    elif operation in ("fadd", "fsub"):
-        if operation == "fsub":
-            b = e.op(f"fneg <32 x {llvm}> {b}")
-        value, error = two_sum(c, llvm, a, b)
-        value = directed(c, llvm, value, error, mode)
-    elif operation == "fdiv" and llvm in ("float", "double"):
-        value = e.binary("fdiv", llvm, a, b)
-        rest = e.intrinsic("fma", llvm, e.op(f"fneg <32 x {llvm}> {value}"), b, a)
-        sign = e.intrinsic("copysign", llvm, float_constant(llvm, ONE[llvm]), b)
-        value = directed(c, llvm, value, e.binary("fmul", llvm, rest, sign), mode)
+    elif llvm in ("float", "double"):
+        value = directed(c, operation, mode, llvm, llvm, a, b)
     else:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     result(c, i, llvm, value)

@@ -11,6 +11,7 @@ from gpulab.errors import NotSupportedError
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import (
     arith,
+    async_ops,
     bitops,
     calls,
     convert,
@@ -18,11 +19,24 @@ from gpulab.virtual.engine import (
     layout,
     memory_ops,
     nan_trap,
+    packed,
+    tensor,
     warp_ops,
 )
 from gpulab.virtual.engine.emit import bits, constant, llvm_of, vector
 from gpulab.virtual.engine.watching import Watching
 
+_HANDLERS = (
+    memory_ops.emit,
+    packed.emit,
+    arith.emit,
+    bitops.emit,
+    convert.emit,
+    warp_ops.emit,
+    calls.emit,
+    async_ops.emit,
+    tensor.emit,
+)
 _NOTHING_TO_DO = {
     "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",
     "griddepcontrol", "bar", "barrier",
@@ -306,7 +320,7 @@ class FunctionCompiler(Watching):
                 self.observe_synchronisation(i)
             return
         nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
-        for handler in (memory_ops.emit, arith.emit, bitops.emit, convert.emit, warp_ops.emit, calls.emit):
+        for handler in _HANDLERS:
             if handler(self, i):
                 break
         else:

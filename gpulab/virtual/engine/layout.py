@@ -25,6 +25,7 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
 BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
+BAD_CALL = 15
 NAN_PRODUCED = 15
 
 # Sites the observer is given where lanes meet at __syncwarp, and where they execute a fence.
@@ -49,6 +50,8 @@ FRAME_HEADER = 192
 # Generic addresses carry the state space in their top byte; 0 is global.
 SHARED_TAG = 1 << 56
 LOCAL_TAG = 2 << 56
+# A function pointer: this tag and the function's number in the module.
+FUNCTION_TAG = 3 << 56
 
 ACCESS_COUNTERS = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes")
 ACCESS_STRIDE = 64  # bytes a memory instruction
@@ -108,6 +111,7 @@ CONTEXT = np.dtype(
         ("barrier", "<u8"),
         ("predicates", "<u8"),
         ("observer", "<u8"),
+        ("service", "<u8"),
         ("grid_workspace", "<u8"),
         ("block_linear", "<i8"),
         ("fault_code", "<i4"),

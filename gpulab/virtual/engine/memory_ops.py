@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
@@ -42,6 +43,14 @@ def kind_of(i: ir.Instruction) -> str:
 def is_access(i: ir.Instruction) -> bool:
     """Whether this is a counted access to memory (parameters are none)."""
     return i.root in ("ld", "ldu", "st", "atom", "red") and space_of(i) != "param"
+
+
+def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
+    """A plain load or store in place of an instruction that does several, for checks and counters."""
+    words = () if size <= 8 else (f"v{size // 4}",)
+    kind = "b32" if size > 8 else f"b{8 * size}"
+    parts = (root, *(() if space == "generic" else (space,)), *words, kind)
+    return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:

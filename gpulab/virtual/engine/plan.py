@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import layout
@@ -31,6 +32,7 @@ class Tables:
     blocks: list[tuple[int, cfg.Block]] = field(default_factory=list)
     support: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
+    services: list[Any] = field(default_factory=list)
 
 
 @dataclass(slots=True)

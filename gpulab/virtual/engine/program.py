@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from gpulab.ptx import ir, parser
 from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
-from gpulab.virtual.engine import codegen, jit, layout, memory_ops, results
+from gpulab.virtual.engine import calls, codegen, jit, layout, memory_ops, results
 from gpulab.virtual.engine.run import Launch, Observer, run
+from gpulab.virtual.engine.services import HEAP_BYTES, Heap
 from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
 
@@ -75,6 +76,7 @@ class Program:
         self.code = code
         self.module = _parsed(ptx)
         self._variables: dict[str, int] = {}
+        self._heap: Heap | None = None
 
     @property
     def entries(self) -> dict[str, ir.Function]:
@@ -102,7 +104,10 @@ class Program:
             memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
             data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
             for place, pointer in variable.pointers:
-                target, _ = self.global_address(pointer.name, memory)
+                if pointer.name in self.module.functions:
+                    target = calls.function_address(self.module, pointer.name)
+                else:
+                    target, _ = self.global_address(pointer.name, memory)
                 data[place : place + 8] = (target + pointer.offset).to_bytes(8, "little")
             if data:
                 memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
@@ -193,6 +198,7 @@ class Program:
             cooperative=cooperative,
             observer=observer,
             independent_threads=independent_threads,
+            heap=self._heap_for(kernel, memory),
             grid_workspace=self._grid_workspace(memory) if cooperative else 0,
         )
         blocks = grid[0] * grid[1] * grid[2]
@@ -224,6 +230,16 @@ class Program:
         return LaunchResult(
             counted, launch.block_clock, launch.block_sectors, launch.block_wavefronts, record
         )
+
+    def _heap_for(self, kernel: codegen.Kernel, memory: DeviceMemory) -> Heap | None:
+        """The device heap, for kernels that call ``malloc``; it keeps its blocks between launches."""
+        if not any(what[0] == "malloc" for what in kernel.tables.services):
+            return None
+        if self._heap is None:
+            address = memory.malloc(HEAP_BYTES)
+            memory.track(address, HEAP_BYTES, "device heap")
+            self._heap = Heap(address)
+        return self._heap
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""

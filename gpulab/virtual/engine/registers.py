@@ -6,7 +6,7 @@ import struct
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import cfg, ir
-from gpulab.virtual.engine import warp_ops
+from gpulab.virtual.engine import layout, warp_ops
 from gpulab.virtual.engine.emit import Emitter, bits, constant, float_constant, llvm_of, vector
 from gpulab.virtual.engine.plan import FunctionPlan, Options, Tables
 
@@ -181,6 +181,8 @@ class Registers:
             pointer = e.op(f"getelementptr i64, ptr {base}, i64 {self.tables.globals.index(name)}")
             address = e.op(f"load i64, ptr {pointer}")
             return e.splat("i64", e.op(f"add i64 {address}, {operand.offset}"))
+        if name in self.module.functions:
+            return constant("i64", layout.FUNCTION_TAG | list(self.module.functions).index(name))
         raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
 
     def first_lane_value(self, operand: ir.Operand) -> str:

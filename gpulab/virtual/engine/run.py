@@ -20,6 +20,7 @@ from gpulab.ptx import ir
 from gpulab.records import Dim3
 from gpulab.virtual.engine import faults, jit, layout
 from gpulab.virtual.engine.codegen import Kernel
+from gpulab.virtual.engine.services import Heap
 from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
 
@@ -106,6 +107,7 @@ class Launch:
     grid_workspace: int = 0
     observer: Observer | None = None
     independent_threads: bool = True
+    heap: Heap | None = None
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -62,6 +62,8 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 
 def member_mask(i: ir.Instruction) -> ir.Operand | None:
     """The member-mask operand of a ``.sync`` instruction, if it has one."""
+    if i.root in ("wmma", "mma", "ldmatrix"):
+        return ir.Immediate(0xFFFFFFFF)  # the whole warp
     return i.operands[-1] if "sync" in i.parts and i.operands else None
 
 
@@ -232,6 +234,75 @@ def _elect(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.set(target.second, e.compare("eq", "i32", leader, LANE), "pred")
 
 
+_FNS = (
+    "find_nth_set",
+    """
+define internal <32 x i32> @find_nth_set(<32 x i32> %v, <32 x i32> %base, <32 x i32> %offset) noinline {
+entry:
+  %vs = alloca <32 x i32>
+  %bs = alloca <32 x i32>
+  %fs = alloca <32 x i32>
+  store <32 x i32> %v, ptr %vs
+  store <32 x i32> %base, ptr %bs
+  store <32 x i32> %offset, ptr %fs
+  br label %lane
+lane:
+  %l = phi i32 [0, %entry], [%l1, %found]
+  %vp = getelementptr i32, ptr %vs, i32 %l
+  %x = load i32, ptr %vp
+  %bp = getelementptr i32, ptr %bs, i32 %l
+  %b0 = load i32, ptr %bp
+  %fp = getelementptr i32, ptr %fs, i32 %l
+  %f = load i32, ptr %fp
+  %down = icmp slt i32 %f, 0
+  %step = select i1 %down, i32 -1, i32 1
+  %neg = sub i32 0, %f
+  %many = select i1 %down, i32 %neg, i32 %f
+  %none = icmp eq i32 %many, 0
+  %want = select i1 %none, i32 1, i32 %many
+  br label %scan
+scan:
+  %at = phi i32 [%b0, %lane], [%at1, %next]
+  %count = phi i32 [0, %lane], [%count1, %next]
+  %inside = icmp ult i32 %at, 32
+  br i1 %inside, label %test, label %found
+test:
+  %bit0 = lshr i32 %x, %at
+  %bit = and i32 %bit0, 1
+  %count1 = add i32 %count, %bit
+  %hit0 = icmp eq i32 %count1, %want
+  %set = icmp eq i32 %bit, 1
+  %hit = and i1 %hit0, %set
+  br i1 %hit, label %found, label %only
+only:
+  br i1 %none, label %missed, label %next
+missed:
+  br label %found
+next:
+  %at1 = add i32 %at, %step
+  br label %scan
+found:
+  %answer = phi i32 [-1, %scan], [%at, %test], [-1, %missed]
+  store i32 %answer, ptr %vp
+  %l1 = add i32 %l, 1
+  %more = icmp ult i32 %l1, 32
+  br i1 %more, label %lane, label %done
+done:
+  %r = load <32 x i32>, ptr %vs
+  ret <32 x i32> %r
+}
+""",
+)
+
+
+def _fns(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """Position of the n-th set bit at or above (below, for negative n) a base."""
+    value, base, offset = (c.get(operand, "b32") for operand in i.operands[1:4])
+    c.need(*_FNS)
+    v = "<32 x i32>"
+    c.set(i.operands[0], c.e.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"), "b32")
+
+
 HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "shfl": _shfl,
     "vote": _vote,
@@ -239,4 +310,5 @@ HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "redux": _redux,
     "activemask": _activemask,
     "elect": _elect,
+    "fns": _fns,
 }

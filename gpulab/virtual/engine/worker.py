@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab.ptx import ir
 from gpulab.records import Dim3
-from gpulab.virtual.engine import barriers, faults, layout, printf, results
+from gpulab.virtual.engine import barriers, faults, layout, printf, results, services
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.run import Launch
@@ -21,6 +21,16 @@ _OBSERVER = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
 )
 _BARRIER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_SERVICE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_uint32,
+)
 
 
 def _aligned(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.uint8], int]:
@@ -63,6 +73,7 @@ class Worker:
         starts, ends = _with_range(live, params.ctypes.data, params.size)
         self.printf = _PRINTF(self.on_printf)
         self.barrier = _BARRIER(self.on_barrier)
+        self.service = _SERVICE(self.on_service)
         self.observer = _OBSERVER(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
         at = self.context.ctypes.data
@@ -90,6 +101,7 @@ class Worker:
             "dynamic_shared_bytes": launch.dynamic_shared_bytes,
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
+            "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
             "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
             "observed": int(launch.observer is not None),
             "patience": launch.patience,
@@ -141,6 +153,21 @@ class Worker:
         except BaseException as error:
             self.error = error
             self.launch.abort[0] = 1
+
+    def on_service(
+        self, _context: int, number: int, given: int, rows: int, taken: int, outputs: int, mask: int
+    ) -> int:
+        try:
+            inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
+            what = self.launch.kernel.tables.services[number]
+            answer = services.answer(self, what, inputs, mask)
+            if outputs:
+                out = self.bytes_at(taken, 256 * outputs).view(np.uint64)
+                out[:] = answer[:outputs].ravel()
+        except BaseException as error:
+            self.error = error
+            return 1
+        return 0
 
     def on_barrier(self, _context: int) -> int:
         try:
