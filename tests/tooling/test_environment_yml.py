@@ -20,8 +20,9 @@ CONDA_NAMES = {
     "playwright": "playwright-python",
 }
 VERSIONED_BY_CUDA = {"cuda-bindings", "cuda-cccl", "cuda-cudart-dev", "cuda-nvrtc"}
-# Wheels with no conda-forge package; the code works without them.
-PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti"}
+# Wheels with no conda-forge package of one name for all platforms; the code works without them
+# (the last holds the headers of mma.h; conda has cuda-crt-dev_linux-64 and the like).
+PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti", "nvidia-cuda-crt"}
 # What conda needs beside the package's own dependencies.
 CONDA_ONLY = {"cuda-version", "make", "pip", "python"}
 

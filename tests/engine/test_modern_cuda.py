@@ -1,0 +1,244 @@
+"""CUDA C++ beyond the basics: headers, cooperative groups, asynchronous copies, tensor cores."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpulab.ptx import nvrtc
+from gpulab.virtual.errors import LaunchFailure
+from tests.engine.ptx_runner import launch
+
+pytestmark = [
+    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+    pytest.mark.skipif(
+        nvrtc.available() and not nvrtc.include_options(), reason="the CUDA headers are not installed"
+    ),
+]
+
+HEAD = 'extern "C" __global__ void k'
+
+
+def run(code: str, *arrays: np.ndarray, grid: int = 1, block: int = 32, target: int = 80) -> list[np.ndarray]:
+    return launch(nvrtc.compile_ptx(code, target=target).ptx, "k", arrays, grid, block)
+
+
+@pytest.mark.parametrize("target", [75, 80, 90, 100])
+def test_half_precision_header(target: int) -> None:
+    code = (
+        "#include <cuda_fp16.h>\n"
+        + HEAD
+        + """(const __half* a, __half* out) {
+        int i = threadIdx.x;
+        __half2 pair = __halves2half2(a[i], __hadd(a[i], a[i]));
+        pair = __hfma2(pair, pair, pair);
+        out[i] = __hadd(__low2half(pair), __high2half(pair));
+    }"""
+    )
+    a = np.linspace(-2, 2, 32, dtype=np.float16)
+    _, out = run(code, a, np.zeros_like(a), target=target)
+    twice = a + a
+
+    def fused(x: np.ndarray) -> np.ndarray:
+        wide = x.astype(np.float64)
+        return (wide * wide + wide).astype(np.float16)
+
+    np.testing.assert_array_equal(out, fused(a) + fused(twice))
+
+
+def test_bfloat16_header() -> None:
+    code = (
+        "#include <cuda_bf16.h>\n"
+        + HEAD
+        + """(const float* a, float* out) {
+        __nv_bfloat16 h = __float2bfloat16(a[threadIdx.x]);
+        out[threadIdx.x] = __bfloat162float(__hfma(h, h, h));
+    }"""
+    )
+    a = np.arange(32, dtype=np.float32)
+    _, out = run(code, a, np.zeros_like(a))
+    exact = a * a + a
+    np.testing.assert_allclose(out, exact, rtol=2**-8)
+
+
+def test_standard_library() -> None:
+    code = (
+        "#include <cuda/std/array>\n#include <cuda/atomic>\n"
+        + HEAD
+        + """(int* total, int* out) {
+        cuda::std::array<int, 4> items{1, 2, 3, 4};
+        int sum = 0;
+        for (int item : items) sum += item * threadIdx.x;
+        cuda::atomic_ref<int, cuda::thread_scope_device>(*total).fetch_add(sum, cuda::memory_order_relaxed);
+        out[threadIdx.x] = sum;
+    }"""
+    )
+    total, out = run(code, np.zeros(1, np.int32), np.zeros(32, np.int32))
+    np.testing.assert_array_equal(out, 10 * np.arange(32))
+    assert total[0] == out.sum()
+
+
+def test_cooperative_groups() -> None:
+    code = """#include <cooperative_groups.h>
+    #include <cooperative_groups/reduce.h>
+    #include <cooperative_groups/scan.h>
+    namespace cg = cooperative_groups;
+    extern "C" __global__ void k(int* sums, int* ranks, int* sizes) {
+        int t = threadIdx.x;
+        auto warp = cg::tiled_partition<32>(cg::this_thread_block());
+        sums[t] = cg::reduce(cg::tiled_partition<8>(warp), t, cg::plus<int>());
+        ranks[t] = cg::inclusive_scan(warp, 1);
+        sizes[t] = cg::labeled_partition(warp, t % 3).size();
+        if (t % 4 == 1) {
+            auto group = cg::coalesced_threads();
+            sizes[t] = 100 * group.size() + group.shfl(group.thread_rank(), 2);
+        }
+    }"""
+    zeros = np.zeros(64, np.int32)
+    sums, ranks, sizes = run(code, zeros, zeros, zeros, block=64)
+    t = np.arange(64)
+    np.testing.assert_array_equal(sums, (t // 8 * 8)[:, None].repeat(8, 1).sum(1) + 28)
+    np.testing.assert_array_equal(ranks, t % 32 + 1)
+    thirds = [sum(1 for u in range(32) if (u + 32 * (v // 32)) % 3 == v % 3) for v in t]
+    np.testing.assert_array_equal(sizes, np.where(t % 4 == 1, 802, thirds))
+
+
+def test_asynchronous_copy_and_block_barrier() -> None:
+    code = """#include <cuda_pipeline.h>
+    #include <cuda/barrier>
+    extern "C" __global__ void k(const int* a, int* out) {
+        __shared__ __align__(16) int tile[64];
+        __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
+        if (threadIdx.x == 0) init(&barrier, blockDim.x);
+        __syncthreads();
+        __pipeline_memcpy_async(&tile[threadIdx.x], &a[threadIdx.x], 4);
+        __pipeline_commit();
+        __pipeline_wait_prior(0);
+        barrier.arrive_and_wait();
+        out[threadIdx.x] = tile[63 - threadIdx.x];
+    }"""
+    a = np.random.default_rng(0).integers(0, 1000, 64).astype(np.int32)
+    _, out = run(code, a, np.zeros_like(a), block=64)
+    np.testing.assert_array_equal(out, a[::-1])
+
+
+def test_calls_through_pointers_and_virtual_functions() -> None:
+    code = """
+    struct Base { int n; __device__ virtual int get() const { return n; } };
+    struct Twice : Base { __device__ int get() const override { return 2 * n; } };
+    __device__ __noinline__ int add(int a, int b) { return a + b; }
+    __device__ __noinline__ int sub(int a, int b) { return a - b; }
+    extern "C" __global__ void k(int* flags, int* out) {
+        int t = threadIdx.x;
+        int (*f)(int, int) = flags[t] ? add : sub;
+        Base base; Twice twice;
+        base.n = t; twice.n = t;
+        const Base* object = flags[t] ? &base : static_cast<const Base*>(&twice);
+        out[t] = 1000 * f(t, 1) + object->get();
+    }"""
+    flags = (np.arange(32) % 3 == 0).astype(np.int32)
+    _, out = run(code, flags, np.zeros(32, np.int32))
+    t = np.arange(32)
+    want = np.where(flags, 1000 * (t + 1) + t, 1000 * (t - 1) + 2 * t)
+    np.testing.assert_array_equal(out, want)
+
+
+def test_device_heap() -> None:
+    code = (
+        HEAD
+        + """(int* out) {
+        int* box = (int*)malloc(sizeof(int) * (threadIdx.x + 1));
+        box[threadIdx.x] = 5 * threadIdx.x;
+        __syncthreads();
+        out[threadIdx.x] = box[threadIdx.x];
+        free(box);
+    }"""
+    )
+    (out,) = run(code, np.zeros(64, np.int32), block=64)
+    np.testing.assert_array_equal(out, 5 * np.arange(64))
+
+
+def test_freeing_twice_is_reported() -> None:
+    code = HEAD + "(int* out) { void* p = malloc(8); free(p); free(p); out[0] = 1; }"
+    with pytest.raises(LaunchFailure, match="free already"):
+        run(code, np.zeros(1, np.int32), block=1)
+
+
+@pytest.mark.parametrize(("kind", "spelled"), [("f16", "__half"), ("bf16", "__nv_bfloat16")])
+def test_wmma_multiplies_matrices(kind: str, spelled: str) -> None:
+    code = f"""#include <mma.h>
+    using namespace nvcuda;
+    extern "C" __global__ void k(const {spelled}* a, const {spelled}* b, float* c) {{
+        __shared__ {spelled} tile[256];
+        for (int i = threadIdx.x; i < 256; i += 32) tile[i] = a[i];
+        __syncwarp();
+        wmma::fragment<wmma::matrix_a, 16, 16, 16, {spelled}, wmma::row_major> fa;
+        wmma::fragment<wmma::matrix_b, 16, 16, 16, {spelled}, wmma::col_major> fb;
+        wmma::fragment<wmma::accumulator, 16, 16, 16, float> fc;
+        wmma::load_matrix_sync(fc, c, 16, wmma::mem_row_major);
+        wmma::load_matrix_sync(fa, tile, 16);
+        wmma::load_matrix_sync(fb, b, 16);
+        wmma::mma_sync(fc, fa, fb, fc);
+        wmma::store_matrix_sync(c, fc, 16, wmma::mem_row_major);
+    }}"""
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-8, 8, (16, 16)).astype(np.float32) for _ in range(2))
+    c = rng.standard_normal((16, 16)).astype(np.float32)
+
+    def stored(x: np.ndarray) -> np.ndarray:
+        if kind == "f16":
+            return x.astype(np.float16)
+        return (np.ascontiguousarray(x).view(np.uint32) >> 16).astype(np.uint16)
+
+    try:
+        nvrtc.compile_ptx(code, target=80)
+    except nvrtc.NvrtcCompileError as error:
+        if "crt/mma.h" in error.log:
+            pytest.skip("the headers of mma.h are not installed")
+        raise
+    *_, out = run(code, stored(a), stored(b), c)
+    np.testing.assert_allclose(out, a @ b.T + c, rtol=1e-6, atol=1e-5)
+
+
+def test_mma_sync_keeps_the_manuals_layout() -> None:
+    code = (
+        HEAD
+        + """(const unsigned* a, const unsigned* b, float* d) {
+        int lane = threadIdx.x, g = lane >> 2, t = lane & 3;
+        float x0, x1, x2, x3, zero = 0.f;
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                     "{%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%10,%10,%10,%10};"
+                     : "=f"(x0), "=f"(x1), "=f"(x2), "=f"(x3)
+                     : "r"(a[g * 8 + t]), "r"(a[(g + 8) * 8 + t]), "r"(a[g * 8 + t + 4]),
+                       "r"(a[(g + 8) * 8 + t + 4]), "r"(b[g * 8 + t]), "r"(b[g * 8 + t + 4]), "f"(zero));
+        d[g * 8 + 2 * t] = x0; d[g * 8 + 2 * t + 1] = x1;
+        d[(g + 8) * 8 + 2 * t] = x2; d[(g + 8) * 8 + 2 * t + 1] = x3;
+    }"""
+    )
+    rng = np.random.default_rng(1)
+    a, b = rng.integers(-9, 9, (16, 16)).astype(np.float16), rng.integers(-9, 9, (16, 8)).astype(np.float16)
+    *_, d = run(
+        code, a.view(np.uint32), np.ascontiguousarray(b.T).view(np.uint32), np.zeros((16, 8), np.float32)
+    )
+    np.testing.assert_array_equal(d, a.astype(np.float32) @ b.astype(np.float32))
+
+
+def test_ldmatrix_hands_out_rows_or_columns() -> None:
+    code = (
+        HEAD
+        + """(const unsigned short* a, unsigned* rows, unsigned* columns) {
+        __shared__ __align__(16) unsigned short tile[64];
+        for (int i = threadIdx.x; i < 64; i += 32) tile[i] = a[i];
+        __syncwarp();
+        unsigned at = (unsigned)__cvta_generic_to_shared(&tile[(threadIdx.x & 7) * 8]);
+        unsigned r, c;
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(r) : "r"(at));
+        asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(c) : "r"(at));
+        rows[threadIdx.x] = r; columns[threadIdx.x] = c;
+    }"""
+    )
+    a = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    zeros = np.zeros(32, np.uint32)
+    _, rows, columns = run(code, a, zeros, zeros)
+    np.testing.assert_array_equal(rows.view(np.uint16).reshape(8, 8), a)
+    np.testing.assert_array_equal(columns.view(np.uint16).reshape(8, 8), a.T)
