@@ -22,6 +22,7 @@ from gpulab.records import (
     Metric,
     Occupancy,
     Provenance,
+    SanitizerReport,
     WarpTrace,
 )
 from gpulab.virtual.array import ndarray
@@ -156,6 +157,27 @@ class VirtualBackend:
             counters = self._run(launch).counters
         assert counters is not None
         return counters
+
+    def sanitize(
+        self,
+        kernel: Any,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        shared_bytes: int = 0,
+        tools: Sequence[str] = ("memory", "race", "init", "sync"),
+        block_order: str = "in order",
+        seed: int = 0,
+        nan: bool = False,
+    ) -> SanitizerReport:
+        """Execute the kernel under checks and put back the contents of every array argument.
+
+        See `gpulab.virtual.sanitizer.sanitize`.
+        """
+        from gpulab.virtual.sanitizer import sanitize
+
+        with self._launch(kernel, grid, block, args, shared_bytes) as launch, _restored(launch):
+            return sanitize(launch, tools, block_order, seed, nan)
 
     def check(self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0) -> None:
         """Raise what a launch would raise before its first thread, and run nothing."""

@@ -14,8 +14,14 @@ from gpulab.virtual.layout import checked_dtype
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
-    """A new array with whatever the memory holds."""
-    return ndarray(shape, dtype, order=order)
+    """A new array with no values yet: on the virtual GPU its elements are NaN or strange numbers."""
+    return _unwritten(ndarray(shape, dtype, order=order))
+
+
+def _unwritten(array: ndarray) -> ndarray:
+    if array.nbytes:
+        array._mem.owner.memory.mark_unwritten(array.data.ptr, array.nbytes)
+    return array
 
 
 def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -46,7 +52,11 @@ def _filled(array: ndarray, value: Any) -> ndarray:
 def empty_like(
     prototype: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
-    """A new array with the shape and dtype of another one."""
+    """A new array with the shape and dtype of another one, and no values yet, as of `empty`."""
+    return _unwritten(_like(prototype, dtype, order, shape))
+
+
+def _like(prototype: ndarray, dtype: Any, order: str, shape: Any) -> ndarray:
     if not isinstance(prototype, ndarray):
         raise TypeError(
             f"Unsupported type {type(prototype)}: this function takes a device array; "
@@ -64,21 +74,21 @@ def zeros_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Zeros with the shape and dtype of another array."""
-    return _filled(empty_like(a, dtype, order, subok, shape), 0)
+    return _filled(_like(a, dtype, order, shape), 0)
 
 
 def ones_like(
     a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """Ones with the shape and dtype of another array."""
-    return _filled(empty_like(a, dtype, order, subok, shape), 1)
+    return _filled(_like(a, dtype, order, shape), 1)
 
 
 def full_like(
     a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
 ) -> ndarray:
     """One value with the shape and dtype of another array."""
-    return _filled(empty_like(a, dtype, order, subok, shape), fill_value)
+    return _filled(_like(a, dtype, order, shape), fill_value)
 
 
 # From data

@@ -56,12 +56,13 @@ class Launch:
         observer: Observer | None = None,
         trap_nan: bool = False,
         block_order: npt.NDArray[np.int64] | None = None,
+        watchdog_s: float | None = None,
     ) -> LaunchResult:
         """Execute the kernel; faults raise the classes of `gpulab.virtual.errors`."""
         device = self.device
         device.machine.count_launch()
-        for address, label in self.packed.labels.items():
-            device.memory.rename(address, label)
+        for address, name in self.packed.names.items():
+            device.memory.name(address, name)
         if block_order is None and device.block_order is not None:
             block_order = device.block_order(prod(self.grid))
         return self.module.program(device).launch(
@@ -74,7 +75,7 @@ class Launch:
             device_name=device.info.provenance.device,
             instrument=instrument,
             trace=trace,
-            watchdog_s=device.watchdog_s,
+            watchdog_s=device.watchdog_s if watchdog_s is None else watchdog_s,
             stdout=device.machine.stdout,
             sm_count=device.info.sm_count,
             cooperative=self.cooperative,

@@ -22,8 +22,14 @@ from gpulab.virtual.errors import CUDARuntimeError
 PAGE_BYTES = 2 << 20
 SMALL_LIMIT_BYTES = 1 << 20
 SMALL_UNIT_BYTES = 512
+# What cp.empty leaves in memory: a signalling NaN as float32, so that arithmetic on it gives another
+# NaN, and a huge or strange number in every other type. Arrays beyond the limit are left alone, since
+# filling them would take longer than a learner waits.
+UNWRITTEN = 0xFFB7_5EED
+UNWRITTEN_LIMIT_BYTES = 256 << 20
 # Ended allocations that are remembered to tell a use after free.
 REMEMBERED = 256
+_PARAMETER = " (parameter "
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +238,12 @@ class DeviceMemory:
                 self._starts = None
                 self._ended.append(ended)
 
-    def rename(self, address: int, label: str) -> None:
-        """Give the live allocation that starts at an address another label, if there is one."""
+    def name(self, address: int, parameter: str) -> None:
+        """Note by which parameter a kernel knows the allocation that starts at an address."""
         with self._lock:
             found = self._tracked.get(address)
-            if found is not None and found.label != label:
+            if found is not None:
+                label = f"{found.label.split(_PARAMETER)[0]}{_PARAMETER}{parameter})"
                 self._tracked[address] = Allocation(address, found.size_bytes, label)
 
     def ended(self, address: int) -> Allocation | None:
@@ -285,6 +292,17 @@ class DeviceMemory:
         if address < base or size_bytes < 0 or address + size_bytes > base + self._arena.size_bytes:
             raise ValueError(f"{size_bytes} bytes at {address:#x} are outside this device's memory.")
         return self._arena.view(address, size_bytes)
+
+    def mark_unwritten(self, address: int, size_bytes: int) -> None:
+        """Fill a range with the value that tells a checking tool that nothing has written there."""
+        if size_bytes <= UNWRITTEN_LIMIT_BYTES:
+            self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN
+
+    def unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
+        """Which whole 4-byte words of a range still hold what `mark_unwritten` put there."""
+        words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
+        found: npt.NDArray[np.bool_] = words == UNWRITTEN
+        return found
 
     def zero(self, address: int, size_bytes: int) -> None:
         """Set a range to zero without writing to whole pages where the host allows that."""

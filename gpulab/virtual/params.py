@@ -25,11 +25,11 @@ _INTEGER_KINDS = "biu"
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """The parameter buffer, and the arrays that pointers in it point to (address -> bytes, label)."""
+    """The parameter buffer, and the arrays that pointers in it point to (address -> bytes, parameter)."""
 
     buffer: bytes
     arrays: dict[int, int]
-    labels: dict[int, str] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
 
     @property
     def footprint_bytes(self) -> int:
@@ -77,16 +77,15 @@ def pack(
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
-    labels: dict[int, str] = {}
+    called: dict[int, str] = {}
     for index, (value, param) in enumerate(zip(values, params, strict=True)):
         spelled = known[index] if known else None
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
         data = _bytes_of(value, param, spelled, where, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
-        if isinstance(value, ndarray) and value.nbytes:
-            name = f"array {spelled.name}" if spelled and spelled.name else "array"
-            labels.setdefault(value.data.ptr, f"{name} ({value.dtype}, shape {value.shape})")
-    return Packed(bytes(buffer), arrays, labels)
+        if isinstance(value, ndarray) and value.nbytes and spelled and spelled.name:
+            called.setdefault(value.data.ptr, spelled.name)
+    return Packed(bytes(buffer), arrays, called)
 
 
 def _checked_tuple(kernel: str, args: Any) -> tuple[Any, ...]:

@@ -87,6 +87,10 @@ class Program:
         """Static shared memory of a kernel, as its PTX declares it."""
         return codegen.shared_layout(self.module, codegen.reachable(self.module, name))[1]
 
+    def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
+        """The code generated for a kernel as `launch` runs it without counters."""
+        return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
+
     def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
         """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
 

@@ -1,0 +1,332 @@
+"""An observer that looks for races and for reads of memory that nothing has written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.ptx import ir
+from gpulab.virtual.engine import layout
+from gpulab.virtual.memory import DeviceMemory
+from gpulab.virtual.sanitizer import history
+from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
+from gpulab.virtual.sanitizer.ordering import Message, Ordering
+from gpulab.virtual.sanitizer.sites import Site, site
+
+_EVENTS = 4096
+# Words of shared (or local) memory that blocks of one batch may hold between them.
+_SLOT_WORDS = 4 << 20
+# Larger allocations are left out: their history would take several times their size.
+_REGION_WORDS = 1 << 28
+_TAG = 56
+_OFFSET = (1 << _TAG) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a launch, what its checker needs."""
+
+    threads: int
+    shared_bytes: int
+    local_bytes: int
+    granule_bytes: int
+
+
+# Receives space, start address of the region, its granule and what was found there.
+Report = Callable[[str, int, Conflicts | None, Batch | None], None]
+
+
+class Checker:
+    """Collects accesses in batches and checks each against the order between threads.
+
+    Parameters
+    ----------
+    shape
+        Of the launch.
+    memory
+        The device's memory.
+    report
+        Is told of conflicts and of reads of unwritten words.
+    races, unwritten
+        What to look for.
+    unwritten_words
+        By the start of an allocation, which of its granules nothing has written yet.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        memory: DeviceMemory,
+        report: Report,
+        *,
+        races: bool = True,
+        unwritten: bool = True,
+        unwritten_words: Mapping[int, npt.NDArray[np.bool_]] | None = None,
+    ) -> None:
+        self.shape, self.memory, self.report = shape, memory, report
+        self.races, self.unwritten = races, unwritten
+        self.unwritten_words = unwritten_words or {}
+        self.ordering = Ordering(-(-shape.threads // layout.LANES) * layout.LANES)
+        self.sites: list[Site] = []
+        self.left_out = 0
+        self._numbers: dict[int, int] = {}
+        self._instructions: list[ir.Instruction] = []  # keeps them alive, so that their ids stay theirs
+        self._addresses = np.zeros((_EVENTS, layout.LANES), np.int64)
+        self._values = np.zeros((_EVENTS, layout.LANES), np.int64)
+        self._rows: list[tuple[int, int, int, int]] = []  # segment, site, warp, mask
+        self._fenced: dict[int, int] = {}  # (block, warp) as one number -> lanes
+        self._messages: dict[int, Message] = {}
+        self._starts, self._ends = memory.live()
+        self._regions: dict[int, History | None] = {}
+        self._shared_words = -(-shape.shared_bytes // shape.granule_bytes)
+        self._local_words = -(-shape.local_bytes // shape.granule_bytes)
+        self._slots: dict[int, int] = {}
+        self._free: list[int] = []
+        self._over: list[int] = []
+        words = self._shared_words + self._local_words * self.ordering.threads
+        self._room = max(1, _SLOT_WORDS // max(words, 1))
+        self._shared: History | None = None
+        self._local: History | None = None
+        self._grow(min(4, self._room))
+
+    # -- what the engine tells -----------------------------------------------------------------------
+
+    def access(
+        self,
+        block: int,
+        warp: int,
+        i: ir.Instruction,
+        addresses: npt.NDArray[np.int64],
+        mask: int,
+        stored: npt.NDArray[np.int64] | None,
+    ) -> None:
+        number = self._numbers.get(id(i))
+        if number is None:
+            number = self._numbers[id(i)] = len(self.sites)
+            self._instructions.append(i)
+            self.sites.append(site(number, i))
+        if not mask:
+            return
+        here = self.sites[number]
+        if not here.space:
+            return
+        row = len(self._rows)
+        self._addresses[row] = addresses
+        if stored is not None:
+            self._values[row] = stored
+        self._rows.append((self.ordering.segment(block), number, warp, mask))
+        if here.strong or here.volatile:
+            self._synchronise(here, block, warp, self._addresses[row], mask)
+        if row == _EVENTS - 1:
+            self.flush()
+
+    def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
+        self.flush()
+        rest = mask
+        while rest:
+            lane = (rest & -rest).bit_length() - 1
+            group = int(members[lane]) & mask | 1 << lane
+            lanes = np.flatnonzero([group >> n & 1 for n in range(layout.LANES)])
+            self.ordering.partial_barrier(block, warp * layout.LANES + lanes)
+            rest &= ~group
+
+    def fence(self, block: int, warp: int, mask: int) -> None:
+        at = block << 5 | warp
+        self._fenced[at] = self._fenced.get(at, 0) | mask
+
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool) -> None:
+        if everyone:
+            if self.ordering.has_partial(block):
+                self.flush()
+            self.ordering.full_barrier(block)
+            return
+        self.flush()
+        self.ordering.partial_barrier(block, np.flatnonzero(threads.reshape(-1)))
+
+    def block_end(self, block: int) -> None:
+        self._over.append(block)
+        if len(self._slots) >= self._room:
+            self.flush()
+
+    # -- synchronisation through memory --------------------------------------------------------------
+
+    def _synchronise(self, here: Site, block: int, warp: int, addresses: Ints, mask: int) -> None:
+        """Atomics after a fence publish; atomics and strong loads of what is published learn of it."""
+        releasing = mask if here.releases else mask & self._fenced.get(block << 5 | warp, 0)
+        releasing = releasing if here.writes else 0
+        if not releasing and not self._messages:
+            return
+        lanes = [lane for lane in range(layout.LANES) if mask >> lane & 1]
+        for address in dict.fromkeys(addresses[lanes].tolist()):
+            mine = [lane for lane in lanes if addresses[lane] == address]
+            threads = [warp * layout.LANES + lane for lane in mine]
+            key = address if here.space in ("global", "generic") else ~(block << 20 | address)
+            message = self._messages.get(key)
+            if here.reads and message is not None and self.ordering.news(block, threads, message):
+                self.flush()
+                self.ordering.acquire(block, threads, message)
+            sending = [warp * layout.LANES + lane for lane in mine if releasing >> lane & 1]
+            if sending:
+                message = self._messages.setdefault(key, Message())
+                self.ordering.release(block, sending, message)
+
+    # -- batches -------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Check what has been collected."""
+        if self._rows:
+            self._check()
+            self._rows.clear()
+        for block in self._over:
+            self.ordering.forget(block)
+            slot = self._slots.pop(block, None)
+            if slot is not None:
+                self._free.append(slot)
+                if self._shared is not None:
+                    self._shared.clear(slot * self._shared_words, (slot + 1) * self._shared_words)
+                if self._local is not None:
+                    size = self._local_words * self.ordering.threads
+                    self._local.clear(slot * size, (slot + 1) * size)
+            for warp in range(self.ordering.threads // layout.LANES):
+                self._fenced.pop(block << 5 | warp, None)
+        self._over.clear()
+
+    def _check(self) -> None:
+        count = len(self._rows)
+        segment, number, warp, mask = np.array(self._rows, np.int64).T
+        event, lane = np.nonzero(mask[:, None] >> np.arange(layout.LANES) & 1)
+        address = self._addresses[:count][event, lane]
+        value = self._values[:count][event, lane]
+        number, segment = number[event], segment[event]
+        thread = warp[event] * layout.LANES + lane
+        space = np.array([_CODES[s.space] for s in self.sites])[number]
+        generic = space == _CODES["generic"]
+        if generic.any():
+            tag = address >> _TAG
+            space = np.where(generic, np.select([tag == 1, tag == 2], [1, 2], 0), space)
+            address = np.where(generic & (tag > 0), address & _OFFSET, address)
+        rows = _Rows(address, value, number, segment, thread)
+        for code, handle in ((0, self._global), (1, self._block_shared), (2, self._block_local)):
+            chosen = space == code
+            if chosen.any():
+                handle(rows if chosen.all() else rows.take(chosen))
+
+    def _global(self, rows: _Rows) -> None:
+        at = np.searchsorted(self._starts, rows.address, side="right") - 1
+        for k in np.unique(at[at >= 0]).tolist():
+            start, end = int(self._starts[k]), int(self._ends[k])
+            mine = rows.take((at == k) & (rows.address < end))
+            region = self._region(start, end)
+            if region is None or not mine.address.size:
+                continue
+            batch = self._batch(mine, mine.address - start, "global")
+            batch.coarse = self.ordering.columns[0, batch.segment]
+            self._add(region, batch, "global", start)
+
+    def _region(self, start: int, end: int) -> History | None:
+        if start not in self._regions:
+            words = -(-(end - start) // self.shape.granule_bytes)
+            written = None
+            if self.unwritten and start in self.unwritten_words:
+                written = ~self.unwritten_words[start]
+            region = None
+            if words > _REGION_WORDS:
+                self.left_out += 1
+            elif self.races or written is not None:
+                region = History(
+                    words, self.ordering, coarse_is_warp=False, written=written, races=self.races
+                )
+            self._regions[start] = region
+        return self._regions[start]
+
+    def _block_shared(self, rows: _Rows) -> None:
+        if not (self.races or self.unwritten):
+            return
+        base = self._slot_of(rows) * self._shared_words
+        batch = self._batch(rows, rows.address, "shared", base)
+        batch.coarse = (batch.who & (1 << history.THREAD_BITS) - 1) >> 5
+        assert self._shared is not None
+        self._add(self._shared, batch, "shared", 0)
+
+    def _block_local(self, rows: _Rows) -> None:
+        if not self.unwritten:
+            return
+        base = (self._slot_of(rows) * self.ordering.threads + rows.thread) * self._local_words
+        batch = self._batch(rows, rows.address, "local", base)
+        assert self._local is not None
+        self._add(self._local, batch, "local", 0)
+
+    def _slot_of(self, rows: _Rows) -> Ints:
+        """Slots of the blocks that rows belong to; new blocks get one."""
+        blocks, where = np.unique(self.ordering.columns[0, rows.segment], return_inverse=True)
+        for block in blocks.tolist():
+            if block not in self._slots:
+                if not self._free:
+                    self._grow(2 * (len(self._slots) + 1))
+                self._slots[block] = self._free.pop()
+        return np.array([self._slots[b] for b in blocks.tolist()], np.int64)[where]
+
+    def _grow(self, slots: int) -> None:
+        """Room for more blocks at once; what is known of those in flight stays."""
+        held = len(self._slots) + len(self._free)
+        self._free += range(held, slots)
+        threads = self.ordering.threads
+        self._shared = self._grown(self._shared, slots * self._shared_words, races=self.races)
+        self._local = self._grown(self._local, slots * self._local_words * threads, races=False)
+
+    def _grown(self, old: History | None, words: int, *, races: bool) -> History:
+        written = np.zeros(words, np.bool_) if self.unwritten else None
+        new = History(words, self.ordering, coarse_is_warp=True, written=written, races=races)
+        if old is not None:
+            if races:
+                new.last[:, : old.words], new.other[:, : old.words] = old.last, old.other
+                new.value[: old.words] = old.value
+                new.has_writes = old.has_writes
+            if written is not None and old.written is not None:
+                written[: old.words] = old.written
+        return new
+
+    def _batch(self, rows: _Rows, offset: Ints, space: str, base: Ints | int = 0) -> Batch:
+        """One row a granule: wide accesses touch several."""
+        unit = self.shape.granule_bytes
+        size = np.array([s.size_bytes for s in self.sites])[rows.number]
+        kind = np.array([s.kind(space) for s in self.sites])[rows.number]
+        reads = np.array([s.reads for s in self.sites])[rows.number]
+        scalar = np.array([s.scalar for s in self.sites])[rows.number]
+        parts = np.maximum(size // unit, 1)
+        who = rows.number << history.THREAD_BITS | rows.thread
+        value = np.where(scalar, rows.value, history.UNKNOWN_VALUE)
+        word = offset // unit + base
+        if (parts == 1).all():
+            return Batch(word, rows.segment, who, rows.segment, kind, reads, value)
+        row = np.repeat(np.arange(parts.size), parts)
+        part = np.arange(row.size) - np.repeat(np.cumsum(parts) - parts, parts)
+        piece = np.where(scalar[row], value[row] >> (8 * unit * part) & ((1 << 8 * unit) - 1), value[row])
+        return Batch(
+            word[row] + part, rows.segment[row], who[row], rows.segment[row], kind[row], reads[row], piece
+        )
+
+    def _add(self, region: History, batch: Batch, space: str, start: int) -> None:
+        conflicts, unwritten = region.add(batch)
+        if conflicts is not None or unwritten is not None:
+            self.report(space, start, conflicts, unwritten)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """One row a lane: where it went, what it stored, which instruction, segment and thread it was."""
+
+    address: Ints
+    value: Ints
+    number: Ints
+    segment: Ints
+    thread: Ints
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> _Rows:
+        return _Rows(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+_CODES = {"global": 0, "shared": 1, "local": 2, "generic": 3, "": 4}

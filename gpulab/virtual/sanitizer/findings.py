@@ -1,0 +1,216 @@
+"""From raw conflicts to hazards a learner can read: source lines, threads, array and remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpulab.records import Dim3, Hazard, Place
+from gpulab.virtual.engine import results
+from gpulab.virtual.memory import DeviceMemory
+from gpulab.virtual.sanitizer.history import THREAD_BITS, Batch, Conflicts
+from gpulab.virtual.sanitizer.ordering import Ordering
+from gpulab.virtual.sanitizer.sites import Site
+
+# Pairs of source lines that a report lists at most.
+MOST_HAZARDS = 64
+_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
+_WARP, _BLOCK, _GRID = 0, 1, 2
+_REMEDY = {
+    _WARP: "Put __syncwarp() between: lanes of a warp do not wait for each other by themselves.",
+    _BLOCK: "Put __syncthreads() between.",
+    _GRID: "Blocks run in any order and at once: use an atomic, or two launches.",
+}
+_LOCAL_NAME = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
+_ELEMENT = re.compile(r"(\w+) array of shape")
+
+
+@dataclass(slots=True)
+class _Found:
+    """Occurrences of one hazard, and the first of them."""
+
+    count: int
+    agree: bool
+    space: str
+    start: int
+    word: int
+    first: tuple[int, int] | None  # segment, who
+    second: tuple[int, int]
+
+
+class Findings:
+    """Gathers what a checker reports, one entry a kind and pair of source lines."""
+
+    def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
+        self.memory, self.granule_bytes = memory, granule_bytes
+        self.more = 0
+        self.sites: Sequence[Site] = ()
+        self.ordering: Ordering | None = None
+        self._found: dict[tuple[str, str, int, int, int], _Found] = {}
+
+    def add(self, space: str, start: int, conflicts: Conflicts | None, unwritten: Batch | None) -> None:
+        """Take in what one batch showed."""
+        if conflicts is not None:
+            self._races(space, start, conflicts)
+        if unwritten is not None:
+            for site in np.unique(unwritten.who >> THREAD_BITS).tolist():
+                rows = np.flatnonzero(unwritten.who >> THREAD_BITS == site)
+                row = rows[np.lexsort((unwritten.who[rows], unwritten.segment[rows]))[0]]
+                key = ("uninitialised read", space, 0, self.sites[site].line, 0)
+                who = int(unwritten.segment[row]), int(unwritten.who[row])
+                self._count(key, _Found(rows.size, False, space, start, int(unwritten.word[row]), None, who))
+
+    def _races(self, space: str, start: int, found: Conflicts) -> None:
+        assert self.ordering is not None
+        first_block = self.ordering.columns[0, found.first_segment]
+        block = self.ordering.columns[0, found.segment]
+        warps = (found.first_who ^ found.who) & (1 << THREAD_BITS) - 1
+        relation = np.where(first_block != block, _GRID, np.where(warps < 32, _WARP, _BLOCK))
+        keys = np.stack(
+            [
+                found.first_wrote,
+                found.wrote,
+                found.first_who >> THREAD_BITS,
+                found.who >> THREAD_BITS,
+                relation,
+            ]
+        )
+        groups, which = np.unique(keys, axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        for n in range(groups.shape[1]):
+            wrote_first, wrote, a, b, how = groups[:, n].tolist()
+            rows = np.flatnonzero(which == n)
+            row = rows[np.lexsort((found.who[rows], found.segment[rows]))[0]]
+            agree = bool(found.agree[rows].all())
+            key = (
+                _KINDS[bool(wrote_first), bool(wrote)], space, self.sites[a].line, self.sites[b].line, how,
+            )  # fmt: skip
+            self._count(
+                key,
+                _Found(
+                    rows.size, agree, space, start, int(found.word[row]),
+                    (int(found.first_segment[row]), int(found.first_who[row])),
+                    (int(found.segment[row]), int(found.who[row])),
+                ),
+            )  # fmt: skip
+
+    def _count(self, key: tuple[str, str, int, int, int], found: _Found) -> None:
+        old = self._found.get(key)
+        if old is not None:
+            old.count += found.count
+            old.agree &= found.agree
+        elif len(self._found) < MOST_HAZARDS:
+            self._found[key] = found
+        else:
+            self.more += 1
+
+    def hazards(self, kernel: str, code: str, grid: Dim3, block: Dim3, shared: SharedNames) -> list[Hazard]:
+        """All entries as records."""
+        lines = code.splitlines()
+        return [
+            self._hazard(key, found, kernel, lines, grid, block, shared) for key, found in self._found.items()
+        ]
+
+    def _hazard(
+        self,
+        key: tuple[str, str, int, int, int],
+        found: _Found,
+        kernel: str,
+        lines: list[str],
+        grid: Dim3,
+        block: Dim3,
+        shared: SharedNames,
+    ) -> Hazard:
+        kind, space, _, _, relation = key
+
+        def place(who: tuple[int, int]) -> Place:
+            assert self.ordering is not None
+            line = self.sites[who[1] >> THREAD_BITS].line
+            text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+            number = int(self.ordering.columns[0, who[0]])
+            thread = results.unlinear(who[1] & (1 << THREAD_BITS) - 1, block)
+            return Place(line, text, results.unlinear(number, grid), thread)
+
+        second = place(found.second)
+        if space == "global":
+            address = found.start + found.word * self.granule_bytes
+            array = self._element(address)
+        else:
+            size = shared.words if space == "shared" else shared.local_words
+            address = found.word % max(size, 1) * self.granule_bytes
+            array = (
+                shared.name(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
+            )
+        if found.first is None:
+            return Hazard(
+                "init", kind, "warning", space, kernel, None, second, address, array, found.count,
+                _unwritten_message(space, second, array),
+            )  # fmt: skip
+        first = place(found.first)
+        return Hazard(
+            "race", kind, "info" if kind == "WAW" and found.agree else "error", space, kernel, first, second,
+            address, array, found.count, _race_message(kind, first, second, array, relation, found.agree),
+        )  # fmt: skip
+
+    def _element(self, address: int) -> str:
+        """Array and index of an address, as in ``element 3 of the float32 array of shape (8,)``."""
+        found = self.memory.nearest(address)
+        if found is None:
+            return ""
+        dtype = _ELEMENT.search(found.label)
+        offset = address - found.address
+        if dtype:
+            return f"element {offset // np.dtype(dtype[1]).itemsize:,} of the {found.label}"
+        return f"byte {offset:,} of the {found.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNames:
+    """Names of a kernel's shared arrays by offset, and the sizes of its memory in granules."""
+
+    offsets: dict[str, int]
+    words: int
+    local_words: int
+
+    def name(self, offset: int) -> str:
+        """The array an offset falls into and the byte in it."""
+        before = [(at, name) for name, at in self.offsets.items() if at <= offset]
+        if not before:
+            return f"byte {offset:,} of shared memory"
+        at, name = max(before)
+        return f"byte {offset - at:,} of shared array {spelled(name)}"
+
+
+def spelled(symbol: str) -> str:
+    """A shared variable as the source calls it: what a mangled name ends with."""
+    match = _LOCAL_NAME.search(symbol)
+    if not symbol.startswith("_Z") or match is None:
+        return symbol
+    return match[2][: int(match[1])]
+
+
+def _race_message(kind: str, first: Place, second: Place, array: str, relation: int, agree: bool) -> str:
+    did = "wrote" if kind != "WAR" else "read"
+    does = "reads" if kind == "RAW" else "writes"
+    earlier = f"thread {first.thread}" + (f" of block {first.block}" if relation == _GRID else "")
+    what = (
+        f"thread {second.thread} of block {second.block} {does} {array} that {earlier} {did}, and nothing "
+        "says which comes first."
+    )
+    if kind == "WAW" and agree:
+        return f"{what} All of them write the same value, so the result does not depend on it."
+    return f"{what} {_REMEDY[relation]}"
+
+
+def _unwritten_message(space: str, second: Place, array: str) -> str:
+    fix = {
+        "global": "Fill it first, or make it with cp.zeros.",
+        "shared": "Write it, and wait with __syncthreads(), before reading.",
+    }
+    return (
+        f"thread {second.thread} of block {second.block} reads {array}, which nothing has written. "
+        f"{fix.get(space, 'Give the local array a value first.')}"
+    )

@@ -1,0 +1,296 @@
+"""The last accesses to every word of a region, and the conflicts of new ones with them.
+
+A batch of accesses is sorted by word. Each access is compared with the nearest earlier ones of every
+class it can conflict with: the last one, the last by another thread, and the last by another warp
+(shared memory) or block (global memory); first within the batch, then in the region's history.
+So the first race on a word is found whenever there is one between such neighbours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.virtual.sanitizer.ordering import Ordering
+
+Ints = npt.NDArray[np.int64]
+
+# Classes of accesses. Atomics and other strong operations do not race with each other.
+WEAK_WRITE, STRONG_WRITE, WEAK_READ, STRONG_READ = 0, 1, 2, 3
+_KEPT = (WEAK_WRITE, STRONG_WRITE, WEAK_READ)
+# For each class of the earlier access: the classes of later ones that conflict with it.
+_RIVALS = {
+    WEAK_WRITE: (WEAK_WRITE, STRONG_WRITE, WEAK_READ, STRONG_READ),
+    STRONG_WRITE: (WEAK_WRITE, WEAK_READ),
+    WEAK_READ: (WEAK_WRITE, STRONG_WRITE),
+}
+THREAD_BITS = 10
+_WHO_BITS = 32
+_WHO = (1 << _WHO_BITS) - 1
+_THREAD = (1 << THREAD_BITS) - 1
+UNKNOWN_VALUE = -0x5EED_5EED_5EED_5EED
+
+
+@dataclass(slots=True)
+class Batch:
+    """Accesses in the order they happened, one row a thread and word.
+
+    ``who`` is ``site << THREAD_BITS | thread``, ``coarse`` the warp or block, ``reads`` also marks
+    atomics, which read too.
+    """
+
+    word: Ints
+    segment: Ints
+    who: Ints
+    coarse: Ints
+    kind: Ints
+    reads: npt.NDArray[np.bool_]
+    value: Ints
+
+    def take(self, rows: npt.NDArray[np.integer | np.bool_]) -> Batch:
+        return Batch(*(getattr(self, name)[rows] for name in self.__slots__))
+
+
+@dataclass(slots=True)
+class Conflicts:
+    """Pairs of accesses that race: what the later one met. ``agree``: both wrote the same value."""
+
+    word: Ints
+    first_segment: Ints
+    first_who: Ints
+    first_wrote: npt.NDArray[np.bool_]
+    segment: Ints
+    who: Ints
+    wrote: npt.NDArray[np.bool_]
+    agree: npt.NDArray[np.bool_]
+
+
+class History:
+    """The last accesses to each of a number of words.
+
+    Parameters
+    ----------
+    words
+        Words (granules of access) in the region.
+    coarse_is_warp
+        Whether rows of one region are told apart by warp (shared) or by block (global).
+    written
+        Words whose first read is fine; None: all of them.
+    races
+        Whether to look for races, beside words that were never written.
+    """
+
+    def __init__(
+        self,
+        words: int,
+        ordering: Ordering,
+        *,
+        coarse_is_warp: bool,
+        written: npt.NDArray[np.bool_] | None = None,
+        races: bool = True,
+    ) -> None:
+        self.words, self.ordering = words, ordering
+        self.coarse_is_warp = coarse_is_warp
+        self.written = written
+        # The host maps pages of zeros when they are first touched, so large regions cost little.
+        size = words if races else 0
+        self.last = np.zeros((len(_KEPT), size), np.int64)
+        self.other = np.zeros((len(_KEPT), size), np.int64)
+        self.value = np.zeros(size, np.int64)
+        self.races = races
+        self.has_writes = False
+
+    def clear(self, start: int, stop: int) -> None:
+        """Forget a range of words."""
+        if self.races:
+            self.last[:, start:stop] = 0
+            self.other[:, start:stop] = 0
+        if self.written is not None:
+            self.written[start:stop] = False
+
+    def add(self, batch: Batch) -> tuple[Conflicts | None, Batch | None]:
+        """Check a batch against itself and the history, then remember it.
+
+        Returns
+        -------
+        tuple
+            The conflicts, and the reads of words never written.
+        """
+        batch = batch.take(np.argsort(batch.word, kind="stable"))
+        count = batch.word.size
+        opens = np.empty(count, np.bool_)
+        opens[0] = True
+        np.not_equal(batch.word[1:], batch.word[:-1], out=opens[1:])
+        starts = np.flatnonzero(opens)
+        start = starts[np.cumsum(opens) - 1]
+        writes = batch.kind <= STRONG_WRITE
+        unwritten = self._unwritten(batch, writes, start)
+        conflicts = None
+        if self.races:
+            if self.has_writes or writes.any():
+                suspects = self._suspects(batch, writes, starts)
+                if suspects.any():
+                    conflicts = self._conflicts(batch.take(suspects))
+                self.has_writes = True
+            self._remember(batch, starts)
+        return conflicts, unwritten
+
+    def _unwritten(self, batch: Batch, writes: npt.NDArray[np.bool_], start: Ints) -> Batch | None:
+        if self.written is None:
+            return None
+        doubtful = batch.reads & ~self.written[batch.word]
+        found = None
+        if doubtful.any():
+            earlier = _before(writes)
+            doubtful &= earlier < start
+            found = batch.take(doubtful) if doubtful.any() else None
+        self.written[batch.word[writes]] = True
+        return found
+
+    def _suspects(self, batch: Batch, writes: npt.NDArray[np.bool_], starts: Ints) -> npt.NDArray[np.bool_]:
+        """Accesses to words that some thread writes and another one uses."""
+        thread = self._thread(batch.segment, batch.who)
+        low, high = np.minimum.reduceat(thread, starts), np.maximum.reduceat(thread, starts)
+        written = np.logical_or.reduceat(writes, starts)
+        word = batch.word[starts]
+        for kind in _KEPT:
+            packed = self.last[kind, word]
+            some = packed != 0
+            if some.any():
+                past = self._thread((packed >> _WHO_BITS) - 1, packed & _WHO)
+                np.minimum(low, past, out=low, where=some)
+                np.maximum(high, past, out=high, where=some)
+                # The other access is by another thread than the last one.
+                low[self.other[kind, word] != 0] = -1
+                if kind != WEAK_READ:
+                    written |= some
+        sizes = np.diff(np.append(starts, batch.word.size))
+        return np.repeat(written & (low != high), sizes)
+
+    def _thread(self, segment: Ints, who: Ints) -> Ints:
+        """A number for each thread of the grid."""
+        block: Ints = self.ordering.columns[0, segment]
+        return block << THREAD_BITS | (who & _THREAD)
+
+    def _conflicts(self, batch: Batch) -> Conflicts | None:
+        """Conflicts in a batch sorted by word."""
+        opens = np.append(True, batch.word[1:] != batch.word[:-1])
+        start = np.flatnonzero(opens)[np.cumsum(opens) - 1]
+        thread = self._thread(batch.segment, batch.who)
+        found: list[Conflicts] = []
+        for kind in _KEPT:
+            rivals = np.isin(batch.kind, _RIVALS[kind])
+            if not rivals.any():
+                continue
+            todo = np.flatnonzero(rivals)
+            is_open = np.ones(todo.size, np.bool_)  # one conflict an access and class is enough
+            for packed, value in self._candidates(batch, kind, todo, start, thread):
+                chosen = np.flatnonzero(is_open & (packed != 0))
+                if not chosen.size:
+                    continue
+                rows = todo[chosen]
+                segment, who = (packed[chosen] >> _WHO_BITS) - 1, packed[chosen] & _WHO
+                free = self.ordering.unordered(
+                    segment, who & _THREAD, batch.segment[rows], batch.who[rows] & _THREAD
+                )
+                is_open[chosen[free]] = False
+                hits, met = rows[free], value[chosen[free]]
+                wrote = batch.kind[hits] <= STRONG_WRITE
+                same = (met == batch.value[hits]) & (met != UNKNOWN_VALUE)
+                found.append(
+                    Conflicts(
+                        batch.word[hits], segment[free], who[free], np.full(hits.size, kind != WEAK_READ),
+                        batch.segment[hits], batch.who[hits], wrote,
+                        same & (kind == WEAK_WRITE) & (batch.kind[hits] == WEAK_WRITE),
+                    )
+                )  # fmt: skip
+        return _joined(found)
+
+    def _candidates(
+        self, batch: Batch, kind: int, todo: Ints, start: Ints, thread: Ints
+    ) -> list[tuple[Ints, Ints]]:
+        """Earlier accesses of one class, packed (0: none), with their values, most recent first."""
+        mine = batch.kind == kind
+        place = np.flatnonzero(mine)
+        out: list[tuple[Ints, Ints]] = []
+        if place.size:
+            position = np.cumsum(mine) - 1
+            packed = (batch.segment[place] + 1) << _WHO_BITS | batch.who[place]
+            last = position[todo] - mine[todo]
+            for chain in (None, thread[place], batch.coarse[place]):
+                at = last
+                if chain is not None:
+                    at = np.where(last >= 0, _previous_run(chain, start[place])[last], -1)
+                valid = (at >= 0) & (place[at] >= start[todo])
+                out.append((np.where(valid, packed[at], 0), batch.value[place][at]))
+        word = batch.word[todo]
+        out.append((self.last[kind, word], self.value[word]))
+        out.append((self.other[kind, word], np.full(word.size, UNKNOWN_VALUE)))
+        return out
+
+    def _remember(self, batch: Batch, starts: Ints) -> None:
+        group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, batch.word.size)))
+        thread = self._thread(batch.segment, batch.who)
+        for kind in _KEPT:
+            place = np.flatnonzero(batch.kind == kind)
+            if not place.size:
+                continue
+            groups = group[place]
+            ends = np.flatnonzero(np.append(groups[1:] != groups[:-1], True))
+            word = batch.word[place[ends]]
+            packed = (batch.segment[place] + 1) << _WHO_BITS | batch.who[place]
+            latest = packed[ends]
+            fresh = np.zeros_like(latest)
+            for chain in (thread[place], batch.coarse[place]):
+                at = _previous_run(chain, groups)[ends]
+                fresh = np.where(at >= 0, packed[at], fresh)
+            options = [fresh, self.last[kind, word], self.other[kind, word]]
+            self.other[kind, word] = self._choose(latest, options)
+            self.last[kind, word] = latest
+            if kind == WEAK_WRITE:
+                self.value[word] = batch.value[place[ends]]
+
+    def _choose(self, latest: Ints, options: list[Ints]) -> Ints:
+        """The first option of another warp or block than the latest access, else of another thread."""
+        segment, who = (latest >> _WHO_BITS) - 1, latest & _WHO
+        thread, coarse = self._thread(segment, who), self._coarse(segment, who)
+        far, near = np.zeros_like(latest), np.zeros_like(latest)
+        for option in reversed(options):
+            some = option != 0
+            segment, who = np.maximum((option >> _WHO_BITS) - 1, 0), option & _WHO
+            far = np.where(some & (self._coarse(segment, who) != coarse), option, far)
+            near = np.where(some & (self._thread(segment, who) != thread), option, near)
+        return np.where(far != 0, far, near)
+
+    def _coarse(self, segment: Ints, who: Ints) -> Ints:
+        if self.coarse_is_warp:
+            return (who & _THREAD) >> 5
+        block: Ints = self.ordering.columns[0, segment]
+        return block
+
+
+def _before(marks: npt.NDArray[np.bool_]) -> Ints:
+    """For each place the nearest earlier marked place, -1 for none."""
+    index = np.where(marks, np.arange(marks.size), -1)
+    latest = np.maximum.accumulate(index)
+    return np.append(-1, latest[:-1])
+
+
+def _previous_run(chain: Ints, group: Ints) -> Ints:
+    """For each item the last item before its run of equal values in `chain`, -1 outside its group."""
+    if not chain.size:
+        return np.zeros(0, np.int64)
+    opens = np.append(True, (chain[1:] != chain[:-1]) | (group[1:] != group[:-1]))
+    first = np.flatnonzero(opens)[np.cumsum(opens) - 1]
+    before = first - 1
+    same = group[before] == group
+    return np.where((before >= 0) & same, before, -1)
+
+
+def _joined(parts: list[Conflicts]) -> Conflicts | None:
+    parts = [part for part in parts if part.word.size]
+    if not parts:
+        return None
+    return Conflicts(*(np.concatenate([getattr(p, n) for p in parts]) for n in Conflicts.__slots__))

@@ -1,0 +1,35 @@
+"""Orders in which the blocks of a grid run: a kernel that is right gives the same in each of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+IN_ORDER, REVERSED, RANDOM = "in order", "reversed", "random"
+ORDERS = (IN_ORDER, REVERSED, RANDOM)
+
+
+def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Linear block numbers in the order they are to run.
+
+    Parameters
+    ----------
+    order
+        ``"in order"``, ``"reversed"`` or ``"random"``.
+    blocks
+        Blocks in the grid.
+    seed
+        For ``"random"``: the same seed gives the same order.
+
+    Raises
+    ------
+    ValueError
+        For any other name.
+    """
+    if order == IN_ORDER:
+        return np.arange(blocks, dtype=np.int64)
+    if order == REVERSED:
+        return np.arange(blocks - 1, -1, -1, dtype=np.int64)
+    if order == RANDOM:
+        return np.random.default_rng(seed).permutation(blocks).astype(np.int64)
+    raise ValueError(f"`block_order` is one of {', '.join(map(repr, ORDERS))}, not {order!r}.")

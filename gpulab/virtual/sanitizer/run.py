@@ -1,0 +1,191 @@
+"""One launch under checks: faults and hazards become a report instead of an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.records import Hazard, Place, SanitizerReport
+from gpulab.virtual.errors import KernelFault
+from gpulab.virtual.memory import DeviceMemory
+from gpulab.virtual.sanitizer.checker import Checker, Shape
+from gpulab.virtual.sanitizer.findings import MOST_HAZARDS, Findings, SharedNames
+from gpulab.virtual.sanitizer.orders import RANDOM, block_sequence
+from gpulab.virtual.sanitizer.sites import granule_bytes
+
+if TYPE_CHECKING:
+    from gpulab.virtual.engine.codegen import Kernel
+    from gpulab.virtual.launching import Launch
+
+TOOLS = ("memory", "race", "init", "sync")
+# Checking takes longer than running: so many times the device's watchdog.
+PATIENCE = 3
+_TOOL_OF = {
+    "out of bounds": "memory",
+    "misaligned": "memory",
+    "stack overflow": "memory",
+    "barrier deadlock": "sync",
+    "divergent barrier": "sync",
+    "lanes missing": "sync",
+    "lane outside its mask": "sync",
+    "NaN": "nan",
+}
+_SEVERITY = ("error", "warning", "info")
+
+
+def check_tools(tools: Sequence[str]) -> tuple[str, ...]:
+    """The names of checks, checked.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none of `TOOLS`.
+    """
+    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    for name in names:
+        if name not in TOOLS:
+            raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
+    return names
+
+
+def sanitize(
+    launch: Launch,
+    tools: Sequence[str] = TOOLS,
+    block_order: str = "in order",
+    seed: int = 0,
+    nan: bool = False,
+) -> SanitizerReport:
+    """Run a launch under checks. Its arrays keep what the kernel wrote.
+
+    Parameters
+    ----------
+    launch
+        The launch.
+    tools
+        Which checks: out-of-bounds and misaligned accesses (``memory``), races in shared and global
+        memory (``race``), reads of what nothing wrote (``init``), barriers and masks (``sync``).
+    block_order, seed
+        See `block_sequence`.
+    nan
+        Stop at the first NaN that arithmetic makes of operands that are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown tool or order.
+    KernelFault
+        For a fault of a kind that no chosen tool covers.
+    """
+    names = check_tools(tools)
+    order = block_sequence(block_order, prod(launch.grid), seed)
+    kernel = launch.module.program(launch.device).generated(launch.symbol, observe=True, trap_nan=nan)
+    memory = launch.device.memory
+    unit = granule_bytes([i for _, i in kernel.tables.accesses])
+    shared_bytes = kernel.static_shared_bytes + launch.shared_bytes
+    shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
+    findings = Findings(memory, unit)
+    checker = None
+    if "race" in names or "init" in names:
+        checker = Checker(
+            shape,
+            memory,
+            findings.add,
+            races="race" in names,
+            unwritten="init" in names,
+            unwritten_words=_unwritten(memory, unit, list(launch.packed.arrays)),
+        )
+        findings.sites, findings.ordering = checker.sites, checker.ordering
+    fault = None
+    try:
+        launch.run(
+            instrument="none",
+            observer=checker,
+            trap_nan=nan,
+            block_order=order,
+            watchdog_s=PATIENCE * launch.device.watchdog_s,
+        )
+    except KernelFault as error:
+        fault = error
+        if _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
+            raise
+    hazards: list[Hazard] = []
+    name, code = launch.stats.name, launch.module.code
+    if checker is not None:
+        checker.flush()
+        words = -(-shared_bytes // unit), -(-kernel.local_bytes // unit)
+        hazards += findings.hazards(
+            name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
+        )
+    if fault is not None:
+        hazards.insert(0, _hazard_of(fault, name, memory))
+    hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
+    return SanitizerReport(
+        provenance=launch.device.info.provenance,
+        kernel_name=name,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        tools=(*names, "nan") if nan else names,
+        block_order=f"{block_order}, seed {seed}" if block_order == RANDOM else block_order,
+        hazards=tuple(hazards),
+        fault=type(fault).__name__ if fault is not None else "",
+        left_out=_left_out(fault, findings, checker, kernel),
+    )
+
+
+def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[int, npt.NDArray[np.bool_]]:
+    """For allocations that arrays lie in, the granules that still hold what ``cp.empty`` left."""
+    found = {}
+    for address in arrays:
+        allocation = memory.nearest(address)
+        if allocation is None or allocation.address in found:
+            continue
+        words = memory.unwritten(allocation.address, allocation.size_bytes)
+        if words.any():
+            granules = np.zeros(-(-allocation.size_bytes // unit), np.bool_)
+            parts = np.repeat(words, 4 // unit)
+            granules[: parts.size] = parts
+            found[allocation.address] = granules
+    return found
+
+
+def _hazard_of(fault: KernelFault, kernel: str, memory: DeviceMemory) -> Hazard:
+    site = fault.site
+    array = ""
+    if fault.space == "global" and site.address is not None:
+        near = memory.nearest(site.address)
+        array = f"near the {near.label}" if near is not None else ""
+    return Hazard(
+        tool=_TOOL_OF.get(fault.kind, "program"),
+        kind=fault.kind or fault.error_name,
+        severity="error",
+        space=fault.space,
+        kernel=kernel,
+        first=None,
+        second=Place(site.line, site.source_text, site.block, site.thread),
+        address=site.address,
+        array=array,
+        count=1,
+        message=str(fault).removeprefix(f"{fault.error_name}: "),
+    )
+
+
+def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | None, kernel: Kernel) -> str:
+    notes = []
+    if fault is not None:
+        notes.append("The launch stopped at the fault; what would have come after it was not checked.")
+    if findings.more:
+        notes.append(f"Only the first {MOST_HAZARDS} pairs of source lines are listed.")
+    if checker is not None and checker.left_out:
+        notes.append("Arrays of more than 1 GiB were not checked for races.")
+    if checker is not None and any(
+        i.root in ("bar", "barrier") and "arrive" in i.parts
+        for plan in kernel.plans
+        for i in plan.function.instructions
+    ):
+        notes.append("Barriers at which threads only arrive do not count as synchronisation here.")
+    return " ".join(notes)

@@ -1,0 +1,65 @@
+"""What a checker needs to know of a memory instruction, worked out once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gpulab.ptx import ir
+from gpulab.virtual.engine import memory_ops
+from gpulab.virtual.sanitizer import history
+
+_STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
+_SUBSPACES = ("global", "shared", "local", "generic")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One memory instruction: its place in the source and what it does to memory."""
+
+    number: int
+    line: int
+    text: str
+    space: str
+    size_bytes: int
+    writes: bool
+    reads: bool
+    strong: bool
+    volatile: bool
+    releases: bool
+    acquires: bool
+    scalar: bool
+
+    def kind(self, space: str) -> int:
+        """Class of the access. Volatile counts as strong in global memory, where flags are passed."""
+        strong = self.strong or (self.volatile and space == "global")
+        if self.writes:
+            return history.STRONG_WRITE if strong else history.WEAK_WRITE
+        return history.STRONG_READ if strong else history.WEAK_READ
+
+
+def site(number: int, i: ir.Instruction) -> Site:
+    """Describe a memory instruction."""
+    kind = memory_ops.kind_of(i)
+    space = memory_ops.space_of(i)
+    parts = set(i.parts[1:])
+    atomic = kind == "atomic"
+    return Site(
+        number=number,
+        line=i.line,
+        text=i.text,
+        space=space if space in _SUBSPACES else "",
+        size_bytes=memory_ops.size_of(i),
+        writes=kind != "load",
+        reads=kind != "store",
+        strong=atomic or bool(parts & _STRONG),
+        volatile="volatile" in parts,
+        releases=bool(parts & {"release", "acq_rel"}),
+        acquires=kind != "store",
+        scalar=kind == "store" and memory_ops.vector_width(i) == 1,
+    )
+
+
+def granule_bytes(instructions: list[ir.Instruction]) -> int:
+    """The largest unit, up to a word, that every access of a kernel is a multiple of."""
+    sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
+    return min([4, *sizes])
