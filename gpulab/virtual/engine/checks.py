@@ -6,8 +6,9 @@ small and compiles fast.
 
 from __future__ import annotations
 
-from gpulab.virtual.engine import layout
-from gpulab.virtual.engine.irtext import IOTA, bump, field, load_field, splat
+from gpulab.virtual.engine import access_rules, layout
+from gpulab.virtual.engine.access_rules import Rule
+from gpulab.virtual.engine.irtext import IOTA, load_field, splat
 
 
 def counters(site: str) -> str:
@@ -19,11 +20,12 @@ def counters(site: str) -> str:
     )
 
 
-def check_global(size: int, count: bool) -> tuple[str, str]:
+def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
-    name = f"check_global_{size}"
-    counting = (
-        counters("%site") + "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
+    atomic = "atomic_" if rule in access_rules.ATOMIC_RULES else ""
+    name = f"check_global_{atomic}{size}"
+    counting = counters("%site") + (
+        f"  call void @count_{atomic}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
     )
     body = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -62,51 +64,12 @@ good:
     return name, body
 
 
-def check_shared(size: int, count: bool) -> tuple[str, str]:
+def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Bounds, alignment and bank passes of one shared access; addresses are offsets."""
-    name = f"check_shared_{size}"
-    words = max(1, size // 4)
-    shift = (max(size, 4)).bit_length() - 1
-    groups = 1 if words == 1 else words
-    passes = ""
-    lanes = 32 // groups
-    if count:
-        passes = counters("%site") + bump("%cnt", "1", "req")
-        passes += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
-        passes += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + bump("%cnt.l", "%pop64", "lan")
-        passes += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
-        if groups == 1:
-            passes += """  %act = bitcast i32 %mask to <32 x i1>
-  %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
-  %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
-  %max = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %hi)
-  %min = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %lo)
-  %span = sub i32 %max, %min
-  %near = icmp ult i32 %span, 32
-  br i1 %near, label %counted, label %banks
-banks:
-  %many = call i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 1)
-  br label %counted
-counted:
-  %waves = phi i32 [1, %inside], [%many, %banks]
-  %ideal = add i32 0, 1
-"""
-        else:
-            total, ideal = "0", "0"
-            for g in range(groups):
-                part = ((1 << lanes) - 1) << (g * lanes)
-                part = part - (1 << 32) if part >> 31 else part
-                passes += f"  %part{g} = and i32 %mask, {part}\n"
-                passes += f"  %w{g} = call i32 @bank_passes(<32 x i32> %unit, i32 %part{g}, i32 {words})\n"
-                passes += f"  %tot{g} = add i32 {total}, %w{g}\n"
-                passes += f"  %any{g} = icmp ne i32 %part{g}, 0\n  %one{g} = zext i1 %any{g} to i32\n"
-                passes += f"  %ide{g} = add i32 {ideal}, %one{g}\n"
-                total, ideal = f"%tot{g}", f"%ide{g}"
-            passes += f"  %waves = add i32 0, {total}\n  %ideal = add i32 0, {ideal}\n"
-        passes += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
-        passes += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + bump("%cnt.w", "%waves64", "wav")
-        passes += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + bump("%cnt.d", "%ideal64", "ide")
-        passes += field("wavefronts", "%tot") + bump("%tot", "%waves64", "all")
+    if size <= 4 and rule in ("store", "count"):
+        rule = "load"  # the same passes
+    name = f"check_shared_{size}_{rule}"
+    passes = counters("%site") + access_rules.count_shared(size, rule) if count else ""
     body = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
 entry:
@@ -147,10 +110,11 @@ good:
     return name, body
 
 
-def check_local(size: int, count: bool) -> tuple[str, str]:
+def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Bounds, alignment and sectors of one local access; addresses are offsets in a thread's stack.
 
-    Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous.
+    Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous. No two
+    lanes meet there, so all rules are the same.
     """
     name = f"check_local_{size}"
     counting = ""

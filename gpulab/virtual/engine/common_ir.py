@@ -1,9 +1,9 @@
-"""Support functions every kernel links: faults, the table of live allocations, sectors, banks."""
+"""Support functions every kernel links: faults and the table of live allocations."""
 
 from __future__ import annotations
 
-from gpulab.virtual.engine import layout
-from gpulab.virtual.engine.irtext import bump, field, load_field, splat
+from gpulab.virtual.engine import access_rules, layout
+from gpulab.virtual.engine.irtext import load_field
 
 COMMON = f"""
 define internal void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %lane, i32 %size, i64 %address) noinline cold {{
@@ -97,104 +97,7 @@ good:
   ret i1 false
 }}
 
-define internal void @count_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
-entry:
-{bump("%counters", "1", "req")}
-  %pop = call i32 @llvm.ctpop.i32(i32 %mask)
-  %pop64 = zext i32 %pop to i64
-  %lanes = getelementptr i64, ptr %counters, i64 4
-{bump("%lanes", "%pop64", "lan")}
-  %q = lshr <32 x i64> %a, splat (i64 5)
-  %full = icmp eq i32 %mask, -1
-  br i1 %full, label %fast, label %slow
-fast:
-  %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {", ".join(f"i32 {k}" for k in range(31))}>
-  %down = icmp ult <32 x i64> %q, %prev
-  %downs = bitcast <32 x i1> %down to i32
-  %sorted = icmp eq i32 %downs, 0
-  br i1 %sorted, label %runs, label %slow
-runs:
-  %differ = icmp ne <32 x i64> %q, %prev
-  %differs = bitcast <32 x i1> %differ to i32
-  %changes = call i32 @llvm.ctpop.i32(i32 %differs)
-  %count.f = add i32 %changes, 1
-  br label %done
-slow:
-  %spill = alloca <32 x i64>
-  store <32 x i64> %q, ptr %spill
-  br label %loop
-loop:
-  %rest = phi i32 [%mask, %slow], [%rest1, %body]
-  %count = phi i32 [0, %slow], [%count1, %body]
-  %over = icmp eq i32 %rest, 0
-  br i1 %over, label %done, label %body
-body:
-  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
-  %xp = getelementptr i64, ptr %spill, i32 %l
-  %x = load i64, ptr %xp
-{splat("i64", "%x", "%same")}
-  %eq = icmp eq <32 x i64> %q, %same
-  %eqs = bitcast <32 x i1> %eq to i32
-  %others = xor i32 %eqs, -1
-  %rest1 = and i32 %rest, %others
-  %count1 = add i32 %count, 1
-  br label %loop
-done:
-  %total = phi i32 [%count.f, %runs], [%count, %loop]
-  %total64 = zext i32 %total to i64
-  %sectors = getelementptr i64, ptr %counters, i64 1
-{bump("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
-  ret void
-}}
-
-define internal i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
-entry:
-  %none = icmp eq i32 %mask, 0
-  br i1 %none, label %empty, label %start
-empty:
-  ret i32 0
-start:
-  %table = alloca [32 x i32]
-  %spill = alloca <32 x i32>
-  store <32 x i32> %unit, ptr %spill
-  call void @llvm.memset.p0.i64(ptr %table, i8 0, i64 128, i1 false)
-  br label %loop
-loop:
-  %rest = phi i32 [%mask, %start], [%rest1, %banked]
-  %most = phi i32 [0, %start], [%most1, %banked]
-  %over = icmp eq i32 %rest, 0
-  br i1 %over, label %done, label %body
-body:
-  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
-  %xp = getelementptr i32, ptr %spill, i32 %l
-  %x = load i32, ptr %xp
-{splat("i32", "%x", "%same")}
-  %eq = icmp eq <32 x i32> %unit, %same
-  %eqs = bitcast <32 x i1> %eq to i32
-  %others = xor i32 %eqs, -1
-  %rest1 = and i32 %rest, %others
-  %word0 = mul i32 %x, %words
-  br label %bank
-bank:
-  %k = phi i32 [0, %body], [%k1, %bank]
-  %high = phi i32 [%most, %body], [%high1, %bank]
-  %word = add i32 %word0, %k
-  %b = and i32 %word, 31
-  %cp = getelementptr i32, ptr %table, i32 %b
-  %old = load i32, ptr %cp
-  %new = add i32 %old, 1
-  store i32 %new, ptr %cp
-  %high1 = call i32 @llvm.umax.i32(i32 %high, i32 %new)
-  %k1 = add i32 %k, 1
-  %again = icmp ult i32 %k1, %words
-  br i1 %again, label %bank, label %banked
-banked:
-  %most1 = phi i32 [%high1, %bank]
-  br label %loop
-done:
-  ret i32 %most
-}}
-
+{access_rules.SUPPORT}
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.umax.i32(i32, i32)

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
-from gpulab.ptx import ir
-from gpulab.virtual.engine import checks, lanes, layout
+from gpulab.ptx import cfg, ir
+from gpulab.virtual.engine import access_rules, checks, lanes, layout
 from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
 from gpulab.virtual.engine.irtext import IOTA
 
@@ -38,6 +38,25 @@ def size_of(i: ir.Instruction) -> int:
 def kind_of(i: ir.Instruction) -> str:
     """load, store or atomic."""
     return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
+
+
+def rule_of(function: ir.Function, i: ir.Instruction) -> access_rules.Rule:
+    """Which rule says what an access costs."""
+    if i.root not in ("atom", "red"):
+        return "store" if i.root == "st" else "load"
+    if "cas" in i.parts:
+        return "swap"
+    added = i.operands[-1]
+    if "add" in i.parts and i.type in ("u32", "s32") and isinstance(added, ir.Immediate) and added.value == 1:
+        target = i.operands[0] if i.root == "atom" else None
+        if target is None or not _is_read(function, target):
+            return "count"
+    return "atomic"
+
+
+def _is_read(function: ir.Function, operand: ir.Operand) -> bool:
+    name = operand.name if isinstance(operand, ir.Register) else ""
+    return any(name in cfg.definitions_and_uses(i)[1] for i in function.instructions)
 
 
 def is_access(i: ir.Instruction) -> bool:
@@ -90,11 +109,12 @@ def host_addresses(
     e = c.e
     mask = c.executed(i)
     site = c.site(i)
+    rule = rule_of(c.function, i)
     if space == "generic":
-        space_name = f"resolve_generic_{size}"
-        c.need(*_resolve_generic(size, c))
+        resolve, body = _resolve_generic(size, c, rule)
+        c.need(resolve, body)
         out = c.e.op(
-            f"call <32 x i64> @{space_name}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
+            f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
             f"i32 {c.index}, i32 {i.pc}, i32 {site})"
         )
         failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
@@ -104,7 +124,7 @@ def host_addresses(
             c.observe(site, address, mask, stored)
         return out
     check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
-    name, body = check(size, c.options.count)
+    name, body = check(size, c.options.count, rule)
     c.need(name, body)
     kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
     failed = e.op(
@@ -134,15 +154,14 @@ def local_lane_bases(c: FunctionCompiler) -> str:
     )
 
 
-def _resolve_generic(size: int, c: FunctionCompiler) -> tuple[str, str]:
+def _resolve_generic(size: int, c: FunctionCompiler, rule: access_rules.Rule) -> tuple[str, str]:
     """Generic addresses: lanes may point into different spaces, each checked and counted as its own."""
-    for name, body in (
-        checks.check_global(size, c.options.count),
-        checks.check_shared(size, c.options.count),
-        checks.check_local(size, c.options.count),
-    ):
-        c.need(name, body)
-    name = f"resolve_generic_{size}"
+    pieces = [check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)]
+    pieces.append(checks.check_local(size, c.options.count))
+    for piece in pieces:
+        c.need(*piece)
+    in_global, in_shared, in_local = (name for name, _ in pieces)
+    name = f"resolve_generic_{size}_{rule}"
     shared_at, local_at, bytes_at = (layout.offset(f) for f in ("shared", "local_base", "local_bytes"))
     body = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -158,9 +177,9 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   %m.g0 = xor i32 %m.sl, -1
   %m.g = and i32 %m.g0, %mask
   %off = trunc <32 x i64> %plain to <32 x i32>
-  %f1 = call i1 @check_global_{size}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
-  %f2 = call i1 @check_shared_{size}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
-  %f3 = call i1 @check_local_{size}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
+  %f1 = call i1 @{in_global}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
+  %f2 = call i1 @{in_shared}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
+  %f3 = call i1 @{in_local}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
   %sp = getelementptr i8, ptr %ctx, i64 {shared_at}
   %s = load i64, ptr %sp
   %sv0 = insertelement <32 x i64> poison, i64 %s, i32 0

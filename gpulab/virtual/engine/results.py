@@ -18,7 +18,7 @@ from gpulab.records import (
     Provenance,
     WarpTrace,
 )
-from gpulab.virtual.engine import layout, memory_ops
+from gpulab.virtual.engine import access_rules, layout, memory_ops
 from gpulab.virtual.engine.codegen import Kernel
 
 SPACES = ("global", "shared", "local", "const", "generic")
@@ -84,37 +84,18 @@ def counters(
     )
 
 
-def _passes(unit: Sequence[int], words: int) -> int:
-    """Shared-memory passes of lanes that read distinct `words`-word units (the most hits on a bank)."""
-    hits: dict[int, int] = defaultdict(int)
-    for base in set(unit):
-        for k in range(words):
-            hits[(base * words + k) & 31] += 1
-    return max(hits.values(), default=0)
-
-
-def access_cost(space: str, size: int, addresses: npt.NDArray[np.int64], mask: int) -> tuple[int, int]:
+def access_cost(
+    space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: access_rules.Rule = "load"
+) -> tuple[int, int]:
     """Sectors and shared wavefronts of one access (the same rules as the counters)."""
-    active = [int(addresses[lane]) for lane in range(32) if mask >> lane & 1]
-    if not active:
+    if not mask:
         return 0, 0
     if space == "shared":
-        words = max(1, size // 4)
-        group = 32 // words
-        total = 0
-        for start in range(0, 32, group):
-            units = [
-                int(addresses[lane]) // max(size, 4)
-                for lane in range(start, start + group)
-                if mask >> lane & 1
-            ]
-            total += _passes(units, words)
-        return 0, total
+        return 0, access_rules.shared_cost(size, addresses, mask, rule)[0]
     if space == "local":
-        active = [
-            (int(addresses[lane]) // 4) * 128 + lane * max(size, 4) for lane in range(32) if mask >> lane & 1
-        ]
-    return len({a >> 5 for a in active}), 0
+        rule = "load"  # no two lanes meet there
+        addresses = addresses // 4 * 128 + np.arange(32) * max(size, 4)
+    return access_rules.sectors(addresses, mask, rule), 0
 
 
 def _space_now(space: str, address: int) -> str:
@@ -143,6 +124,7 @@ def warp_trace(
     count = len(steps)
     lines = np.array([i.line for i in flat], np.int32)
     columns = np.array([i.column for i in flat], np.int32)
+    rules = [memory_ops.rule_of(f, i) for f in functions for i in f.instructions]
     writes = [cfg.definitions_and_uses(i)[0] for i in flat]
     registers = [w[0] if w else "" for w in writes]
     types = [
@@ -170,7 +152,7 @@ def warp_trace(
         space[n] = SPACES.index(actual)
         store[n] = memory_ops.kind_of(i) != "load"
         size[n] = memory_ops.size_of(i)
-        sectors[n], wavefronts[n] = access_cost(actual, int(size[n]), addresses[n], mask)
+        sectors[n], wavefronts[n] = access_cost(actual, int(size[n]), addresses[n], mask, rules[at])
         for quiet in range(32):
             if not mask >> quiet & 1:
                 addresses[n, quiet] = -1
