@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpulab import errors
     from gpulab.diagnosis import doctor
-    from gpulab.lab import compare, count, device, launch, occupancy, warps
+    from gpulab.lab import block_order, compare, count, device, launch, occupancy, sanitize, warps
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "block_order",
     "check",
     "compare",
     "count",
@@ -30,12 +31,14 @@ __all__ = [
     "occupancy",
     "predict",
     "quiz",
+    "sanitize",
     "use_device",
     "warps",
     "which_device",
 ]
 
 _HOME = {
+    "block_order": "gpulab.lab",
     "check": "gpulab.teach",
     "compare": "gpulab.lab",
     "count": "gpulab.lab",
@@ -45,6 +48,7 @@ _HOME = {
     "occupancy": "gpulab.lab",
     "predict": "gpulab.teach",
     "quiz": "gpulab.teach",
+    "sanitize": "gpulab.lab",
     "use_device": "gpulab.session",
     "warps": "gpulab.lab",
     "which_device": "gpulab.session",

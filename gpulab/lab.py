@@ -8,8 +8,8 @@ before they can cost the CUDA context.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
@@ -20,6 +20,7 @@ from gpulab.errors import GpulabError, UnknownDeviceError
 from gpulab.records import WARP_SIZE, DeviceInfo
 
 if TYPE_CHECKING:
+    from gpulab.sanitizer_table import SanitizerTable
     from gpulab.tables import CounterTable
     from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
 
@@ -207,6 +208,96 @@ def count(
         ) from error
     call.run()
     return CounterTable.of(counters, code, "Counted in a replay on the virtual GPU")
+
+
+def sanitize(
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    shared_bytes: int = 0,
+    tools: Sequence[str] = ("memory", "race", "init", "sync"),
+    block_order: str = "in order",
+    seed: int = 0,
+    nan: bool = False,
+) -> SanitizerTable:
+    """Run a kernel under checks for mistakes that a plain launch may hide, and report them.
+
+    The kernel runs on the virtual GPU, on a real one's twin over copies of the arrays; afterwards
+    every array holds what it held before. A fault ends the run and becomes part of the report.
+
+    Parameters
+    ----------
+    kernel, grid, block, args, shared_bytes
+        As for `launch`.
+    tools
+        Which checks: ``"memory"`` for accesses out of bounds, misaligned or through dead pointers,
+        ``"race"`` for accesses of several threads to one word that nothing orders, in shared and
+        in global memory, ``"init"`` for reads of what nothing has written (shared and local memory,
+        and arrays of ``cp.empty``), ``"sync"`` for barriers and warp masks.
+    block_order
+        ``"in order"``, ``"reversed"`` or ``"random"``.
+    seed
+        Which random order.
+    nan
+        Stop at the first NaN that arithmetic makes of operands that are none.
+
+    Returns
+    -------
+    SanitizerTable
+        The report (`gpulab.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``.
+
+    Raises
+    ------
+    ValueError
+        For an unknown tool or order.
+    KernelFault
+        For an illegal access or a barrier fault whose tool was not chosen.
+    """
+    from gpulab.sanitizer_table import SanitizerTable
+
+    call = Call.read(kernel, grid, block, args, shared_bytes)
+    twin = session.twin()
+    backend = session.virtual_side().backend
+    note = ""
+    if twin is not None:
+        call, note = call.on_twin(twin), "Run on the virtual GPU over copies of the arrays."
+    report = backend.sanitize(
+        call.kernel, call.grid, call.block, call.args, call.shared_bytes, tools, block_order, seed, nan
+    )
+    return SanitizerTable.of(report, note)
+
+
+@contextmanager
+def block_order(order: str, seed: int = 0) -> Iterator[None]:
+    """Let the virtual GPU run the blocks of every kernel in another order for a while.
+
+    CUDA promises no order, so a kernel that needs one is wrong, even if it works by luck::
+
+        with gl.block_order("random", seed=1):
+            kernel(grid, block, args)
+
+    Parameters
+    ----------
+    order
+        ``"in order"``, ``"reversed"`` or ``"random"``.
+    seed
+        Which random order.
+
+    Raises
+    ------
+    ValueError
+        For any other order.
+    """
+    devices = session.virtual_side().machine.devices
+    before = [device.block_order for device in devices]
+    try:
+        for device in devices:
+            device.set_block_order(order, seed)
+        yield
+    finally:
+        for device, old in zip(devices, before, strict=True):
+            device.block_order = old
 
 
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:

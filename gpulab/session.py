@@ -203,6 +203,17 @@ def twin() -> Twin | None:
         return session.twin
 
 
+def virtual_side() -> Twin:
+    """The virtual device in use, or else the twin of the real one."""
+    found = twin()
+    if found is not None:
+        return found
+    with _lock:
+        machine = _current().machine
+        assert machine is not None
+        return Twin(machine, _virtual_backend(machine))
+
+
 def table() -> tuple[DeviceInfo, ...]:
     """Every GPU that the virtual one can be, from the device table."""
     from gpulab.virtual import devices

@@ -96,7 +96,7 @@ class CounterTable(KernelCounters):
 
     @property
     def caption(self) -> str:
-        launch = f"{self.kernel_name}: grid {_dims(self.grid)}, block {_dims(self.block)}"
+        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
         if self.shared_bytes:
             launch += f", {self.shared_bytes:,} bytes of dynamic shared memory"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
@@ -201,7 +201,8 @@ class CounterTable(KernelCounters):
         return Table("Conditional branches", ("line", "source", "executed", "divergent"), rows)
 
 
-def _dims(dims: Dim3) -> str:
+def dims_text(dims: Dim3) -> str:
+    """A grid or block as people write it, such as ``16 × 16``."""
     used = 3
     while used > 1 and dims[used - 1] == 1:
         used -= 1

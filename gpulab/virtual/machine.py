@@ -63,6 +63,19 @@ class VirtualDevice:
         self.watchdog_s = DEFAULT_WATCHDOG_S
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
 
+    def set_block_order(self, order: str, seed: int = 0) -> None:
+        """Let kernels run their blocks ``"in order"``, ``"reversed"`` or in a ``"random"`` order.
+
+        Raises
+        ------
+        ValueError
+            For any other name.
+        """
+        from gpulab.virtual.sanitizer.orders import IN_ORDER, block_sequence
+
+        block_sequence(order, 1, seed)
+        self.block_order = None if order == IN_ORDER else lambda blocks: block_sequence(order, blocks, seed)
+
     @property
     def clock(self) -> HostClock:
         return self.machine.clock

@@ -20,8 +20,8 @@ MOST_HAZARDS = 64
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 _WARP, _BLOCK, _GRID = 0, 1, 2
 _REMEDY = {
-    _WARP: "Put __syncwarp() between: lanes of a warp do not wait for each other by themselves.",
-    _BLOCK: "Put __syncthreads() between.",
+    _WARP: "Put __syncwarp() between{}: lanes of a warp do not wait for each other by themselves.",
+    _BLOCK: "Put __syncthreads() between{}.",
     _GRID: "Blocks run in any order and at once: use an atomic, or two launches.",
 }
 _LOCAL_NAME = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
@@ -202,7 +202,8 @@ def _race_message(kind: str, first: Place, second: Place, array: str, relation: 
     )
     if kind == "WAW" and agree:
         return f"{what} All of them write the same value, so the result does not depend on it."
-    return f"{what} {_REMEDY[relation]}"
+    lines = f" lines {first.line} and {second.line}" if first.line != second.line else " the two"
+    return f"{what} {_REMEDY[relation].format(lines)}"
 
 
 def _unwritten_message(space: str, second: Place, array: str) -> str:
