@@ -113,7 +113,7 @@ def recording_names() -> tuple[str, ...]:
     folder = _folder()
     if not folder.is_dir():
         return ()
-    names = [entry.name for entry in folder.iterdir()]
+    names = [entry.name for entry in folder.iterdir() if not entry.name.endswith("_counters.json")]
     return tuple(sorted(name.removesuffix(".json") for name in names if name.endswith(".json")))
 
 

@@ -1,0 +1,53 @@
+"""The recorded counters and the virtual GPU's counts of the same launches."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from gpulab import session
+from gpulab.records import KernelCounters, KernelSource
+from tests.counters.cases import case
+
+
+@pytest.fixture(scope="session")
+def recording() -> dict[str, Any]:
+    file = resources.files("gpulab") / "data" / "recordings" / "h200_counters.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    assert (data["format"], data["version"], data["device"]) == ("gpulab-counters", 1, "NVIDIA H200")
+    return dict(data)
+
+
+@pytest.fixture(scope="session")
+def nsight_of(recording: dict[str, Any]) -> Callable[[str, int], dict[str, int]]:
+    """What Nsight Compute counted in one launch, by metric without its unit and its ``.sum``."""
+    table = recording["kernels"]
+    names = [metric.split("__")[1].removesuffix(".sum") for metric in table["metrics"]]
+    return lambda kernel, size: dict(zip(names, table[kernel][str(size)], strict=True))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def on_a_virtual_h200() -> Iterator[None]:
+    session.use_device("virtual:H200")
+    yield
+    session.use_device("auto")
+
+
+@pytest.fixture(scope="module")
+def counted() -> Callable[[str, int], KernelCounters]:
+    """The virtual GPU's counts, each launch once."""
+
+    @functools.cache
+    def run(kernel: str, size: int) -> KernelCounters:
+        c = case(kernel)
+        s = c.shape(size)
+        return session.backend().count(
+            KernelSource(kernel, c.code), s.grid, s.block, s.values, s.shared_bytes
+        )
+
+    return run

@@ -1,0 +1,127 @@
+"""The virtual GPU's counters against Nsight Compute's on an H200: kernels in three sizes each.
+
+What is compared here is the kernel as its PTX is written. Where ptxas changes that (loads merged,
+short branches predicated), the kernel is named below with the reason, and `test_as_run` compares
+what the machine code does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpulab.ptx.parser import parse
+from gpulab.records import KernelCounters
+from gpulab.virtual.compiled import compiled_module
+from tests.counters.cases import CASES, case
+
+LAUNCHES = [(c.kernel, size) for c in CASES for size in c.sizes]
+KINDS = (("load", ("ld",)), ("store", ("st",)), ("atomic", ("red", "atom")))
+
+# Four loads of neighbouring floats become one of 16 bytes.
+MERGED = {"matmul_tiled"}
+# Bodies of a few instructions are predicated and the branch is gone. Where no lane is left, such an
+# instruction still counts as executed, though it makes no request.
+PREDICATED = {
+    "bitonic_sort", "block_sum", "bytes_reversed", "inclusive_scan", "odd_even_sort", "stencil", "warp_sum",
+}  # fmt: skip
+# ptxas copies the loop's body, and each copy has its own branch out of the loop.
+UNROLLED = {"mandelbrot"}
+
+Counted = Callable[[str, int], KernelCounters]
+Nsight = Callable[[str, int], dict[str, int]]
+
+
+def metric(found: dict[str, int], name: str, operations: tuple[str, ...]) -> int:
+    return sum(found[name.format(op)] for op in operations)
+
+
+def test_enough_is_recorded(recording: dict[str, Any]) -> None:
+    assert set(recording["kernels"]) - {"metrics"} == {c.kernel for c in CASES}
+    for c in CASES:
+        assert set(recording["kernels"][c.kernel]) == {str(size) for size in c.sizes}
+        assert len(set(c.sizes)) == 3
+    assert len({c.kernel for c in CASES} - MERGED - PREDICATED - UNROLLED) >= 40
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_global_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    for kind, operations in KINDS:
+        expected = metric(hardware, "t_requests_pipe_lsu_mem_global_op_{}", operations)
+        assert found.total("requests", "global", kind) == expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_global_sectors_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    for kind, operations in KINDS[:2]:
+        expected = metric(hardware, "t_sectors_pipe_lsu_mem_global_op_{}", operations)
+        assert found.total("sectors", "global", kind) == expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_sectors_of_atomics_are_nearly_equal(
+    kernel: str, size: int, counted: Counted, nsight_of: Nsight
+) -> None:
+    """Where lines of the cache collide, which depends on addresses, an H200 takes a sector twice."""
+    hardware = metric(nsight_of(kernel, size), "t_sectors_pipe_lsu_mem_global_op_{}", KINDS[2][1])
+    found = counted(kernel, size).total("sectors", "global", "atomic")
+    assert 0.98 * hardware <= found <= hardware
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_bank_conflicts_are_within_a_thousandth(
+    kernel: str, size: int, counted: Counted, nsight_of: Nsight
+) -> None:
+    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
+        expected = hardware[f"data_bank_conflicts_pipe_lsu_mem_shared_op_{operation}"]
+        assert abs(found.total("bank_conflicts", "shared", kind) - expected) <= 0.001 * expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED])
+def test_shared_wavefronts_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
+        expected = hardware[f"data_pipe_lsu_wavefronts_mem_shared_op_{operation}"]
+        assert found.total("wavefronts", "shared", kind) == expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in MERGED | PREDICATED])
+def test_shared_requests_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+    found, hardware = counted(kernel, size), nsight_of(kernel, size)
+    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
+        expected = hardware[f"inst_executed_op_shared_{operation}"]
+        assert found.total("requests", "shared", kind) == expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in PREDICATED | UNROLLED])
+def test_divergent_branches_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+    expected = nsight_of(kernel, size)["sass_branch_targets_threads_divergent"]
+    assert divergent(counted(kernel, size)) == expected
+
+
+def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
+    """Equalities of zeros would say little."""
+    compared = [nsight_of(*launch) for launch in LAUNCHES]
+    conflicts = "data_bank_conflicts_pipe_lsu_mem_shared_op_{}"
+    assert sum(found[conflicts.format("ld")] > 0 for found in compared) >= 15
+    assert sum(found[conflicts.format("st")] > 0 for found in compared) >= 3
+    branching = [k for k in LAUNCHES if k[0] not in PREDICATED | UNROLLED]
+    assert sum(nsight_of(*k)["sass_branch_targets_threads_divergent"] > 0 for k in branching) >= 25
+    assert sum(found["t_requests_pipe_lsu_mem_global_op_red"] > 0 for found in compared) >= 9
+
+
+def divergent(counters: KernelCounters) -> int:
+    """Divergent branches but for those to a bare ``ret``: machine code has a predicated EXIT there."""
+    functions = parse(compiled_module(case(counters.kernel_name).code, (), (), (9, 0)).ptx).functions
+    exits = {
+        (i.text, i.line)
+        for f in functions.values()
+        for i in f.instructions
+        if i.root == "bra" and f.is_entry and f.instructions[i.target].root == "ret"
+    }
+    return sum(b.divergent for b in counters.branches if (b.text, b.line) not in exits)
