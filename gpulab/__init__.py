@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpulab import errors
     from gpulab.diagnosis import doctor
-    from gpulab.lab import block_order, compare, count, device, launch, occupancy, sanitize, warps
+    from gpulab.lab import (
+        before_volta,
+        block_order,
+        compare,
+        count,
+        device,
+        launch,
+        occupancy,
+        sanitize,
+        warps,
+    )
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz
 
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "before_volta",
     "block_order",
     "check",
     "compare",
@@ -38,6 +49,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "before_volta": "gpulab.lab",
     "block_order": "gpulab.lab",
     "check": "gpulab.teach",
     "compare": "gpulab.lab",

@@ -300,6 +300,27 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
             device.block_order = old
 
 
+@contextmanager
+def before_volta() -> Iterator[None]:
+    """Let the virtual GPU schedule warps as GPUs before Volta did, for a while.
+
+    Their lanes shared one program counter: where a warp had split, one side ran until it met the
+    other again, so lanes that wait for each other within a warp hang::
+
+        with gl.before_volta():
+            spin_lock(grid, block, args)    # ends in a LaunchTimeoutError
+    """
+    devices = session.virtual_side().machine.devices
+    before = [device.independent_threads for device in devices]
+    try:
+        for device in devices:
+            device.independent_threads = False
+        yield
+    finally:
+        for device, old in zip(devices, before, strict=True):
+            device.independent_threads = old
+
+
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
     """The GPUs of the table, but for the one shown, which a driver may name a little differently."""
     name = info.name

@@ -82,6 +82,7 @@ class Launch:
             observer=observer,
             trap_nan=trap_nan,
             block_order=block_order,
+            independent_threads=device.independent_threads,
         )
 
     def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:

@@ -49,6 +49,8 @@ class VirtualDevice:
         Queues and engines on the modelled clock.
     watchdog_s : float
         Real seconds after which a kernel counts as hung.
+    independent_threads : bool
+        Whether diverged lanes that wait for each other take turns, as on GPUs since Volta.
     block_order : callable, optional
         Gives, for a number of blocks, the order in which kernels run them.
     """
@@ -61,6 +63,7 @@ class VirtualDevice:
         self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
         self.timeline = Timeline(machine.clock, 2 if info.copy_engines is None else info.copy_engines)
         self.watchdog_s = DEFAULT_WATCHDOG_S
+        self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
 
     def set_block_order(self, order: str, seed: int = 0) -> None:
