@@ -13,6 +13,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.trace_columns import SharedWrites, StepDetail
+
 Source = Literal["measured", "recorded", "modelled"]
 Dim3 = tuple[int, int, int]
 
@@ -194,7 +196,8 @@ class WarpTrace:
     A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
     instruction's own predicate into account. ``line`` is 1-based in ``code``, 0 if unknown.
-    Memory columns hold -1 where a step does not access memory.
+    Memory columns hold -1 where a step does not access memory. ``value`` is the first register a step
+    wrote; what else a virtual GPU tells of it is in ``detail``.
     """
 
     provenance: Provenance
@@ -224,9 +227,30 @@ class WarpTrace:
     value_register: tuple[str, ...] = ()
     truncated: bool = False
     note: str = ""
+    detail: StepDetail | None = None
 
     def __len__(self) -> int:
         return int(self.pc.size)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTrace:
+    """Every step of all warps of one block, in the order in which the virtual GPU ran them.
+
+    Each warp's ``detail.sequence`` holds the places of its steps in that order, which is one of the
+    orders a GPU might take. ``steps`` counts the steps of all warps.
+    """
+
+    provenance: Provenance
+    kernel_name: str
+    grid: Dim3
+    block: Dim3
+    block_index: Dim3
+    warps: tuple[WarpTrace, ...]
+    shared: SharedWrites
+    steps: int
+    truncated: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

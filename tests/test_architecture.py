@@ -21,7 +21,9 @@ BASE = {"records", "errors"}
 # What each part of the package may import of the others. Parts are first-level names; a part may
 # always import itself. Everything not listed is a front (session, lab, cli, ...), bound only by FRONT_ONLY.
 MAY_IMPORT = {
-    "records": set[str](),
+    "records": {"trace_columns"},
+    "trace_columns": set[str](),
+    "trace_state": BASE | {"trace_columns"},
     "errors": {"records"},
     "backend": BASE,
     "disk_cache": set[str](),
@@ -30,9 +32,9 @@ MAY_IMPORT = {
     "trace_io": BASE,
     "sampler": BASE,
     "ptx": BASE | {"backend", "disk_cache"},
-    "virtual": BASE | {"backend", "disk_cache", "ptx", "occupancy_rules"},
+    "virtual": BASE | {"backend", "disk_cache", "ptx", "occupancy_rules", "trace_columns"},
     "probes": BASE | {"backend", "ptx", "trace_io", "driver", "occupancy_rules"},
-    "views": BASE | {"sampler"},
+    "views": BASE | {"sampler", "trace_columns", "trace_state"},
 }
 # Only the session decides which side serves a call. The doctor and the benchmark examine one side.
 SIDES = {"probes", "virtual"}

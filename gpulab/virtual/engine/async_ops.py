@@ -134,6 +134,8 @@ def _mbarrier(c: FunctionCompiler, i: ir.Instruction) -> None:
             f"call <32 x i64> @mbarrier_arrive(<32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
             f"i64 {int(what == 'arrive_drop')})"
         )
+        if c.options.trace:
+            c.trace_write(memory_ops.gather(c, host, mask, "b64"), "i64", host, mask)
         c.set(target, state, "b64")
     else:
         shift = constant("i64", 40)

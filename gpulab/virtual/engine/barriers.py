@@ -111,6 +111,8 @@ def _reduce(
         row = worker.context[0]
         for warp in np.nonzero((pcs == mark).any(axis=1))[0].tolist():
             lanes = (pcs[warp] == mark) & here[warp]
+            if worker.launch.trace is not None:
+                worker.launch.trace.reduced(worker.context[0], warp, plan.index, i.pc, lanes, int(answer))
             start = int(row["frames"]) + warp * int(row["frame_stride"]) + plan.slots[name]
             if "popc" in i.parts:
                 worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = answer

@@ -6,29 +6,36 @@ from gpulab.virtual.engine import layout
 from gpulab.virtual.engine.irtext import field, load_field, splat
 
 TRACE = f"""
-define internal void @trace_step(ptr %ctx, i32 %function, i32 %pc, i32 %active, i32 %executed) noinline {{
+define internal void @trace_step(ptr %ctx, i32 %function, i32 %pc, i32 %active, i32 %executed, i32 %level) noinline {{
 entry:
+{field("trace_record", "%rec.q")}
+  store i64 0, ptr %rec.q
 {load_field("trace_on", "%on")}
-  %is = icmp ne i32 %on, 0
+  %wanted = and i32 %on, %level
+  %is = icmp ne i32 %wanted, 0
   br i1 %is, label %room, label %skip
 room:
 {load_field("trace_cursor", "%at")}{load_field("trace_end", "%end")}
   %next = add i64 %at, {layout.TRACE_STEP.itemsize}
   %full = icmp ugt i64 %next, %end
-  br i1 %full, label %cut, label %write
+{load_field("trace_left", "%left")}{field("trace_left", "%left.q")}
+  %whole = icmp eq i32 %on, {layout.TRACE_ALL}
+  %price = zext i1 %whole to i32
+  %left1 = sub i32 %left, %price
+  store i32 %left1, ptr %left.q
+  %spent = icmp slt i32 %left1, 0
+  %over = or i1 %full, %spent
+  br i1 %over, label %cut, label %write
 cut:
-{field("trace_on", "%on.q")}
-  store i32 0, ptr %on.q
-{field("truncated", "%cut.q")}
-  store i32 1, ptr %cut.q
-{field("trace_record", "%rec.z")}
-  store i64 0, ptr %rec.z
+  call void @trace_cut(ptr %ctx)
   ret void
 write:
 {field("trace_cursor", "%at.q")}
   store i64 %next, ptr %at.q
-{field("trace_record", "%rec.q")}
   store i64 %at, ptr %rec.q
+{load_field("trace_number", "%number")}{field("trace_number", "%number.q")}
+  %number1 = add i32 %number, 1
+  store i32 %number1, ptr %number.q
   %p = inttoptr i64 %at to ptr
   store i32 %pc, ptr %p
   %p1 = getelementptr i32, ptr %p, i64 1
@@ -37,23 +44,58 @@ write:
   store i32 %executed, ptr %p2
   %p3 = getelementptr i32, ptr %p, i64 3
   store i32 %function, ptr %p3
+{load_field("warp", "%warp")}{load_field("depth", "%depth")}
+  %p4 = getelementptr i32, ptr %p, i64 4
+  store i32 %warp, ptr %p4
+  %p5 = getelementptr i32, ptr %p, i64 5
+  store i32 %depth, ptr %p5
   ret void
 skip:
   ret void
 }}
-define internal void @trace_lanes(ptr %ctx, <32 x i64> %v, i32 %mask, i64 %where) noinline {{
+define internal void @trace_cut(ptr %ctx) noinline {{
+{field("trace_on", "%on.q")}
+  store i32 0, ptr %on.q
+{field("truncated", "%cut.q")}
+  store i32 1, ptr %cut.q
+{field("trace_record", "%rec.z")}
+  store i64 0, ptr %rec.z
+  ret void
+}}
+define internal void @trace_row(ptr %ctx, <32 x i64> %v, i32 %mask, i32 %kind, i32 %level) noinline {{
 entry:
 {load_field("trace_on", "%on")}{load_field("trace_record", "%rec")}
-  %is = icmp ne i32 %on, 0
+  %wanted = and i32 %on, %level
+  %is = icmp ne i32 %wanted, 0
   %has = icmp ne i64 %rec, 0
   %go = and i1 %is, %has
-  br i1 %go, label %write, label %skip
+  br i1 %go, label %room, label %skip
+room:
+{load_field("trace_rows", "%at")}{load_field("trace_rows_end", "%end")}
+  %next = add i64 %at, {layout.TRACE_ROW.itemsize}
+  %full = icmp ugt i64 %next, %end
+  br i1 %full, label %cut, label %write
+cut:
+  ; The step it belongs to is incomplete and goes, too.
+{field("trace_cursor", "%cursor.q")}
+  store i64 %rec, ptr %cursor.q
+  call void @trace_cut(ptr %ctx)
+  ret void
 write:
-  %at = add i64 %rec, %where
+{field("trace_rows", "%at.q")}
+  store i64 %next, ptr %at.q
+{load_field("trace_number", "%number")}
+  %step = sub i32 %number, 1
   %p = inttoptr i64 %at to ptr
+  store i32 %step, ptr %p
+  %p1 = getelementptr i32, ptr %p, i64 1
+  store i32 %kind, ptr %p1
+  %p2 = getelementptr i32, ptr %p, i64 2
+  store i32 %mask, ptr %p2
+  %p3 = getelementptr i32, ptr %p, i64 4
   %m = bitcast i32 %mask to <32 x i1>
-  call void @llvm.masked.store.v32i64.p0(<32 x i64> %v, ptr align 8 %p, <32 x i1> %m)
-  br label %skip
+  call void @llvm.masked.store.v32i64.p0(<32 x i64> %v, ptr align 8 %p3, <32 x i1> %m)
+  ret void
 skip:
   ret void
 }}
@@ -206,10 +248,12 @@ call:
   %truncated = load i32, ptr %truncated.p
   %t.block = icmp eq i64 %b, %trace_block
   %t.warp = icmp eq i32 %w, %trace_warp
+  %t.every = icmp eq i32 %trace_warp, {layout.EVERY_WARP}
+  %t.whole = or i1 %t.warp, %t.every
+  %t.level = select i1 %t.whole, i32 {layout.TRACE_ALL}, i32 {layout.TRACE_SHARED}
   %t.open = icmp eq i32 %truncated, 0
-  %t.both = and i1 %t.block, %t.warp
-  %t.on = and i1 %t.both, %t.open
-  %t.i = zext i1 %t.on to i32
+  %t.on = and i1 %t.block, %t.open
+  %t.i = select i1 %t.on, i32 %t.level, i32 0
   store i32 %t.i, ptr %trace_on.p
   %lo = mul i64 %w64, %local_stride
   %li = add i64 %local, %lo

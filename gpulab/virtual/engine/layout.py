@@ -64,10 +64,19 @@ TRACE_STEP = np.dtype(
         ("active", "<u4"),
         ("executed", "<u4"),
         ("function", "<i4"),
-        ("address", "<i8", LANES),
-        ("value", "<u8", LANES),
+        ("warp", "<i4"),
+        ("depth", "<i4"),
     ]
 )
+# What a step did, one row of 32 lanes each: the address as the program sees it, the registers it
+# wrote in order, and each piece of memory it wrote as a host address followed by the bits.
+TRACE_ROW = np.dtype(
+    [("step", "<i4"), ("kind", "<i4"), ("mask", "<u4"), ("unused", "<u4"), ("lanes", "<u8", LANES)]
+)
+ROW_ADDRESS, ROW_PLACE, ROW_WRITTEN, ROW_REGISTER = 0, 1, 16, 64  # WRITTEN + size_bytes, REGISTER + n
+# How much of a warp is traced: what may change shared memory, or everything.
+TRACE_SHARED, TRACE_ALL = 1, 3
+EVERY_WARP = -2
 
 CONTEXT = np.dtype(
     [
@@ -99,6 +108,8 @@ CONTEXT = np.dtype(
         ("trace_cursor", "<u8"),
         ("trace_end", "<u8"),
         ("trace_record", "<u8"),
+        ("trace_rows", "<u8"),
+        ("trace_rows_end", "<u8"),
         ("printf", "<u8"),
         ("clock", "<i8"),
         ("sectors", "<i8"),
@@ -134,6 +145,8 @@ CONTEXT = np.dtype(
         ("exited", "<i4"),
         ("trace_warp", "<i4"),
         ("trace_on", "<i4"),
+        ("trace_number", "<i4"),
+        ("trace_left", "<i4"),
         ("truncated", "<i4"),
         ("budget", "<i4"),
         ("forced", "<i4"),

@@ -239,6 +239,7 @@ def scatter(c: FunctionCompiler, value: str, host: str, mask: str, ptx_type: str
     c.need(*lanes.scatter(llvm))
     raw = c.e.cast(value, llvm_of(ptx_type), llvm)
     c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
+    c.trace_write(raw, llvm, host, mask)
 
 
 def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
@@ -299,5 +300,10 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.options.float_atomics = True
     vector = f"<32 x {llvm}>"
     old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
+    if c.options.trace:  # what memory holds now: lanes that share an address see the last one's result
+        mask = c.executed(i)
+        c.trace_write(
+            c.e.cast(gather(c, host, mask, kind), llvm, f"i{bits(llvm)}"), f"i{bits(llvm)}", host, mask
+        )
     if not is_red and i.operands[0] is not None:
         c.set(i.operands[0], old, kind)

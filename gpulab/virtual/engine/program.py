@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.ptx import ir, parser
-from gpulab.records import Dim3, KernelCounters, Provenance, WarpTrace
-from gpulab.virtual.engine import calls, codegen, jit, layout, memory_ops, results
+from gpulab.records import BlockTrace, Dim3, KernelCounters, Provenance, WarpTrace
+from gpulab.virtual.engine import calls, codegen, jit, layout, memory_ops, results, tracing
 from gpulab.virtual.engine.run import Launch, Observer, run
 from gpulab.virtual.engine.services import HEAP_BYTES, Heap
 from gpulab.virtual.engine.worker import Worker
@@ -22,11 +22,15 @@ _WORKSPACE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class TraceRequest:
-    """Which warp of a launch to trace, and how many steps to keep at most."""
+    """Which warp of a launch to trace, and how many steps to keep at most.
+
+    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
+    """
 
     block_index: Dim3 = (0, 0, 0)
     warp_index: int = 0
     max_steps: int = 20_000
+    whole_block: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,7 @@ class LaunchResult:
     block_sectors: npt.NDArray[np.int64]
     block_wavefronts: npt.NDArray[np.int64]
     trace: WarpTrace | None = None
+    block_trace: BlockTrace | None = None
 
 
 @functools.lru_cache(maxsize=64)
@@ -209,7 +214,6 @@ class Program:
         order = np.arange(blocks, dtype=np.int64) if block_order is None else block_order
         if trace is None:
             workers = run(launch, [(launch, order)])
-            steps, truncated = None, False
         else:
             traced_kernel, traced_code = _compiled(self.ptx, name, count, True)
             chosen = results.linear(trace.block_index, grid)
@@ -217,23 +221,20 @@ class Program:
             traced = launch.traced(
                 traced_kernel, traced_code, self._addresses(traced_kernel, memory), chosen, trace
             )
-            workers = run(
-                launch, [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
-            )
-            steps, truncated = traced.steps(), traced.truncated
+            pieces = [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
+            if cooperative:  # the blocks wait for each other
+                pieces = [(traced, order)]
+            workers = run(launch, pieces)
         provenance = Provenance("modelled", device_name)
         counted = (
             self._counters(kernel, provenance, grid, block, launch.shared_bytes, workers) if count else None
         )
-        record = None
-        if trace is not None and steps is not None:
-            record = results.warp_trace(
-                traced_kernel, provenance, self.code, grid, block, trace.block_index, trace.warp_index,
-                steps, truncated, f"cut after {len(steps):,} steps" if truncated else "",
-            )  # fmt: skip
-        return LaunchResult(
-            counted, launch.block_clock, launch.block_sectors, launch.block_wavefronts, record
-        )
+        columns = launch.block_clock, launch.block_sectors, launch.block_wavefronts
+        if trace is None:
+            return LaunchResult(counted, *columns)
+        record = tracing.block_trace(traced, provenance, trace)
+        one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
+        return LaunchResult(counted, *columns, one, record if trace.whole_block else None)
 
     def _heap_for(self, kernel: codegen.Kernel, memory: DeviceMemory) -> Heap | None:
         """The device heap, for kernels that call ``malloc``; it keeps its blocks between launches."""

@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from gpulab.records import Dim3
 from gpulab.virtual.engine import faults, jit, layout
 from gpulab.virtual.engine.codegen import Kernel
 from gpulab.virtual.engine.services import Heap
+from gpulab.virtual.engine.trace_buffers import TraceBuffers
 from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
 
@@ -115,9 +116,7 @@ class Launch:
     printed: list[str] = field(default_factory=list)
     trace_block: int = -1
     trace_warp: int = -1
-    trace_buffer: npt.NDArray[Any] | None = None
-    trace_count: int = 0
-    truncated: bool = False
+    trace: TraceBuffers | None = None
 
     def __post_init__(self) -> None:
         blocks = self.grid[0] * self.grid[1] * self.grid[2]
@@ -147,17 +146,12 @@ class Launch:
         block: int,
         request: TraceRequest,
     ) -> Launch:
-        """The same launch in code that records the steps of one warp."""
-        buffer = np.zeros(request.max_steps, layout.TRACE_STEP)
-        buffer["address"] = -1
+        """The same launch in code that records the steps of one warp, or of all warps of a block."""
         return dataclasses.replace(
             self, kernel=kernel, code=code, globals=addresses, trace_block=block,
-            trace_warp=request.warp_index, trace_buffer=buffer,
+            trace_warp=layout.EVERY_WARP if request.whole_block else request.warp_index,
+            trace=TraceBuffers(request.max_steps, not request.whole_block and self.warps > 1),
         )  # fmt: skip
-
-    def steps(self) -> npt.NDArray[Any]:
-        assert self.trace_buffer is not None
-        return self.trace_buffer[: self.trace_count]
 
 
 class Crew:
@@ -215,7 +209,7 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
         if not order.size:
             continue
         workers = 1
-        if not piece.serial and piece.trace_buffer is None and order.size * piece.warps >= _PARALLEL_WARPS:
+        if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
             workers = min(os.cpu_count() or 1, int(order.size))
         live = piece.memory.live()
         crews = [Crew(piece, live) for _ in range(workers)]

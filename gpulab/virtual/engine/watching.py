@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import layout
-from gpulab.virtual.engine.emit import llvm_of
+from gpulab.virtual.engine.emit import bits, constant, llvm_of
 from gpulab.virtual.engine.registers import Registers
+
+_WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
+
+
+def _may_write_shared(i: ir.Instruction) -> bool:
+    """Whether an instruction may change shared memory; generic addresses may point there."""
+    spaces = {part.split("::")[0] for part in i.parts[1:]}
+    return i.root in _WRITES_MEMORY and (
+        i.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
+    )
 
 
 class Watching(Registers):
@@ -13,14 +23,32 @@ class Watching(Registers):
 
     def trace_step(self, i: ir.Instruction) -> None:
         executed = self.executed(i)
+        level = layout.TRACE_ALL if _may_write_shared(i) else layout.TRACE_ALL & ~layout.TRACE_SHARED
         self.e.raw(
-            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, i32 {executed})"
+            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, "
+            f"i32 {executed}, i32 {level})"
         )
+
+    def trace_row(self, lanes: str, mask: str, kind: int, level: int = layout.TRACE_ALL) -> None:
+        self.e.raw(f"call void @trace_row(ptr %ctx, <32 x i64> {lanes}, i32 {mask}, i32 {kind}, i32 {level})")
 
     def trace_address(self, address: str, mask: str) -> None:
         if self.options.trace:
-            where = layout.TRACE_STEP.fields["address"][1]  # type: ignore[index]
-            self.e.raw(f"call void @trace_lanes(ptr %ctx, <32 x i64> {address}, i32 {mask}, i64 {where})")
+            self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
+
+    def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
+        """Record memory just written: where on the host, and the bits, up to 8 bytes a piece."""
+        if not self.options.trace:
+            return
+        width = bits(llvm)
+        for at in range(0, width, 64):
+            piece, place = value, host
+            if width > 64:
+                piece = self.e.binary("lshr", llvm, value, constant(llvm, at)) if at else value
+                place = self.e.binary("add", "i64", host, constant("i64", at // 8)) if at else host
+            self.trace_row(place, mask, layout.ROW_PLACE)
+            size = min(width, 64) // 8
+            self.trace_row(self.e.cast(piece, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
 
     def observe(self, site: int, address: str, mask: str, stored: str = "") -> None:
         """Tell the observer of an access, before it happens, and of what it is to store."""
@@ -33,14 +61,11 @@ class Watching(Registers):
         self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
 
     def trace_value(self, i: ir.Instruction) -> None:
-        defined, _ = cfg.definitions_and_uses(i)
-        if defined and defined[0] in self.cache:
-            llvm = llvm_of(self.function.registers[defined[0]])
-            value = self.e.cast(self.cache[defined[0]], llvm, "i64")
-            where = layout.TRACE_STEP.fields["value"][1]  # type: ignore[index]
-            self.e.raw(
-                f"call void @trace_lanes(ptr %ctx, <32 x i64> {value}, i32 {self.executed(i)}, i64 {where})"
-            )
+        for n, name in enumerate(cfg.definitions_and_uses(i)[0]):
+            if name in self.cache:
+                value = self.e.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
+                level = layout.TRACE_ALL & ~layout.TRACE_SHARED
+                self.trace_row(value, self.executed(i), layout.ROW_REGISTER + n, level)
 
     def observe_synchronisation(self, i: ir.Instruction) -> None:
         """Tell the observer of a fence or a ``__syncwarp``, if the instruction is one."""

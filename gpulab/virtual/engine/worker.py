@@ -112,9 +112,8 @@ class Worker:
             numbers[f"ntid_{axis}"] = n
         for axis, n in zip("xyz", launch.grid, strict=True):
             numbers[f"nctaid_{axis}"] = n
-        if launch.trace_buffer is not None:
-            start = launch.trace_buffer.ctypes.data
-            numbers |= {"trace_cursor": start, "trace_end": start + launch.trace_buffer.nbytes}
+        if launch.trace is not None:
+            numbers |= launch.trace.fields()
         row = self.context[0]
         for name, array in buffers.items():
             row[name] = array.ctypes.data
@@ -187,18 +186,19 @@ class Worker:
     def resume(self) -> int:
         """Go on with a block that was set aside."""
         block = int(self.context[0]["block_linear"])
-        return int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
+        status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
+        self._read_trace()
+        return status
 
     @property
     def next(self) -> int:
         return int(self.context[0]["next"])
 
     def _read_trace(self) -> None:
-        buffer = self.launch.trace_buffer
-        if buffer is not None:
+        if self.launch.trace is not None:
             row = self.context[0]
-            self.launch.trace_count = (int(row["trace_cursor"]) - buffer.ctypes.data) // buffer.itemsize
-            self.launch.truncated = bool(row["truncated"])
+            shared = self.bytes_at(int(row["shared"]), self.launch.shared_bytes)
+            self.launch.trace.read(row, shared)
 
     # -- printf ------------------------------------------------------------------------------------
 
