@@ -100,13 +100,23 @@ def _shift_by(c: FunctionCompiler, operation: str, llvm: str, value: str, amount
     return e.select(llvm, far, constant(llvm, 0), shifted)
 
 
+def _field_number(c: FunctionCompiler, operand: ir.Operand | None, width: int) -> str:
+    """Position or length of a bit field, at most 255.
+
+    PTX leaves larger ones open. An H200 takes their lowest byte where the field is in 32 bits, and
+    all of the number where it is in 64.
+    """
+    number = c.get(operand, "u32")
+    if width == 32:
+        return c.e.binary("and", "i32", number, constant("i32", 0xFF))
+    return c.e.intrinsic("umin", "i32", number, constant("i32", 0xFF))
+
+
 def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
     a = c.get(i.operands[1], i.type)
-    byte = constant("i32", 0xFF)
-    position = e.binary("and", "i32", c.get(i.operands[2], "u32"), byte)
-    length = e.binary("and", "i32", c.get(i.operands[3], "u32"), byte)
+    position, length = (_field_number(c, operand, width) for operand in i.operands[2:4])
     mask = _field_mask(c, llvm, length)
     shift = "ashr" if i.type[0] == "s" else "lshr"
     value = e.binary("and", llvm, _shift_by(c, shift, llvm, a, position), mask)
@@ -126,9 +136,7 @@ def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
 def _bfi(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
-    byte = constant("i32", 0xFF)
-    position = e.binary("and", "i32", c.get(i.operands[3], "u32"), byte)
-    length = e.binary("and", "i32", c.get(i.operands[4], "u32"), byte)
+    position, length = (_field_number(c, operand, bits(llvm)) for operand in i.operands[3:5])
     mask = _shift_by(c, "shl", llvm, _field_mask(c, llvm, length), position)
     inserted = e.binary("and", llvm, _shift_by(c, "shl", llvm, a, position), mask)
     kept = e.binary("and", llvm, b, e.binary("xor", llvm, mask, constant(llvm, -1)))
