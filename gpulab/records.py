@@ -324,6 +324,9 @@ class KernelCounters:
         return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0
 
 
+Severity = Literal["error", "warning", "info"]
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """One thread at one source line (1-based, 0 if unknown); ``source`` is the line's text."""
@@ -347,7 +350,7 @@ class Hazard:
 
     tool: str
     kind: str
-    severity: Literal["error", "warning", "info"]
+    severity: Severity
     space: str
     kernel: str
     first: Place | None

@@ -28,8 +28,8 @@ BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
 BAD_CALL = 15
 NAN_PRODUCED = 15
 
-# Sites the observer is given where lanes meet at __syncwarp, and where they execute a fence.
-WARP_SYNC, FENCE = -1, -2
+# Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
+WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
 
 # What the barrier callback answers.
 NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2

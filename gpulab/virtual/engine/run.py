@@ -76,6 +76,11 @@ class Observer(Protocol):
     def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
         """Lanes of a warp met at ``__syncwarp``, each with the lanes its own mask names."""
 
+    def shuffle(
+        self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
+    ) -> None:
+        """The lanes in `mask` each read a register of the lane that `sources` names."""
+
     def fence(self, block: int, warp: int, mask: int) -> None:
         """Lanes of a warp executed a memory fence."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import lanes
+from gpulab.virtual.engine import lanes, layout
 from gpulab.virtual.engine.emit import constant, llvm_of, signed
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
             source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
         inside = e.compare("sle", "i32", source, high)
     source = e.select("i32", inside, source, LANE)
+    if c.options.observe:
+        place = e.splat("i64", str(c.index << 32 | i.pc))
+        c.observe(layout.SHUFFLE, e.cast(source, "i32", "i64"), c.executed(i), place)
     c.need(*lanes.permute("i32"))
     moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
     if isinstance(target, ir.Pair):

@@ -147,8 +147,13 @@ class Worker:
                 observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values)
             elif site == layout.WARP_SYNC:
                 observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
-            else:
+            elif site == layout.FENCE:
                 observer.fence(block, warp, mask)
+            else:
+                assert stored is not None
+                function, pc = divmod(int(self.lanes_at(stored)[0]), 1 << 32)
+                shuffle = self.launch.kernel.plans[function].function.instructions[pc]
+                observer.shuffle(block, warp, shuffle, self.lanes_at(lanes), mask)
         except BaseException as error:
             self.error = error
             self.launch.abort[0] = 1

@@ -14,7 +14,7 @@ from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer import history
 from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
 from gpulab.virtual.sanitizer.ordering import Message, Ordering
-from gpulab.virtual.sanitizer.sites import Site, site
+from gpulab.virtual.sanitizer.sites import Site, register_site, site
 
 _EVENTS = 4096
 # Words of shared (or local) memory that blocks of one batch may hold between them.
@@ -50,7 +50,9 @@ class Checker:
         The device's memory.
     report
         Is told of conflicts and of reads of unwritten words.
-    races, unwritten
+    report_absent
+        Is told the segment, thread and source lane of a shuffle from a lane that takes no part.
+    races, unwritten, shuffles
         What to look for.
     unwritten_words
         By the start of an allocation, which of its granules nothing has written yet.
@@ -62,12 +64,16 @@ class Checker:
         memory: DeviceMemory,
         report: Report,
         *,
+        report_absent: Callable[[int, int, int], None],
         races: bool = True,
         unwritten: bool = True,
+        shuffles: bool = True,
         unwritten_words: Mapping[int, npt.NDArray[np.bool_]] | None = None,
     ) -> None:
         self.shape, self.memory, self.report = shape, memory, report
-        self.races, self.unwritten = races, unwritten
+        self.report_absent = report_absent
+        self.races, self.unwritten, self.shuffles = races, unwritten, shuffles
+        self._collects = races or unwritten
         self.unwritten_words = unwritten_words or {}
         self.ordering = Ordering(-(-shape.threads // layout.LANES) * layout.LANES)
         self.sites: list[Site] = []
@@ -103,13 +109,11 @@ class Checker:
         mask: int,
         stored: npt.NDArray[np.int64] | None,
     ) -> None:
+        if not mask or not self._collects:
+            return
         number = self._numbers.get(id(i))
         if number is None:
-            number = self._numbers[id(i)] = len(self.sites)
-            self._instructions.append(i)
-            self.sites.append(site(number, i))
-        if not mask:
-            return
+            number = self._new(i, site)
         here = self.sites[number]
         if not here.space:
             return
@@ -122,6 +126,26 @@ class Checker:
             self._synchronise(here, block, warp, self._addresses[row], mask)
         if row == _EVENTS - 1:
             self.flush()
+
+    def _new(self, i: ir.Instruction, describe: Callable[[int, ir.Instruction], Site]) -> int:
+        number = self._numbers[id(i)] = len(self.sites)
+        self._instructions.append(i)
+        self.sites.append(describe(number, i))
+        return number
+
+    def shuffle(
+        self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
+    ) -> None:
+        if not self.shuffles:
+            return
+        for lane in range(layout.LANES):
+            source = int(sources[lane])
+            if mask >> lane & 1 and not mask >> source & 1:
+                number = self._numbers.get(id(i))
+                if number is None:
+                    number = self._new(i, register_site)
+                who = number << history.THREAD_BITS | warp * layout.LANES + lane
+                self.report_absent(self.ordering.segment(block), who, source)
 
     def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
         self.flush()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpulab.records import Dim3, Hazard, Place
+from gpulab.records import Dim3, Hazard, Place, Severity
 from gpulab.virtual.engine import results
 from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer.history import THREAD_BITS, Batch, Conflicts
@@ -17,6 +17,7 @@ from gpulab.virtual.sanitizer.sites import Site
 
 # Pairs of source lines that a report lists at most.
 MOST_HAZARDS = 64
+UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 _WARP, _BLOCK, _GRID = 0, 1, 2
 _REMEDY = {
@@ -59,9 +60,14 @@ class Findings:
             for site in np.unique(unwritten.who >> THREAD_BITS).tolist():
                 rows = np.flatnonzero(unwritten.who >> THREAD_BITS == site)
                 row = rows[np.lexsort((unwritten.who[rows], unwritten.segment[rows]))[0]]
-                key = ("uninitialised read", space, 0, self.sites[site].line, 0)
+                key = (UNWRITTEN, space, 0, self.sites[site].line, 0)
                 who = int(unwritten.segment[row]), int(unwritten.who[row])
                 self._count(key, _Found(rows.size, False, space, start, int(unwritten.word[row]), None, who))
+
+    def absent(self, segment: int, who: int, source: int) -> None:
+        """A thread shuffled a value from a lane that takes no part."""
+        key = (ABSENT, "", 0, self.sites[who >> THREAD_BITS].line, 0)
+        self._count(key, _Found(1, False, "", 0, source, None, (segment, who)))
 
     def _races(self, space: str, start: int, found: Conflicts) -> None:
         assert self.ordering is not None
@@ -135,6 +141,13 @@ class Findings:
             return Place(line, text, results.unlinear(number, grid), thread)
 
         second = place(found.second)
+        if kind == ABSENT:
+            return Hazard(
+                "sync", kind, "warning", "", kernel, None, second, None, "", found.count,
+                f"thread {second.thread} of block {second.block} takes a value from lane {found.word} of its "
+                "warp, which takes no part in the shuffle: what it gets is undefined. Let every lane that is "
+                "read from execute the shuffle too.",
+            )  # fmt: skip
         if space == "global":
             address = found.start + found.word * self.granule_bytes
             array = self._element(address)
@@ -150,8 +163,12 @@ class Findings:
                 _unwritten_message(space, second, array),
             )  # fmt: skip
         first = place(found.first)
+        # As compute-sanitizer grades them: lanes of a warp mostly run in step.
+        severity: Severity = "warning" if relation == _WARP and kind != "WAW" else "error"
+        if kind == "WAW" and found.agree:
+            severity = "info"
         return Hazard(
-            "race", kind, "info" if kind == "WAW" and found.agree else "error", space, kernel, first, second,
+            "race", kind, severity, space, kernel, first, second,
             address, array, found.count, _race_message(kind, first, second, array, relation, found.agree),
         )  # fmt: skip
 

@@ -89,11 +89,13 @@ def sanitize(
     shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
     findings = Findings(memory, unit)
     checker = None
-    if "race" in names or "init" in names:
+    if set(names) & {"race", "init", "sync"}:
         checker = Checker(
             shape,
             memory,
             findings.add,
+            report_absent=findings.absent,
+            shuffles="sync" in names,
             races="race" in names,
             unwritten="init" in names,
             unwritten_words=_unwritten(memory, unit, list(launch.packed.arrays)),

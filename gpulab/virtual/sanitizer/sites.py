@@ -26,7 +26,6 @@ class Site:
     strong: bool
     volatile: bool
     releases: bool
-    acquires: bool
     scalar: bool
 
     def kind(self, space: str) -> int:
@@ -54,9 +53,13 @@ def site(number: int, i: ir.Instruction) -> Site:
         strong=atomic or bool(parts & _STRONG),
         volatile="volatile" in parts,
         releases=bool(parts & {"release", "acq_rel"}),
-        acquires=kind != "store",
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
     )
+
+
+def register_site(number: int, i: ir.Instruction) -> Site:
+    """Describe an instruction that touches no memory."""
+    return Site(number, i.line, i.text, "", 0, *(False,) * 6)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:

@@ -1,0 +1,124 @@
+"""Every fault is an exception that says what, where and in which array, and the process goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.ptx import nvrtc
+from gpulab.virtual import cp, devices
+from gpulab.virtual import errors as faults
+from gpulab.virtual import machine as slot
+from gpulab.virtual.machine import Machine
+from tests.engine.faulty_kernels import CATALOGUE, HARMLESS, Array, Faulty, arguments
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+WATCHDOG_S = 0.6
+# No fault may take longer than this, compiling included.
+LIMIT_S = 6.0
+RAISING = [faulty for faulty in CATALOGUE if faulty.fault is not None and not faulty.nan]
+
+
+@pytest.fixture(autouse=True)
+def machine() -> Machine:
+    chosen = Machine([devices.device_info("A100")])
+    chosen.devices[0].watchdog_s = WATCHDOG_S
+    slot.use(chosen)
+    return chosen
+
+
+def run(faulty: Faulty) -> list[Any]:
+    args, _kept = arguments(faulty, cp)
+    cp.RawKernel(faulty.code, "k")(
+        (faulty.grid,), (faulty.block,), tuple(args), shared_mem=faulty.shared_bytes
+    )
+    return args
+
+
+def assert_alive() -> None:
+    x = cp.arange(1000, dtype=np.float32)
+    double = cp.RawKernel(
+        'extern "C" __global__ void k(float* x, int n) {'
+        " int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] *= 2; }",
+        "k",
+    )
+    double((4,), (256,), (x, np.int32(1000)))
+    assert np.array_equal(x.get(), 2 * np.arange(1000, dtype=np.float32))
+
+
+def start_of(faulty: Faulty, args: list[Any], position: int) -> int:
+    arg = args[position]
+    return int(arg) if isinstance(arg, np.generic) else int(arg.data.ptr)
+
+
+def test_the_catalogue_is_large_and_marked() -> None:
+    assert len({faulty.name for faulty in CATALOGUE}) == len(CATALOGUE) >= 50
+    assert len(RAISING) >= 30
+    for faulty in CATALOGUE:
+        if faulty.fault is not None or faulty.hazards:
+            assert faulty.lines(), faulty.name
+
+
+@pytest.mark.parametrize("faulty", RAISING, ids=lambda faulty: faulty.name)
+def test_fault(faulty: Faulty) -> None:
+    fault = faulty.fault
+    assert fault is not None
+    args, _kept = arguments(faulty, cp)
+    kernel = cp.RawKernel(faulty.code, "k")
+    started = time.monotonic()
+    with pytest.raises(faults.KernelFault) as caught:
+        kernel((faulty.grid,), (faulty.block,), tuple(args), shared_mem=faulty.shared_bytes)
+    assert time.monotonic() - started < LIMIT_S
+    error = caught.value
+    assert type(error).__name__ == fault.error, str(error)
+    assert error.kind == fault.kind
+    site = error.site
+    assert site.line in faulty.lines(), str(error)
+    assert site.source_text == faulty.code.splitlines()[site.line - 1].strip()
+    assert site.block == (fault.block or site.block)
+    assert site.thread == (fault.thread or site.thread)
+    if isinstance(fault.address, tuple):
+        position, offset = fault.address
+        assert site.address == start_of(faulty, args, position) + offset
+    elif fault.address is not None:
+        assert site.address == fault.address
+    for words in ("kernel 'k'", f"line {site.line}", f"thread {site.thread}", *fault.words):
+        assert words in str(error)
+    assert_alive()
+
+
+@pytest.mark.parametrize("faulty", HARMLESS, ids=lambda faulty: faulty.name)
+def test_suspicious_but_defined(faulty: Faulty) -> None:
+    args = run(faulty)
+    assert args[0].get()[: len(faulty.results)].tolist() == list(faulty.results)
+    assert_alive()
+
+
+def test_races_and_unwritten_memory_do_not_stop_a_plain_launch() -> None:
+    for faulty in CATALOGUE:
+        if faulty.fault is None:
+            run(faulty)
+    assert_alive()
+
+
+def test_printf_of_a_bad_string_pointer(machine: Machine) -> None:
+    printed: list[str] = []
+    machine.stdout = printed.append
+    code = r'extern "C" __global__ void k(const char* s) { printf("[%s]\n", s + threadIdx.x); }'
+    cp.RawKernel(code, "k")((1,), (2,), (np.uint64(12345),))
+    assert "".join(printed).count("[") == 2
+    assert_alive()
+
+
+def test_unfilled_array_is_no_zero() -> None:
+    """Reading what nothing wrote shows up in the result, as zeros would not."""
+    x, y = cp.empty(64, dtype=np.float32), cp.zeros(64, dtype=np.float32)
+    cp.RawKernel(
+        'extern "C" __global__ void k(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }', "k"
+    )((1,), (64,), (x, y))
+    assert np.isnan(y.get()).all()
+    assert Array(1).fill == "arange"

@@ -1,0 +1,120 @@
+"""What a real GPU and compute-sanitizer say of the wrong kernels, each run in a process of its own.
+
+``python -m tests.gpu.sanitizer_verdicts OUT.json`` on a machine with a GPU records the verdicts.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, Faulty, arguments
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PLAIN_LIMIT_S, TOOL_LIMIT_S, HANG_LIMIT_S = 30, 60, 12
+AT_ONCE = 8
+_NOISE = re.compile(
+    r"^(COMPUTE-SANITIZER|ERROR SUMMARY|RACECHECK SUMMARY|Target application|Error: process|Saved host|"
+    r"Host Frame|Device Frame|\d+ errors? |\s*$)"
+)
+_SITE = re.compile(r"by thread \((\d+),(\d+),(\d+)\) in block \((\d+),(\d+),(\d+)\)")
+_LINE = re.compile(r"[\w./-]+\.cu:(\d+)")
+_COUNT = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+)")
+
+
+def run_one(name: str) -> None:
+    """Launch one kernel through CuPy without a memory pool; print how it ended."""
+    import cupy
+
+    cupy.cuda.set_allocator(None)
+    faulty = BY_NAME[name]
+    args, _kept = arguments(faulty, cupy)
+    kernel = cupy.RawKernel(faulty.code, "k", options=("-lineinfo",))
+    try:
+        kernel((faulty.grid,), (faulty.block,), tuple(args), shared_mem=faulty.shared_bytes)
+        cupy.cuda.Device().synchronize()
+    except Exception as error:
+        print("OUTCOME", str(error).split(":")[0], flush=True)
+        os._exit(0)
+    print("OUTCOME ok", flush=True)
+    os._exit(0)
+
+
+def _child(command: list[str], limit_s: float) -> str | None:
+    """Output of a command; None if it did not end in time."""
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, start_new_session=True
+    )
+    try:
+        return process.communicate(timeout=limit_s)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return None
+
+
+def _outcome(output: str | None) -> str:
+    if output is None:
+        return "hangs"
+    found = re.search(r"OUTCOME (.+)", output)
+    return found[1].strip() if found else "no outcome"
+
+
+def read_report(text: str) -> dict[str, Any]:
+    """The first error of a report, with its place, and how many there were."""
+    lines = [re.sub(r"^=+ ?", "", line) for line in text.splitlines() if line.startswith("=========")]
+    words = [line for line in lines if not _NOISE.match(line.strip())]
+    site = next((m for line in lines if (m := _SITE.search(line))), None)
+    counts = [int(m[1]) for line in lines if (m := _COUNT.search(line))]
+    return {
+        "errors": counts[-1] if counts else 0,
+        "words": [re.sub(r"0x[0-9a-f]+|/\S+/", "…", word.strip()) for word in words[:6]],
+        "lines": sorted({int(m[1]) for line in lines for m in _LINE.finditer(line)}),
+        "thread": [int(site[n]) for n in (1, 2, 3)] if site else None,
+        "block": [int(site[n]) for n in (4, 5, 6)] if site else None,
+    }
+
+
+def verdict(faulty: Faulty) -> dict[str, Any]:
+    """How the kernel ends on this GPU, and what its tool says."""
+    command = [sys.executable, "-m", "tests.gpu.sanitizer_verdicts", "--run", faulty.name]
+    limit = HANG_LIMIT_S if faulty.hangs else PLAIN_LIMIT_S
+    found: dict[str, Any] = {"plain": _outcome(_child(command, limit)), "tool": faulty.tool}
+    if faulty.tool and not (faulty.hangs and faulty.tool == "memcheck"):
+        more = ["--racecheck-report", "all"] if faulty.tool == "racecheck" else []
+        text = _child(
+            ["compute-sanitizer", "--tool", faulty.tool, *more, "--show-backtrace", "device", *command],
+            TOOL_LIMIT_S if not faulty.hangs else 2 * HANG_LIMIT_S,
+        )
+        if os.environ.get("GPULAB_RAW"):
+            with open(os.environ["GPULAB_RAW"], "a") as raw:
+                raw.write(f"### {faulty.name} {faulty.tool}\n{(text or 'HANGS')[:6000]}\n")
+        found |= {"hangs": True} if text is None else read_report(text)
+    return found
+
+
+def record(path: Path) -> None:
+    """Write the verdicts of the whole catalogue."""
+    names = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+             "sanitizer": "compute-sanitizer --version"}  # fmt: skip
+    result: dict[str, Any] = {
+        key: (_child(command.split(), 30) or "").strip().splitlines()[-1] for key, command in names.items()
+    }
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        verdicts = pool.map(verdict, CATALOGUE)
+        result["verdicts"] = {f.name: v for f, v in zip(CATALOGUE, verdicts, strict=True)}
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--run":
+        run_one(sys.argv[2])
+    else:
+        record(Path(sys.argv[1]))
