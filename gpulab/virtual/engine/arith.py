@@ -117,17 +117,19 @@ def _product(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
     a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
     llvm, width = llvm_of(kind), bits(llvm_of(kind))
     extend = "sext" if kind[0] == "s" else "zext"
+    if i.root in ("mul24", "mad24"):
+        keep = constant("i32", 8)
+        shift = "ashr" if kind[0] == "s" else "lshr"
+        a, b = (e.binary(shift, "i32", e.binary("shl", "i32", v, keep), keep) for v in (a, b))
     if "wide" in i.parts or "hi" in i.parts:
         double = f"i{2 * width}"
         wide = e.binary("mul", double, e.convert(extend, llvm, a, double), e.convert(extend, llvm, b, double))
         if "wide" in i.parts:
             return wide, f"{kind[0]}{2 * width}"
-        high = e.binary("lshr", double, wide, constant(double, width))
+        # The 24-bit kinds have a product of 48 bits, whose upper 32 are asked for.
+        drop = 16 if i.root in ("mul24", "mad24") else width
+        high = e.binary("lshr", double, wide, constant(double, drop))
         return e.convert("trunc", double, high, llvm), kind
-    if i.root in ("mul24", "mad24"):
-        keep = constant("i32", 8)
-        shift = "ashr" if kind[0] == "s" else "lshr"
-        a, b = (e.binary(shift, "i32", e.binary("shl", "i32", v, keep), keep) for v in (a, b))
     return e.binary("mul", llvm, a, b), kind
 
 
@@ -352,6 +354,7 @@ def _testp(c: FunctionCompiler, i: ir.Instruction) -> None:
     elif what == "normal":
         low = e.compare("oge", llvm, size, small)
         test = e.binary("and", "i1", low, e.compare("olt", llvm, size, infinity))
+        test = e.binary("or", "i1", test, e.compare("oeq", llvm, size, float_constant(llvm, 0)))
     else:
         above = e.compare("one", llvm, size, float_constant(llvm, 0))
         test = e.binary("and", "i1", above, e.compare("olt", llvm, size, small))

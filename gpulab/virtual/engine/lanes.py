@@ -76,11 +76,48 @@ _ATOMIC = {
 }  # fmt: skip
 
 
-def atomic(operation: str, llvm: str, is_signed: bool) -> tuple[str, str]:
-    """One read-modify-write a lane, in lane order; gives the old values."""
-    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}"
+# An H200's float addition in global memory takes subnormals for zero; in shared memory it does not.
+_FLUSHING_ADD = """  %fx = call float @flushed(float %x)
+  %first = load i32, ptr %p
+  br label %again
+again:
+  %before = phi i32 [%first, %lane], [%seen, %again]
+  %old = bitcast i32 %before to float
+  %fold = call float @flushed(float %old)
+  %sum = fadd float %fold, %fx
+  %fsum = call float @flushed(float %sum)
+  %raw = bitcast float %fsum to i32
+  %pair = cmpxchg ptr %p, i32 %before, i32 %raw seq_cst seq_cst, align 4
+  %seen = extractvalue {i32, i1} %pair, 0
+  %fine = extractvalue {i32, i1} %pair, 1
+  br i1 %fine, label %stored, label %again
+stored:
+"""
+_FLUSHED = """
+declare float @llvm.fabs.f32(float)
+declare float @llvm.copysign.f32(float, float)
+define internal float @flushed(float %v) {
+  %size = call float @llvm.fabs.f32(float %v)
+  %tiny = fcmp olt float %size, 0x3810000000000000
+  %zero = call float @llvm.copysign.f32(float 0.0, float %v)
+  %r = select i1 %tiny, float %zero, float %v
+  ret float %r
+}
+"""
+
+
+def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
+    """One read-modify-write a lane, in lane order; gives the old values.
+
+    With `flush` a float addition takes subnormal operands and sums for zero.
+    """
+    flush = flush and operation == "add" and llvm == "float"
+    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
     vector, size = f"<32 x {llvm}>", bits(llvm) // 8
-    if operation == "cas":
+    head, last = (_FLUSHED, "stored") if flush else ("", "lane")
+    if flush:
+        act = _FLUSHING_ADD
+    elif operation == "cas":
         act = (
             f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
             f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
@@ -93,7 +130,7 @@ def atomic(operation: str, llvm: str, is_signed: bool) -> tuple[str, str]:
         if llvm in INTRINSIC_SUFFIX:
             verb = "fadd" if verb == "add" else verb
         act = f"  %old = atomicrmw {verb} ptr %p, {llvm} %x seq_cst, align {size}\n"
-    body = f"""
+    body = f"""{head}
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
 entry:
   %as = alloca <32 x i64>
@@ -106,7 +143,7 @@ entry:
   store {vector} zeroinitializer, ptr %os
   br label %loop
 loop:
-  %rest = phi i32 [%mask, %entry], [%rest1, %lane]
+  %rest = phi i32 [%mask, %entry], [%rest1, %{last}]
   %over = icmp eq i32 %rest, 0
   br i1 %over, label %done, label %lane
 lane:

@@ -294,7 +294,7 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
         llvm, kind = f"i{bits(llvm)}", f"b{bits(llvm)}"
     b = c.get(operands[1], kind)
     d = c.get(operands[2], kind) if operation == "cas" else b
-    name, body = lanes.atomic(operation, llvm, kind[0] == "s")
+    name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space != "shared")
     c.need(name, body)
     if llvm in INTRINSIC_SUFFIX:
         c.options.float_atomics = True
