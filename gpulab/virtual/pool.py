@@ -107,13 +107,11 @@ class _Arena:
             chunk.absorb_next()
         self.add(chunk)
 
-    def release_whole_segments(self) -> int:
-        """Drop the chunks that are whole segments; return their bytes."""
-        released = 0
-        for chunk in list(self.chunks.values()):
-            if chunk.prev is None and chunk.next is None:
-                self.remove(chunk)
-                released += chunk.size
+    def release_whole_segments(self) -> list[_Chunk]:
+        """Drop the chunks that are whole segments, and return them."""
+        released = [c for c in self.chunks.values() if c.prev is None and c.next is None]
+        for chunk in released:
+            self.remove(chunk)
         return released
 
 
@@ -162,6 +160,9 @@ class SingleDeviceMemoryPool:
         self._total = 0
         self._limit = 0
         self._pending: list[_Chunk] = []
+        # An array may die together with its chunk, in a cycle with the frames of an exception. The
+        # chunk comes back to the pool then, and its segment must not be finalised with the rest.
+        self._segments: dict[int, BaseMemory] = {}
         self._mutex = threading.Lock()
         limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
         if limit and limit.endswith("%"):
@@ -231,6 +232,7 @@ class SingleDeviceMemoryPool:
             raise OutOfMemoryError(size, self._total, self._limit)
         with self._mutex:
             self._total += size
+            self._segments[id(memory)] = memory
         return memory
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
@@ -249,8 +251,11 @@ class SingleDeviceMemoryPool:
         with self._mutex:
             self._take_in_pending()
             for handle in list(self._arenas) if stream is None else [stream.ptr]:
-                if handle in self._arenas:
-                    self._total -= self._arenas[handle].release_whole_segments()
+                if handle not in self._arenas:
+                    continue
+                for chunk in self._arenas[handle].release_whole_segments():
+                    self._total -= chunk.size
+                    self._segments.pop(id(chunk.mem), None)
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""

@@ -7,6 +7,8 @@ free blocks.
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 import gpulab.virtual.cp as cp
@@ -48,6 +50,23 @@ def test_freed_memory_stays_in_the_pool_and_is_reused(pool: MemoryPool) -> None:
     assert state(pool) == (0, 4 * KIB, 1)
     assert pool.malloc(4 * KIB - 3).ptr == address
     pool.free_all_blocks()
+
+
+def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole() -> None:
+    """As an array does that the frames of an exception hold."""
+    gc.collect()
+    cp.get_default_memory_pool().free_all_blocks()
+
+    class Frame:
+        def __init__(self) -> None:
+            self.array, self.frame = cp.arange(128, dtype=cp.float32), self
+
+    for _ in range(20):
+        Frame()
+    gc.collect()
+    again = [cp.arange(128, dtype=cp.float32) for _ in range(20)]
+    assert len({array.data.ptr for array in again}) == 20
+    assert all(array.tolist() == list(range(128)) for array in again)
 
 
 def test_split_and_merge(pool: MemoryPool) -> None:
