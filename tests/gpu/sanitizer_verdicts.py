@@ -73,13 +73,19 @@ def read_report(text: str) -> dict[str, Any]:
     words = [line for line in lines if not _NOISE.match(line.strip())]
     site = next((m for line in lines if (m := _SITE.search(line))), None)
     counts = [int(m[1]) for line in lines if (m := _COUNT.search(line))]
-    return {
+    found = {
         "errors": counts[-1] if counts else 0,
-        "words": [re.sub(r"0x[0-9a-f]+|/\S+/", "…", word.strip()) for word in words[:6]],
+        "words": [_without_numbers(word.strip()) for word in words[:2]],
         "lines": sorted({int(m[1]) for line in lines for m in _LINE.finditer(line)}),
         "thread": [int(site[n]) for n in (1, 2, 3)] if site else None,
         "block": [int(site[n]) for n in (4, 5, 6)] if site else None,
     }
+    return {key: value for key, value in found.items() if value not in (None, [])}
+
+
+def _without_numbers(text: str) -> str:
+    """A line without what differs from run to run: addresses, folders and the names of files."""
+    return re.sub(r"[0-9a-f]{40}\.cubin", "kernel", re.sub(r"0x[0-9a-f]+|/\S+/", "…", text))
 
 
 def verdict(faulty: Faulty) -> dict[str, Any]:
@@ -93,9 +99,6 @@ def verdict(faulty: Faulty) -> dict[str, Any]:
             ["compute-sanitizer", "--tool", faulty.tool, *more, "--show-backtrace", "device", *command],
             TOOL_LIMIT_S if not faulty.hangs else 2 * HANG_LIMIT_S,
         )
-        if os.environ.get("GPULAB_RAW"):
-            with open(os.environ["GPULAB_RAW"], "a") as raw:
-                raw.write(f"### {faulty.name} {faulty.tool}\n{(text or 'HANGS')[:6000]}\n")
         found |= {"hangs": True} if text is None else read_report(text)
     return found
 

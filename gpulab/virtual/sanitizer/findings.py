@@ -165,12 +165,22 @@ class Findings:
         first = place(found.first)
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if relation == _WARP and kind != "WAW" else "error"
-        if kind == "WAW" and found.agree:
+        stale = self._only_stale(found)
+        if stale or (kind == "WAW" and found.agree):
             severity = "info"
         return Hazard(
             "race", kind, severity, space, kernel, first, second,
-            address, array, found.count, _race_message(kind, first, second, array, relation, found.agree),
+            address, array, found.count,
+            _race_message(kind, first, second, array, relation, found.agree, stale),
         )  # fmt: skip
+
+    def _only_stale(self, found: _Found) -> bool:
+        """A plain read against compare-and-swap: the swap notices if what was read is out of date."""
+        assert found.first is not None
+        pair = [self.sites[who >> THREAD_BITS] for _, who in (found.first, found.second)]
+        return any(
+            one.swaps and not other.writes and not other.strong for one, other in (pair, reversed(pair))
+        )
 
     def _element(self, address: int) -> str:
         """Array and index of an address, as in ``element 3 of the float32 array of shape (8,)``."""
@@ -209,7 +219,9 @@ def spelled(symbol: str) -> str:
     return match[2][: int(match[1])]
 
 
-def _race_message(kind: str, first: Place, second: Place, array: str, relation: int, agree: bool) -> str:
+def _race_message(
+    kind: str, first: Place, second: Place, array: str, relation: int, agree: bool, stale: bool
+) -> str:
     did = "wrote" if kind != "WAR" else "read"
     does = "reads" if kind == "RAW" else "writes"
     earlier = f"thread {first.thread}" + (f" of block {first.block}" if relation == _GRID else "")
@@ -217,6 +229,8 @@ def _race_message(kind: str, first: Place, second: Place, array: str, relation: 
         f"thread {second.thread} of block {second.block} {does} {array} that {earlier} {did}, and nothing "
         "says which comes first."
     )
+    if stale:
+        return f"{what} The compare-and-swap fails if the value read is out of date, so it does no harm."
     if kind == "WAW" and agree:
         return f"{what} All of them write the same value, so the result does not depend on it."
     lines = f" lines {first.line} and {second.line}" if first.line != second.line else " the two"

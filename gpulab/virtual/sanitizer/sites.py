@@ -27,6 +27,7 @@ class Site:
     volatile: bool
     releases: bool
     scalar: bool
+    swaps: bool
 
     def kind(self, space: str) -> int:
         """Class of the access. Volatile counts as strong in global memory, where flags are passed."""
@@ -54,12 +55,13 @@ def site(number: int, i: ir.Instruction) -> Site:
         volatile="volatile" in parts,
         releases=bool(parts & {"release", "acq_rel"}),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
+        swaps="cas" in parts,
     )
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i.line, i.text, "", 0, *(False,) * 6)
+    return Site(number, i.line, i.text, "", 0, *(False,) * 7)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
