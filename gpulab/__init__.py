@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpulab import errors
     from gpulab.diagnosis import doctor
+    from gpulab.disassembly import as_run
     from gpulab.lab import (
         before_volta,
         block_order,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "as_run",
     "before_volta",
     "block_order",
     "check",
@@ -49,6 +51,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "as_run": "gpulab.disassembly",
     "before_volta": "gpulab.lab",
     "block_order": "gpulab.lab",
     "check": "gpulab.teach",

@@ -69,6 +69,24 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     return EntryText(params_end, has_parentheses, has_params, first_code, tuple(statements))
 
 
+def code_of(ptx: str, function: str) -> tuple[Statement, ...]:
+    """Instructions of a kernel or a device function, in order.
+
+    Raises
+    ------
+    PtxError
+        If the module does not define that function.
+    """
+    head = (
+        rf"\.(?:entry|func)\b(?:\s*\.noreturn)?\s*(?:\([^)]*\)\s*)?{re.escape(function)}(?![\w$])[^;{{]*\{{"
+    )
+    found = re.search(head, ptx)
+    if not found:
+        raise PtxError(f"The PTX defines no function {function!r}.")
+    pieces = _scan(ptx, found.end())
+    return tuple(Statement(start, end, ptx[start:end], True) for start, end, kind in pieces if kind == "code")
+
+
 def _scan(ptx: str, at: int) -> Iterator[tuple[int, int, str]]:
     """Labels, declarations and instructions of one body, with their offsets."""
     depth = 1

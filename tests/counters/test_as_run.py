@@ -1,0 +1,112 @@
+"""Counts as run against Nsight Compute's: machine code made of the kernels here and on the H200 alike."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gpulab.machine_code import AsRun
+from gpulab.ptx import nvrtc, sass
+from gpulab.ptx.as_run import anchor
+from gpulab.records import KernelCounters
+from tests.counters.cases import CASES, case
+from tests.counters.test_nsight import MERGED, PREDICATED, UNROLLED, divergent
+
+pytestmark = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
+
+LAUNCHES = [(c.kernel, size) for c in CASES for size in c.sizes]
+TARGET = 90
+KINDS = (("load", ("ld",)), ("store", ("st",)), ("atomic", ("red", "atom")))
+
+Counted = Callable[[str, int], KernelCounters]
+Nsight = Callable[[str, int], dict[str, int]]
+Anchored = Callable[[str, int], AsRun]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_compiler(recording: dict[str, Any]) -> None:
+    here = ".".join(map(str, nvrtc.version()))
+    if here != recording["versions"]["NVRTC"]:
+        pytest.skip(
+            f"NVRTC {here} may make other machine code than {recording['versions']['NVRTC']}, recorded"
+        )
+
+
+@functools.cache
+def images(file: str, code: str) -> tuple[str, dict[str, tuple[sass.SassInstruction, ...]]]:
+    ptx = nvrtc.compile_ptx(code, target=TARGET, options=nvrtc.CUPY_OPTIONS).ptx
+    cubin = nvrtc.compile_cubin(code, target=TARGET, options=("-lineinfo", *nvrtc.CUPY_OPTIONS)).cubin
+    return ptx, sass.disassemble(cubin)
+
+
+@pytest.fixture(scope="module")
+def anchored(counted: Counted) -> Anchored:
+    @functools.cache
+    def run(kernel: str, size: int) -> AsRun:
+        ptx, machine = images(case(kernel).file, case(kernel).code)
+        return anchor(counted(kernel, size), ptx, machine, TARGET)
+
+    return run
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_instructions_on_shared_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
+    found, hardware = anchored(kernel, size), nsight_of(kernel, size)
+    for kind, operation in (("load", "ld"), ("store", "st"), ("atomic", "atom")):
+        # The first counts instructions, the second leaves out those with no lane on.
+        assert found.total("executions", "shared", kind) == hardware[f"inst_executed_op_shared_{operation}"]
+        assert (
+            found.total("requests", "shared", kind) == hardware[f"sass_inst_executed_op_shared_{operation}"]
+        )
+
+
+@pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
+def test_instructions_on_global_memory(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
+    found, hardware = anchored(kernel, size), nsight_of(kernel, size)
+    for kind, operations in KINDS:
+        expected = sum(hardware[f"sass_inst_executed_op_global_{op}"] for op in operations)
+        assert found.total("requests", "global", kind) == expected, kind
+
+
+@pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in UNROLLED])
+def test_divergent_branches(kernel: str, size: int, anchored: Anchored, nsight_of: Nsight) -> None:
+    expected = nsight_of(kernel, size)["sass_branch_targets_threads_divergent"]
+    assert anchored(kernel, size).divergent_branches == expected
+
+
+@pytest.mark.parametrize("kernel", sorted(UNROLLED))
+def test_branches_that_cannot_be_told_are_not_guessed(kernel: str, anchored: Anchored) -> None:
+    for size in case(kernel).sizes:
+        found = anchored(kernel, size)
+        assert found.divergent_branches is None
+        assert found.extra
+
+
+@pytest.mark.parametrize("kernel", sorted(MERGED | PREDICATED))
+def test_kernels_that_run_otherwise_say_why(
+    kernel: str, counted: Counted, anchored: Anchored, nsight_of: Nsight
+) -> None:
+    """Whoever makes their plain counts equal may take a kernel off the lists of `test_nsight`."""
+    differ = False
+    for size in case(kernel).sizes:
+        plain, hardware, found = counted(kernel, size), nsight_of(kernel, size), anchored(kernel, size)
+        differ |= divergent(plain) != hardware["sass_branch_targets_threads_divergent"]
+        for kind, operation in (("load", "ld"), ("store", "st")):
+            executed = hardware[f"inst_executed_op_shared_{operation}"]
+            differ |= plain.total("requests", "shared", kind) != executed
+        assert found.differences
+    assert differ
+
+
+def test_a_tiled_matmul_merges_a_quarter_of_its_loads_from_shared_memory(anchored: Anchored) -> None:
+    found = anchored("matmul_tiled", 256)
+    loads = [a for a in found.accesses if a.space == "shared" and a.kind == "load"]
+    assert sum(a.written for a in loads) == 1_048_576
+    assert found.total("executions", "shared", "load") == 655_360
+    owners = [a for a in loads if a.size_bytes == 16 and a.opcode]
+    assert [a.opcode for a in owners] == ["LDS.128"] * 4
+    for owner in owners:
+        assert sum(a.merged_into == owner.pc for a in loads) == 3

@@ -1,0 +1,252 @@
+"""Machine code of the course's kernels, and which line of the PTX each instruction comes from."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.as_run_table import AsRunTable
+from gpulab.machine_code import AccessAsRun, AsRun, BranchAsRun
+from gpulab.ptx import nvrtc, sass
+from gpulab.ptx.as_run import anchor
+from gpulab.ptx.parser import parse
+from gpulab.ptx.regions import regions
+from gpulab.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
+from gpulab.teach.corpus import kernel_code, kernel_files
+
+needs_nvdisasm = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
+
+PRINTED = """
+	.section	.text.copy,"ax",@progbits
+        .type           copy,@function
+copy:
+.text.copy:
+	//## File ".nv_debug_ptx_txt", line 24
+        /*0000*/                   LDC R1, c[0x0][0x28] ;
+        /*0010*/              @!P0 EXIT ;
+	//## File ".nv_debug_ptx_txt", line 31
+        /*0020*/                   LDG.E.128 R4, desc[UR4][R2.64] ;
+        /*0030*/              @UP0 BRA `(.L_x_1) ;
+        /*0040*/               @PT BRA `(.L_x_1) ;
+.L_x_1:
+	//## File ".nv_debug_ptx_txt", line 33
+        /*0050*/               @P1 STS.U8 [R3+UR4], R4 ;
+        /*0060*/                   ATOMS.CAS.64 R6, [R11], R4, R6 ;
+        /*0070*/                   REDG.E.ADD.STRONG.GPU desc[UR4][R4.64], R7 ;
+        /*0080*/                   REDUX.SUM UR6, R4 ;
+        /*0090*/                   BRA.DIV UR4, `(.L_x_1) ;
+"""
+
+
+def test_reading_what_nvdisasm_prints() -> None:
+    code = sass.parse(PRINTED)["copy"]
+    accesses = [(i.space, i.kind, i.size_bytes, i.guarded, i.ptx_line) for i in code if i.space]
+    assert accesses == [
+        ("global", "load", 16, False, 31),
+        ("shared", "store", 1, True, 33),
+        ("shared", "atomic", 8, False, 33),
+        ("global", "atomic", 4, False, 33),
+    ]
+    assert [i.opcode for i in code if i.is_conditional_branch] == ["EXIT", "BRA"]
+    assert [i.address for i in code] == list(range(0, 0xA0, 0x10))
+
+
+@needs_nvdisasm
+@pytest.mark.slow
+@pytest.mark.parametrize("target", [75, 80, 90, 100, 120])
+def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None:
+    wanted = re.compile(r"\b(?:ld|st|atom|red)\.")
+    found = 0
+    for file in kernel_files():
+        code = kernel_code(file)
+        ptx = nvrtc.compile_ptx(code, target=target, options=nvrtc.CUPY_OPTIONS).ptx.splitlines()
+        cubin = nvrtc.compile_cubin(code, target=target, options=("-lineinfo", *nvrtc.CUPY_OPTIONS)).cubin
+        for instructions in sass.disassemble(cubin).values():
+            for i in instructions:
+                if i.space:
+                    assert wanted.search(ptx[i.ptx_line - 1]), (file, i)
+                    found += 1
+    assert found > 250
+
+
+def test_what_is_no_cubin_is_refused() -> None:
+    if not sass.available():
+        pytest.skip("needs nvidia-cuda-nvdisasm")
+    with pytest.raises(gl.errors.GpulabError, match="nvdisasm cannot read"):
+        sass.disassemble(b"no ELF file at all")
+
+
+# A branch around a store, then two neighbouring loads from shared memory.
+PTX = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k()
+{
+.reg .pred %p<3>;
+.reg .b32 %r<9>;
+.reg .f32 %f<9>;
+.shared .align 16 .b8 tile[64];
+mov.u32 %r1, %tid.x;
+setp.gt.u32 %p1, %r1, 7;
+@%p1 bra $after;
+st.shared.f32 [tile], %f1;
+$after:
+bar.sync 0;
+ld.shared.f32 %f2, [tile+8];
+ld.shared.f32 %f3, [tile+12];
+ld.shared.f32 %f4, [tile+32];
+ret;
+}
+"""
+
+
+def line_of(text: str) -> int:
+    return next(n for n, line in enumerate(PTX.splitlines(), 1) if text in line)
+
+
+def counters() -> KernelCounters:
+    function = parse(PTX).functions["k"]
+    accesses, branches = [], []
+    for i in function.instructions:
+        kind = {"ld": "load", "st": "store"}.get(i.root)
+        if kind:
+            requests = 3 if kind == "store" else 8
+            accesses.append(AccessCounters(i.pc, 0, i.text, "shared", kind, 4, requests, 0, 8, 8, 128))  # type: ignore[arg-type]
+        elif i.root == "bra":
+            branches.append(BranchCounters(i.pc, 0, i.text, 8, 3))
+    here = Provenance("modelled", "virtual A100")
+    return KernelCounters(here, "k", (1, 1, 1), (256, 1, 1), 64, 0, 0, tuple(accesses), tuple(branches))
+
+
+def machine(*rows: tuple[str, bool, str]) -> dict[str, tuple[sass.SassInstruction, ...]]:
+    code = [
+        sass.SassInstruction(16 * n, op, guarded, "", line_of(text))
+        for n, (op, guarded, text) in enumerate(rows)
+    ]
+    return {"k": tuple(code)}
+
+
+def of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
+    rows: list[AccessAsRun | BranchAsRun] = [*record.accesses, *record.branches]
+    return next(row for row in rows if text in row.text)
+
+
+def test_machine_code_like_the_ptx_runs_as_written() -> None:
+    record = anchor(counters(), PTX, machine(
+        ("BRA", True, "bra $after"), ("STS", False, "st.shared"), ("LDS", False, "tile+8"),
+        ("LDS", False, "tile+12"), ("LDS", False, "tile+32"),
+    ), 80)  # fmt: skip
+    assert record.total("executions", "shared", "load") == 24
+    assert record.total("executions", "shared", "store") == 3
+    assert record.divergent_branches == 3
+    assert record.differences == ()
+
+
+def test_a_predicated_branch_and_a_merged_load() -> None:
+    record = anchor(counters(), PTX, machine(
+        ("STS", True, "st.shared"), ("LDS.64", False, "tile+12"), ("LDS", False, "tile+32"),
+    ), 80)  # fmt: skip
+    store = of(record, "st.shared")
+    assert isinstance(store, AccessAsRun)
+    assert (store.executions, store.requests) == (8, 3)
+    assert record.divergent_branches == 0
+    assert record.total("executions", "shared", "load") == 16
+    first, second = of(record, "tile+8"), of(record, "tile+12")
+    assert isinstance(first, AccessAsRun)
+    assert isinstance(second, AccessAsRun)
+    assert (first.opcode, first.merged_into) == ("", second.pc)
+    assert len(record.differences) == 3
+    assert any("Two shared loads of 4 bytes" in text for text in record.differences)
+
+
+def test_a_speculated_store_and_what_is_left_over() -> None:
+    record = anchor(counters(), PTX, machine(
+        ("STS", False, "st.shared"), ("LDS", False, "tile+8"), ("LDL", False, "tile+32"),
+        ("STL", False, "mov.u32"), ("BRA", True, "setp"),
+    ), 80)  # fmt: skip
+    store = of(record, "st.shared")
+    assert isinstance(store, AccessAsRun)
+    assert (store.executions, store.requests) == (8, 8)
+    assert "No machine instruction" in of(record, "tile+12").note
+    assert dict(record.extra) == {"local store STL": 1}
+
+
+def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
+    record = anchor(counters(), PTX, machine(
+        ("BRA", True, "bra $after"), ("BRA", True, "bra $after"), ("STS", False, "st.shared"),
+        ("LDS", False, "tile+8"), ("LDS", False, "tile+12"), ("LDS.128", False, "tile+32"),
+    ), 80)  # fmt: skip
+    assert record.total("executions", "shared", "load") is None
+    assert record.divergent_branches is None
+    assert any("stands 2 times" in text for text in record.differences)
+
+
+def test_the_blocks_a_branch_decides_about() -> None:
+    function = parse(PTX).functions["k"]
+    (region,) = [blocks for blocks in regions(function).values() if blocks]
+    assert len(region) == 1
+
+
+class Balanced(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def tiled() -> KernelSource:
+    session.use_device("virtual:H200")
+    return KernelSource("matmul_tiled", kernel_code("matmul.cu"))
+
+
+def launch(kernel: KernelSource) -> AsRunTable:
+    n = 64
+    values = (
+        np.ones((n, n), np.float32),
+        np.ones((n, n), np.float32),
+        np.zeros((n, n), np.float32),
+        np.int32(n),
+    )
+    cp = session.cp()
+    arrays = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in values)
+    return gl.as_run(cp.RawKernel(kernel.code, kernel.name), (4, 4), (16, 16), arrays)
+
+
+@needs_nvdisasm
+def test_the_table_says_what_merged_and_why(tiled: KernelSource) -> None:
+    try:
+        table = launch(tiled)
+    finally:
+        session.use_device("auto")
+    text = repr(table)
+    assert "16 × LDS, 4 × LDS.128" in text
+    assert re.search(r"shared loads\s+16,384\s+10,240", text)
+    assert "modelled on virtual H200" in text
+    assert "Four shared loads of 4 bytes side by side run as one LDS.128 of 16 bytes." in text
+    page = Balanced()
+    page.feed(table._repr_html_())
+    assert not page.open
+
+
+def test_without_the_disassembler_the_remedy_is_named(
+    tiled: KernelSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sass, "_nvdisasm", lambda: None)
+    try:
+        with pytest.raises(sass.NvdisasmMissingError, match="install nvidia-cuda-nvdisasm"):
+            launch(tiled)
+    finally:
+        session.use_device("auto")
