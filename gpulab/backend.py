@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from gpulab.records import (
+    BlockTrace,
     DeviceInfo,
     DeviceMetrics,
     Dim3,
@@ -19,6 +20,7 @@ from gpulab.records import (
 )
 
 DEFAULT_MAX_STEPS = 20_000
+DEFAULT_BLOCK_STEPS = 60_000
 
 
 class Backend(Protocol):
@@ -59,6 +61,20 @@ class Backend(Protocol):
         shared_bytes: int = 0,
         max_steps: int = DEFAULT_MAX_STEPS,
     ) -> WarpTrace: ...
+
+    def trace_block(
+        self,
+        kernel: Any,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        block_index: Dim3 = (0, 0, 0),
+        shared_bytes: int = 0,
+        max_steps: int = DEFAULT_BLOCK_STEPS,
+    ) -> BlockTrace:
+        """Run the kernel and record every step of all warps of one block; `max_steps` bounds them all
+        together. Only a virtual GPU can."""
+        ...
 
     def count(
         self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0

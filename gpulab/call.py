@@ -12,7 +12,7 @@ from gpulab import session
 from gpulab.arguments import Shape, arguments, byte_count, is_one_dimensional, launch_dims, resized
 from gpulab.backend import Backend, kernel_source
 from gpulab.errors import GpulabError
-from gpulab.records import Dim3, KernelCounters, LaunchTrace, WarpTrace
+from gpulab.records import BlockTrace, Dim3, KernelCounters, LaunchTrace, WarpTrace
 from gpulab.replay import copy_arguments, size_bytes, stand_ins
 
 # A launch is replayed beside a measurement only while that takes moments.
@@ -113,6 +113,18 @@ class Call:
             self.args,
             block_index=block_index,
             warp_index=warp_index,
+            shared_bytes=self.shared_bytes,
+            max_steps=max_steps,
+        )
+
+    def trace_block(self, backend: Backend, block_index: Dim3, max_steps: int) -> BlockTrace:
+        """Run it on a backend; see `Backend.trace_block`."""
+        return backend.trace_block(
+            self.kernel,
+            self.grid,
+            self.block,
+            self.args,
+            block_index=block_index,
             shared_bytes=self.shared_bytes,
             max_steps=max_steps,
         )

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab import session
 from gpulab.arguments import Shape, byte_count, dims, warp_position
-from gpulab.backend import DEFAULT_MAX_STEPS, kernel_source
+from gpulab.backend import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
 from gpulab.call import Call, relauncher
 from gpulab.errors import GpulabError, UnknownDeviceError
-from gpulab.records import WARP_SIZE, DeviceInfo
+from gpulab.records import WARP_SIZE, BlockTrace, DeviceInfo, WarpTrace
 
 if TYPE_CHECKING:
     from gpulab.sanitizer_table import SanitizerTable
@@ -114,9 +114,10 @@ def warps(
     block_index: Shape = (0, 0, 0),
     warp: int = 0,
     shared_bytes: int = 0,
-    max_steps: int = DEFAULT_MAX_STEPS,
+    max_steps: int | None = None,
+    whole_block: bool = False,
 ) -> WarpStepper:
-    """Run a kernel and step through one of its warps: source lines, active lanes, memory accesses.
+    """Run a kernel and step through one of its warps: source lines, lanes, registers, shared memory.
 
     Parameters
     ----------
@@ -127,7 +128,10 @@ def warps(
     warp
         Which warp of that block; warp 1 holds its threads 32 to 63.
     max_steps
-        The trace ends after so many steps of the warp.
+        The trace ends after so many steps of the warp (20,000 by default), or of all warps together
+        with `whole_block` (60,000).
+    whole_block
+        Trace all warps of the block; the stepper then switches between them.
 
     Returns
     -------
@@ -138,10 +142,21 @@ def warps(
     from gpulab.views import WarpStepper
 
     call = Call.read(kernel, grid, block, args, shared_bytes)
-    where = (*warp_position(call.grid, call.block, block_index, warp), max_steps)
-    replayed = call.replay(lambda copy, twin: copy.trace_warp(twin, *where)) if call.quick else None
-    trace = call.trace_warp(session.backend(), *where)
-    return WarpStepper(trace) if replayed is None else WarpStepper(replayed, measured=trace)
+    index, number = warp_position(call.grid, call.block, block_index, warp)
+    most = (DEFAULT_BLOCK_STEPS if whole_block else DEFAULT_MAX_STEPS) if max_steps is None else max_steps
+
+    def ask(launch: Call, backend: Backend) -> WarpTrace | BlockTrace:
+        if whole_block:
+            return launch.trace_block(backend, index, most)
+        return launch.trace_warp(backend, index, number, most)
+
+    if session.twin() is None:
+        return WarpStepper(ask(call, session.backend()), warp=number)
+    replayed = call.replay(ask) if call.quick else None
+    measured = call.trace_warp(session.backend(), index, number, most)
+    if replayed is None:
+        return WarpStepper(measured)
+    return WarpStepper(replayed, measured=measured, warp=number)
 
 
 def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> OccupancyChart:

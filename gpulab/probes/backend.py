@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 from cupy.cuda import driver
 
-from gpulab.backend import DEFAULT_MAX_STEPS
+from gpulab.backend import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS
 from gpulab.errors import NotSupportedError
 from gpulab.occupancy_rules import occupancy
 from gpulab.probes import blocks, warps
@@ -17,6 +17,7 @@ from gpulab.probes.device import device_info, device_name, open_nvml
 from gpulab.probes.modules import Probe, compile_ptx, load_probe, raw_kernel, source_of
 from gpulab.ptx import instrument
 from gpulab.records import (
+    BlockTrace,
     DeviceInfo,
     DeviceMetrics,
     Dim3,
@@ -139,6 +140,22 @@ class CudaBackend:
                 max_steps,
                 provenance=self._provenance,
             )
+
+    def trace_block(
+        self,
+        kernel: Any,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        block_index: Dim3 = (0, 0, 0),
+        shared_bytes: int = 0,
+        max_steps: int = DEFAULT_BLOCK_STEPS,
+    ) -> BlockTrace:
+        """Always raise: a GPU does not tell a running program its registers and shared memory."""
+        raise NotSupportedError(
+            "A GPU does not tell its registers and shared memory step by step. gl.warps replays the launch "
+            "on the virtual GPU instead, if it is small enough; choose a smaller grid."
+        )
 
     def count(
         self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0

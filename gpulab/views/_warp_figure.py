@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -15,6 +16,7 @@ from gpulab.views._warp_steps import SECTOR_BYTES, WarpSteps, lane_bits
 
 MOST_LINES = 26
 MOST_COLUMNS = 1200
+MOST_LOOPS = 200
 LINE_PX = 15.5
 
 
@@ -105,6 +107,7 @@ def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
         color=f.INK,
         va="top",
     )
+    _loops(ax, steps)
     if steps.accesses.size:
         at = steps.accesses + 1
         below.plot(at, np.full(at.size, -4.0), "|", color=f.VERMILION, markersize=4, clip_on=False)
@@ -126,6 +129,18 @@ def _lanes(fig: Figure, steps: WarpSteps, body: float) -> None:
         handleheight=1,
         columnspacing=1.2,
     )
+
+
+def _loops(ax: Axes, steps: WarpSteps) -> None:
+    """Outer loops as bars below the lanes, with their turns where there is room."""
+    loops = steps.loops
+    for run in np.flatnonzero(loops.parent < 0).tolist()[:MOST_LOOPS]:
+        left, right = int(loops.first[run]) + 0.5, int(loops.last[run]) + 1.5
+        ax.fill_between([left, right], 32.2, 33.6, color=f.SKY, linewidth=0, clip_on=False)
+        if right - left > len(steps) / 8:
+            words = f"{loops.turns(run).size}{'+' if loops.open[run] else ''} iterations"
+            ax.text((left + right) / 2, 33.0, words, size=6.5, color=f.INK, ha="center", va="center")
+    ax.set_ylim(WARP_SIZE - 0.5, -0.5)
 
 
 def _colours(active: npt.NDArray[np.bool_], ran: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:

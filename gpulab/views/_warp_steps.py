@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.records import WARP_SIZE, WarpTrace
+from gpulab.views._loops import Loops, find_loops
 from gpulab.views._text import count, number, product
 
 SECTOR_BYTES = 32
@@ -83,6 +84,11 @@ class WarpSteps:
         return np.flatnonzero(self.trace.access_space >= 0).astype(np.int32)
 
     @cached_property
+    def loops(self) -> Loops:
+        """The loops that this warp went round at least twice."""
+        return find_loops(self.trace)
+
+    @cached_property
     def threads(self) -> int:
         """Lanes of this warp that are threads of the block (below 32 in a ragged last warp)."""
         left = product(self.trace.block) - self.trace.warp_index * WARP_SIZE
@@ -146,6 +152,20 @@ class WarpSteps:
     def previous_access(self, step: int) -> int:
         return self._before(self.accesses, step)
 
+    def next_iteration(self, step: int) -> int:
+        """Where the next turn of the innermost loop begins, or the step itself."""
+        starts = self.loops.starts_around(step)
+        return self._after(starts, step)
+
+    def previous_iteration(self, step: int) -> int:
+        """Where this turn of the innermost loop began, or the one before."""
+        return self._before(self.loops.starts_around(step), step)
+
+    def past_loop(self, step: int) -> int:
+        """The first step after the innermost loop."""
+        at = self.loops.innermost(step)
+        return step if at < 0 else self.clamp(int(self.loops.last[at]) + 1)
+
     def _after(self, stops: Ints, step: int) -> int:
         found = int(np.searchsorted(stops, step, side="right"))
         return int(stops[found]) if found < stops.size else step
@@ -185,6 +205,8 @@ class WarpSteps:
         trace = self.trace
         active, executed = int(trace.active_mask[step]), int(trace.executed_mask[step])
         where = f"line {self.line[step]}" if self.line[step] else "no source line"
+        if turns := self.loops.words(step):
+            where += f", {turns}"
         lanes = f"{lane_count(active)} of {self.threads} lanes active"
         if executed != active:
             lanes += f", {lane_count(executed)} of them not predicated off"

@@ -2,65 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import traitlets
 from matplotlib.figure import Figure
 
-from gpulab.records import WARP_SIZE, WarpTrace
-from gpulab.views import _warp_figure
+from gpulab.records import BlockTrace, WarpTrace
+from gpulab.trace_state import shared_at, shared_changes
+from gpulab.views import _warp_columns, _warp_figure
 from gpulab.views._base import View
 from gpulab.views._columns import pack
 from gpulab.views._text import count, number
-from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits, value_type
+from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits
 
 MAX_STEPS = 20_000
 
 
 class WarpStepper(View, module="warp_stepper"):
-    """Step through one warp: which source line runs, which lanes take part, what memory they touch.
+    """Step through one warp: which line runs, which lanes take part, what registers and memory hold.
 
     Parameters
     ----------
     trace
-        The warp's steps. At most `MAX_STEPS` are shown.
+        The warp's steps, or those of all warps of a block. At most `MAX_STEPS` of a warp are shown.
     measured
-        The same warp's basic blocks as a real GPU reported them; the view says whether the
+        The basic blocks of one warp as a real GPU reported them; the view says whether the
         masks agree.
+    warp
+        Which warp of a block is shown first; the first one by default.
 
     Notes
     -----
     Keys: left and right arrow = one step back or on, up and down arrow = source line, Page Up and
-    Page Down = memory access, Home and End, space = play.
+    Page Down = memory access, Home and End, space = play; ``i`` and ``I`` = next and previous iteration
+    of a loop, ``o`` = out of the loop, ``,`` and ``.`` = lane, ``[`` and ``]`` = warp.
     """
 
     data = traitlets.Bytes(b"").tag(sync=True)
     layout_of_data = traitlets.Dict().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
+    warp = traitlets.Int(0).tag(sync=True, echo_update=False)
+    lane = traitlets.Int(0, min=0, max=31).tag(sync=True, echo_update=False)
+    register = traitlets.Unicode("").tag(sync=True, echo_update=False)
     by_line = traitlets.Bool(False).tag(sync=True, echo_update=False)
+    fold = traitlets.Bool(True).tag(sync=True, echo_update=False)
     show_ptx = traitlets.Bool(False).tag(sync=True, echo_update=False)
 
-    def __init__(self, trace: WarpTrace, measured: WarpTrace | None = None) -> None:
-        self.trace = _bounded(trace)
+    def __init__(
+        self, trace: WarpTrace | BlockTrace, measured: WarpTrace | None = None, warp: int | None = None
+    ) -> None:
+        traces: Sequence[WarpTrace] = trace.warps if isinstance(trace, BlockTrace) else (trace,)
+        self._warps = {t.warp_index: WarpSteps(_warp_columns.bounded(t, MAX_STEPS)) for t in traces}
+        self.block_steps = trace.steps if isinstance(trace, BlockTrace) else 0
         self.measured = measured
-        self.steps = WarpSteps(self.trace)
-        self.confirmation = confirm(self.trace, measured) if measured is not None else ""
-        data, layout = pack(_columns_of(self.steps))
+        first = traces[0]
+        shown = warp if warp in self._warps else first.warp_index
+        compared = measured.warp_index if measured is not None else shown
+        self.confirmation = ""
+        if measured is not None and compared in self._warps:
+            self.confirmation = confirm(self._warps[compared].trace, measured)
+            if len(self._warps) > 1:
+                self.confirmation = f"Warp {compared}: {self.confirmation}"
+        data, layout, texts = self._packed()
         sources = [trace.provenance.label] + ([measured.provenance.label] if measured else [])
+        what = f"Warp {shown}" if len(traces) == 1 else count(len(traces), "warp")
+        seen = "Masks, addresses and values" if first.detail is not None else "Masks and addresses"
         super().__init__(
-            title=f"Warp {trace.warp_index} of block {_at(trace)} in {trace.kernel_name}",
-            caption=f"Masks and addresses {'; masks also '.join(sources)}.",
+            title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
+            caption=f"{seen} {'; masks also '.join(sources)}.",
             source=trace.provenance.source,
             data=data,
             layout_of_data=layout,
-            facts=self._facts(),
+            facts=self._facts(first, texts),
+            warp=shown,
         )
+
+    @property
+    def steps(self) -> WarpSteps:
+        """The steps of the warp shown."""
+        return self._warps[self.warp]
+
+    @property
+    def trace(self) -> WarpTrace:
+        """The trace of the warp shown."""
+        return self.steps.trace
 
     @traitlets.validate("step")
     def _within(self, proposal: Any) -> int:
         return self.steps.clamp(int(proposal["value"]))
+
+    @traitlets.validate("warp")
+    def _known(self, proposal: Any) -> int:
+        if int(proposal["value"]) not in self._warps:
+            raise traitlets.TraitError(f"This trace has no warp {proposal['value']}.")
+        return int(proposal["value"])
+
+    def show_warp(self, warp: int) -> int:
+        """Show another warp at the same moment; returns its step."""
+        now = self.trace.detail.sequence[self.step] if self.trace.detail is not None else 0
+        self.warp = warp
+        detail = self.trace.detail
+        reached = int(np.searchsorted(detail.sequence, now, side="right")) - 1 if detail is not None else 0
+        self.step = reached
+        return self.step
 
     def next(self) -> int:
         """Go one step on (one source line where `by_line`); returns the step."""
@@ -82,6 +129,16 @@ class WarpStepper(View, module="warp_stepper"):
         self.step = self.steps.next_access(self.step)
         return self.step
 
+    def next_iteration(self) -> int:
+        """Go to the next iteration of the innermost loop."""
+        self.step = self.steps.next_iteration(self.step)
+        return self.step
+
+    def past_loop(self) -> int:
+        """Go to the first step after the innermost loop."""
+        self.step = self.steps.past_loop(self.step)
+        return self.step
+
     def sentence(self) -> str:
         masks = self.trace.active_mask
         lanes = lane_bits(masks).sum(axis=1) if len(self.trace) else np.zeros(1)
@@ -93,7 +150,8 @@ class WarpStepper(View, module="warp_stepper"):
         )
         unit = "basic block" if self.trace.granularity == "basic block" else "instruction"
         return (
-            f"Warp {self.trace.warp_index} of block {_at(self.trace)} in kernel {self.trace.kernel_name}: "
+            f"Warp {self.trace.warp_index}{self._among()} of block {_at(self.trace)} in kernel "
+            f"{self.trace.kernel_name}: "
             f"{count(len(self.trace), unit)}, {spread}, "
             f"{count(self.steps.accesses.size, 'memory access').replace('accesss', 'accesses')}; "
             f"{self.trace.provenance.label}."
@@ -104,77 +162,70 @@ class WarpStepper(View, module="warp_stepper"):
         if self.confirmation:
             parts.append(self.confirmation)
         if self.trace.truncated:
-            parts.append(f"The trace stops after {number(len(self.trace))} steps; the warp ran on.")
+            parts.append(self._stops())
         if self.trace.note:
             parts.append(self.trace.note)
         if len(self.trace):
             parts.append(self.steps.sentence(self.step))
+            parts += self.shared_words()
         return "\n".join(parts)
 
     def draw(self) -> Figure:
         return _warp_figure.draw(self.steps, self.caption, self.confirmation)
 
-    def _facts(self) -> dict[str, Any]:
-        trace = self.trace
+    def shared_words(self) -> list[str]:
+        """Shared memory after the current step in words; nothing for a block without."""
+        detail = self.trace.detail
+        if detail is None or not detail.shared.size_bytes:
+            return []
+        sequence = int(detail.sequence[self.step])
+        _, written = shared_at(detail.shared, sequence)
+        changed = shared_changes(detail.shared, sequence).size
+        so_far = f"{number(int(written.sum()))} of {number(written.size)} bytes written so far"
+        return [f"Shared memory: {so_far}, {number(changed)} in this step."]
+
+    def _among(self) -> str:
+        return f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
+
+    def _stops(self) -> str:
+        if self.block_steps:
+            return f"The trace stops after {number(self.block_steps)} steps of all warps; the block ran on."
+        return f"The trace stops after {number(len(self.trace))} steps; the warp ran on."
+
+    def _packed(self) -> tuple[bytes, dict[str, list[str | int]], dict[str, list[str]]]:
+        """All columns in one buffer, a warp's named after it, and the texts they number."""
+        registers, types = _warp_columns.Names(), _warp_columns.Names()
+        columns = {
+            f"{warp}/{name}": column
+            for warp, steps in self._warps.items()
+            for name, column in _warp_columns.of_warp(steps, registers, types).items()
+        }
+        detail = next(iter(self._warps.values())).trace.detail
+        if detail is not None and detail.shared.size_bytes:
+            shared = _warp_columns.of_shared(detail.shared, types)
+            columns |= {f"shared/{name}": column for name, column in shared.items()}
+        data, layout = pack(columns)
+        return data, layout, {"registers": registers.texts, "types": types.texts}
+
+    def _facts(self, trace: WarpTrace, texts: dict[str, list[str]]) -> dict[str, Any]:
         notes = [self.confirmation] if self.confirmation else []
-        if trace.truncated:
-            notes.append(f"The trace stops after {number(len(trace))} steps; the warp ran on.")
+        cut = next((s.trace for s in self._warps.values() if s.trace.truncated), None)
+        if cut is not None:
+            stops = f"The trace stops after {number(len(cut))} steps; the warp ran on."
+            notes.append(self._stops() if self.block_steps else stops)
         if trace.note:
             notes.append(trace.note)
-        return {
+        detail = trace.detail
+        return texts | {
             "code": trace.code.splitlines(),
             "instructions": [text.strip() for text in trace.instruction],
             "spaces": list(trace.space),
-            "value_types": [
-                value_type(text, declared)
-                for text, declared in zip(trace.instruction, trace.value_type, strict=False)
-            ],
-            "value_registers": list(trace.value_register),
-            "threads": self.steps.threads,
+            "warps": [[warp, steps.threads] for warp, steps in self._warps.items()],
+            "shared_bytes": detail.shared.size_bytes if detail is not None else 0,
             "granularity": trace.granularity,
             "notes": notes,
         }
 
 
-def _at(trace: WarpTrace) -> str:
+def _at(trace: WarpTrace | BlockTrace) -> str:
     return f"({', '.join(str(i) for i in trace.block_index)})"
-
-
-def _bounded(trace: WarpTrace) -> WarpTrace:
-    if len(trace) <= MAX_STEPS:
-        return trace
-    fields = {name: getattr(trace, name) for name in trace.__dataclass_fields__}
-    for name, value in fields.items():
-        if isinstance(value, np.ndarray):
-            fields[name] = value[:MAX_STEPS]
-    return WarpTrace(**{**fields, "truncated": True})
-
-
-def _columns_of(steps: WarpSteps) -> dict[str, np.ndarray[Any, Any]]:
-    """What the browser needs; addresses and values only of the steps that have them."""
-    trace, accesses = steps.trace, steps.accesses
-    columns: dict[str, np.ndarray[Any, Any]] = {
-        "pc": trace.pc.astype(np.int32),
-        "line": steps.line,
-        "active": trace.active_mask.astype(np.uint32),
-        "executed": trace.executed_mask.astype(np.uint32),
-        "text": trace.text_index.astype(np.int32),
-        "line_starts": steps.line_starts,
-        "accesses": accesses,
-    }
-    if accesses.size and trace.access_space is not None:
-        columns["space"] = trace.access_space[accesses].astype(np.int8)
-        columns["sectors"], columns["ideal_sectors"] = steps.sectors, steps.ideal_sectors
-        columns["wavefronts"], columns["ideal_wavefronts"] = steps.wavefronts, steps.ideal_wavefronts
-        if trace.access_is_store is not None:
-            columns["is_store"] = trace.access_is_store[accesses].astype(np.uint8)
-        if trace.access_size_bytes is not None:
-            columns["size_bytes"] = trace.access_size_bytes[accesses].astype(np.int16)
-        if trace.address is not None:
-            columns["address"] = trace.address[accesses].astype(np.int64).reshape(-1)
-    if trace.value is not None and trace.value_register:
-        named = np.array([bool(register) for register in trace.value_register], np.bool_)
-        rows = np.flatnonzero(named[trace.text_index]).astype(np.int32)
-        columns["value_steps"] = rows
-        columns["value"] = trace.value[rows].astype(np.uint64).reshape(-1, WARP_SIZE).reshape(-1)
-    return columns

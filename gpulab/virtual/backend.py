@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.backend import DEFAULT_MAX_STEPS, kernel_source
+from gpulab.backend import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, kernel_source
 from gpulab.records import (
+    BlockTrace,
     DeviceInfo,
     DeviceMetrics,
     Dim3,
@@ -146,6 +147,25 @@ class VirtualBackend:
         request = TraceRequest(block_index, warp_index, max_steps)
         with self._launch(kernel, grid, block, args, shared_bytes) as launch:
             trace = self._run(launch, request).trace
+        assert trace is not None
+        return trace
+
+    def trace_block(
+        self,
+        kernel: Any,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        block_index: Dim3 = (0, 0, 0),
+        shared_bytes: int = 0,
+        max_steps: int = DEFAULT_BLOCK_STEPS,
+    ) -> BlockTrace:
+        """Execute the kernel and record every step of all warps of one block."""
+        from gpulab.virtual.engine import TraceRequest
+
+        request = TraceRequest(block_index, 0, max_steps, whole_block=True)
+        with self._launch(kernel, grid, block, args, shared_bytes) as launch:
+            trace = self._run(launch, request).block_trace
         assert trace is not None
         return trace
 

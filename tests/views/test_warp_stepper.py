@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpulab.views import WarpStepper
+from gpulab.views import WarpStepper, _lane_rows
 from gpulab.views._warp_steps import WarpSteps, confirm, value_type
 from tests.views import synthetic
 
@@ -93,16 +93,53 @@ def test_columns_reach_the_browser_whole() -> None:
     view = WarpStepper(trace)
 
     def column(name: str) -> np.ndarray:
-        code, offset, count = view.layout_of_data[name]
+        code, offset, count = view.layout_of_data[f"0/{name}"]
         assert offset % 8 == 0
         return np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
 
     assert column("active").tolist() == trace.active_mask.tolist()
     assert column("executed").tolist() == trace.executed_mask.tolist()
-    assert column("address").reshape(-1, 32).tolist() == trace.address[view.steps.accesses].tolist()
-    values = column("value").reshape(-1, 32)
-    assert values[column("value_steps").tolist().index(4)].tolist() == trace.value[4].tolist()
+    addresses = rows_of({part: column(f"address_{part}") for part in ("base", "stride", "full", "table")})
+    for at, step in enumerate(view.steps.accesses.tolist()):
+        lanes = trace.address[step] >= 0
+        assert addresses[at][lanes].tolist() == trace.address[step][lanes].tolist()
+    values = rows_of({part: column(f"write_{part}") for part in ("base", "stride", "full", "table")})
+    for at, step in enumerate(column("write_step").tolist()):
+        lanes = (trace.executed_mask[step] >> np.arange(32) & 1).astype(bool)
+        assert values[at][lanes].tolist() == trace.value[step][lanes].tolist()
+        assert (
+            view.facts["registers"][column("write_name")[at]] == synthetic.REGISTERS[trace.text_index[step]]
+        )
     view.close()
+
+
+def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Rows of 32 values as the browser reads them."""
+    out = np.zeros((columns["full"].size, 32), np.uint64)
+    table = columns["table"].reshape(-1, 32).astype(np.uint64)
+    for n, full in enumerate(columns["full"].tolist()):
+        if full < 0:
+            base, stride = int(columns["base"][n]), int(columns["stride"][n])
+            out[n] = [(base + stride * lane) % (1 << 64) for lane in range(32)]
+        else:
+            out[n] = table[full >> 1] | (
+                table[(full >> 1) + 1] << np.uint64(32) if full & 1 else np.uint64(0)
+            )
+    return out
+
+
+def test_rows_of_lanes_come_back_as_they_went_in() -> None:
+    random = np.random.default_rng(3)
+    values = random.integers(0, 1 << 63, (60, 32), np.uint64)
+    values[20:40] &= np.uint64(0xFFFFFFFF)
+    values[:10] = np.arange(32, dtype=np.uint64) * np.uint64(40) + values[:10, :1]
+    values[10:15] = values[10:15, :1] - np.arange(32, dtype=np.uint64)
+    lanes = random.random((60, 32)) < random.random((60, 1))
+    lanes[5] = False
+    packed = _lane_rows.encode(values, lanes)
+    np.testing.assert_array_equal(rows_of(packed)[lanes], values[lanes])
+    assert np.all(packed["full"][:15] < 0)
+    assert packed["table"].size <= 32 * (20 + 2 * 25)
 
 
 def test_long_traces_are_cut_and_said_to_be() -> None:

@@ -1,4 +1,5 @@
 import { number } from "./base.js";
+import { LaneRows, Loops, Registers, firstAtLeast } from "./warp_state.js";
 
 // Reading a warp trace: moves and sentences. Names and words are those of _warp_steps.py.
 
@@ -18,24 +19,17 @@ function count(value, noun, plural = `${noun}s`) {
   return `${number(value)} ${value === 1 ? noun : plural}`;
 }
 
-/** First position in an ascending array whose value is at least `wanted`. */
-function firstAtLeast(stops, wanted) {
-  let low = 0;
-  let high = stops.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (stops[middle] < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 export class WarpSteps {
-  constructor(columns, facts) {
+  constructor(columns, facts, threads) {
     Object.assign(this, columns);
     this.facts = facts;
+    this.threads = threads;
     this.length = columns.pc.length;
-    this.value_steps ??= new Int32Array(0);
+    this.loops = new Loops(columns);
+    this.registers = new Registers(columns, facts);
+    this.addresses = columns.address_base ? new LaneRows(columns, "address") : null;
+    this.stores = new LaneRows(columns, "store");
+    this.store_step ??= new Int32Array(0);
   }
 
   clamp(step) { return Math.max(0, Math.min(step, this.length - 1)); }
@@ -43,6 +37,14 @@ export class WarpSteps {
   previousLine(step) { return this.before(this.line_starts, step); }
   nextAccess(step) { return this.after(this.accesses, step); }
   previousAccess(step) { return this.before(this.accesses, step); }
+
+  nextIteration(step) { return this.after(this.loops.around(step), step); }
+  previousIteration(step) { return this.before(this.loops.around(step), step); }
+
+  pastLoop(step) {
+    const run = this.loops.innermost(step);
+    return run < 0 ? step : this.clamp(this.loops.last[run] + 1);
+  }
 
   after(stops, step) {
     const found = firstAtLeast(stops, step + 1);
@@ -58,7 +60,7 @@ export class WarpSteps {
 
   /** active, off (predicated off), inactive, or none (no such thread). */
   laneState(step, lane) {
-    if (lane >= this.facts.threads) return "none";
+    if (lane >= this.threads) return "none";
     if (!((this.active[step] >>> lane) & 1)) return "inactive";
     return (this.executed[step] >>> lane) & 1 ? "active" : "off";
   }
@@ -77,21 +79,23 @@ export class WarpSteps {
       idealSectors: this.ideal_sectors[at],
       wavefronts: this.wavefronts[at],
       idealWavefronts: this.ideal_wavefronts[at],
-      addresses: this.address?.subarray(32 * at, 32 * at + 32) ?? null,
+      addresses: this.addresses?.lanes(at) ?? null,
     };
   }
 
-  /** The register the step writes and its value in each lane as text, or null. */
-  values(step) {
-    const at = firstAtLeast(this.value_steps, step);
-    if (this.value_steps[at] !== step) return null;
-    const type = this.facts.value_types[this.text[step]] ?? "";
-    const bits = this.value.subarray(32 * at, 32 * at + 32);
-    return {
-      register: this.facts.value_registers[this.text[step]],
-      type,
-      lanes: Array.from(bits, (value) => valueText(value, type)),
-    };
+  /** What the step writes, a register or else to memory, as bits in each lane; null if nothing. */
+  result(step) {
+    const { when, name, type, rows } = this.registers;
+    const at = firstAtLeast(when, step);
+    if (when[at] === step) {
+      return { what: this.facts.registers[name[at]], type: this.facts.types[type[at]], bits: rows.lanes(at) };
+    }
+    const store = firstAtLeast(this.store_step, step);
+    if (this.store_step[store] !== step) return null;
+    let parts = 1;
+    while (this.store_step[store + parts] === step) parts += 1;
+    const what = parts === 1 ? "stored value" : `first of ${parts} stored values`;
+    return { what, type: this.facts.types[this.store_type[store]], bits: this.stores.lanes(store) };
   }
 
   accessWords(step) {
@@ -111,8 +115,10 @@ export class WarpSteps {
   }
 
   sentence(step) {
-    const where = this.line[step] ? `line ${this.line[step]}` : "no source line";
-    let lanes = `${laneCount(this.active[step])} of ${this.facts.threads} lanes active`;
+    let where = this.line[step] ? `line ${this.line[step]}` : "no source line";
+    const turns = this.loops.words(step);
+    if (turns) where += `, ${turns}`;
+    let lanes = `${laneCount(this.active[step])} of ${this.threads} lanes active`;
     if (this.executed[step] !== this.active[step]) {
       lanes += `, ${laneCount(this.executed[step])} of them not predicated off`;
     }
@@ -124,20 +130,22 @@ export class WarpSteps {
 
 const BITS = new DataView(new ArrayBuffer(8));
 
-/** A register's bits as a number of its PTX type, short enough for a cell. */
-export function valueText(bits, type) {
+/** A register's bits as a number of its PTX type, short enough for a cell unless `long`. */
+export function valueText(bits, type, long = false, digits = 5) {
   const kind = type.replace(/^\./, "");
   BITS.setBigUint64(0, BigInt.asUintN(64, bits), true);
-  if (kind === "f32") return floatText(BITS.getFloat32(0, true), 5);
-  if (kind === "f64") return floatText(BITS.getFloat64(0, true), 6);
+  if (kind === "f32") return floatText(BITS.getFloat32(0, true), long ? 9 : digits);
+  if (kind === "f64") return floatText(BITS.getFloat64(0, true), long ? 17 : digits);
   if (kind === "pred") return bits & 1n ? "true" : "false";
   const width = Number(/\d+$/.exec(kind)?.[0] ?? 64);
+  if (long) return String(kind.startsWith("s") ? BigInt.asIntN(width, bits) : BigInt.asUintN(width, bits));
   if (kind.startsWith("s")) return compact(BigInt.asIntN(width, bits), width);
   return compact(BigInt.asUintN(width, bits), width);
 }
 
 function floatText(value, digits) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "NaN" : value > 0 ? "inf" : "-inf";
+  if (Math.abs(value) >= 10 ** digits && Math.abs(value) < 1e5) return String(Math.round(value));
   return String(Number(value.toPrecision(digits)));
 }
 

@@ -1,0 +1,46 @@
+"""Rows of 32 register values in few bytes: most are the same in all lanes or grow evenly with them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.records import WARP_SIZE
+
+_LANE = np.arange(WARP_SIZE, dtype=np.int64)
+_HALF = np.uint64(0xFFFFFFFF)
+
+
+def encode(values: npt.NDArray[np.uint64], lanes: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[Any]]:
+    """Pack rows of bits, of which only the chosen lanes matter.
+
+    Returns
+    -------
+    dict
+        Columns for `_columns.pack`. A row is ``base + stride * lane`` where ``full`` is negative;
+        otherwise ``full >> 1`` is its place in ``table``, which holds the low halves of 32 lanes and,
+        if ``full`` is odd, the high halves after them. ``LaneRows`` in ``warp_state.js`` reads it.
+    """
+    signed = values.view(np.int64)
+    count = len(signed)
+    first = np.argmax(lanes, axis=1)
+    later = lanes & (first[:, None] < _LANE)
+    second = np.where(later.any(axis=1), np.argmax(later, axis=1), first + 1)
+    rows = np.arange(count)
+    start = signed[rows, first]
+    rise = np.where(later.any(axis=1), signed[rows, second % WARP_SIZE] - start, 0)
+    stride = rise // (second - first)
+    base = start - stride * first
+    even = np.all((base[:, None] + stride[:, None] * _LANE == signed) | ~lanes, axis=1)
+    rest = values[~even]
+    wide = (rest >> np.uint64(32)).any(axis=1)
+    place = np.concatenate([[0], np.cumsum(1 + wide)])
+    table = np.zeros((int(place[-1]), WARP_SIZE), np.uint32)
+    table[place[:-1]] = rest & _HALF
+    table[place[:-1][wide] + 1] = rest[wide] >> np.uint64(32)
+    full = np.full(count, -1, np.int32)
+    full[~even] = place[:-1] << 1 | wide
+    base[~even] = stride[~even] = 0
+    return {"base": base.view(np.uint64), "stride": stride, "full": full, "table": table.reshape(-1)}

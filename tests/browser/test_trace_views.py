@@ -1,0 +1,220 @@
+"""A whole block's trace in a real JupyterLab: registers, shared memory, folded loops, other warps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+BLOCK, ALONE = (f".jp-Cell:nth-child({n}) .gpulab-view" for n in (2, 3))
+
+CELLS = [
+    '''
+import numpy as np
+import gpulab as gl
+from gpulab import cp
+from gpulab.trace_state import registers_at, shared_at
+gl.use_device("virtual:A100")
+code = r"""
+extern "C" __global__ void scan(float* x, int n)
+{
+    extern __shared__ float two[];
+    int t = threadIdx.x, from = 0;
+    two[t] = x[t];
+    __syncthreads();
+    for (int gap = 1; gap < n; gap *= 2) {
+        float sum = two[from * n + t];
+        if (t >= gap) sum += two[from * n + t - gap];
+        two[(1 - from) * n + t] = sum;
+        from = 1 - from;
+        __syncthreads();
+    }
+    x[t] = two[from * n + t];
+}
+extern "C" __global__ void nested(int* x)
+{
+    int sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < 17; ++i) {
+        #pragma unroll 1
+        for (int j = 0; j <= (threadIdx.x & 3); ++j) sum += x[i] * j;
+    }
+    x[threadIdx.x] = sum;
+}
+"""
+scan = cp.RawKernel(code, "scan")
+nested = cp.RawKernel(code, "nested")
+''',
+    """
+n = 128
+x = cp.asarray(np.arange(n, dtype=np.float32) / 8)
+whole = gl.warps(scan, 1, n, (x, np.int32(n)), shared_bytes=8 * n, whole_block=True)
+whole
+""",
+    "alone = gl.warps(nested, 1, 32, (cp.arange(32, dtype=np.int32),))\nalone",
+]
+
+# The words of shared memory on the page, and their state.
+WORDS = """selector => [...document.querySelectorAll(selector + ' .gl-words td')]
+    .map(cell => [cell.title, cell.dataset.state, cell.classList.contains('gl-touched')])"""
+REGISTERS = """selector => Object.fromEntries([...document.querySelectorAll(selector + ' .gl-register')]
+    .map(row => [...row.querySelectorAll('span')].slice(0, 3).map(s => s.textContent))
+    .map(([name, type, value]) => [name, [type, value]]))"""
+
+
+@pytest.fixture(scope="module")
+def traces(lab: Any) -> Iterator[tuple[Any, Any]]:
+    with lab.notebook("traces.ipynb", CELLS) as kernel:
+        lab.page.wait_for_selector(f"{ALONE} .gl-sentence:has-text('Step 1')", timeout=60_000)
+        lab.page.wait_for_selector(f"{BLOCK} .gl-sentence:has-text('Step 1')", timeout=60_000)
+        yield lab, kernel
+
+
+def press(lab: Any, key: str, view: str = BLOCK) -> None:
+    lab.page.locator(f"{view} .gl-listing").press(key)
+
+
+def go_to(lab: Any, step: int, view: str = BLOCK) -> None:
+    lab.page.locator(f"{view} input[type=range]").fill(str(step))
+    lab.page.wait_for_function(
+        "([s, start]) => document.querySelector(s).textContent.startsWith(start)",
+        arg=[f"{view} .gl-sentence", f"Step {step + 1} of"],
+    )
+
+
+def test_shared_memory_and_registers_are_those_of_the_record(traces: tuple[Any, Any]) -> None:
+    lab, kernel = traces
+    total = kernel.value("len(whole.trace)")
+    order = np.random.default_rng(0).permutation(total)[:12].tolist()
+    for step in [0, total - 1, *order]:
+        go_to(lab, step)
+        sequence = f"int(whole.trace.detail.sequence[{step}])"
+        kernel.value(f"globals().update(m=shared_at(whole.trace.detail.shared, {sequence}))")
+        values = kernel.value("m[0].view('f4').astype(float).tolist()")
+        written = kernel.value("m[1].reshape(-1, 4).any(1).tolist()")
+        words = lab.page.evaluate(WORDS, BLOCK)[: len(values)]
+        for (text, state, _), value, known in zip(words, values, written, strict=True):
+            assert (state == "never") == (not known)
+            if known:
+                assert float(text) == pytest.approx(value, rel=1e-7)
+        state = f"registers_at(whole.trace, {step})"
+        expected = kernel.value(f"{{n: int(r.value[0]) for n, r in {state}.items() if r.written[0]}}")
+        shown = lab.page.evaluate(REGISTERS, BLOCK)
+        assert set(shown) == set(expected)
+        for name, (kind, text) in shown.items():
+            if kind in ("f32", "pred"):
+                value = float(np.uint32(expected[name]).view(np.float32))
+                told = float({"true": "1", "false": "0"}.get(text, text))
+                assert told == (expected[name] if kind == "pred" else pytest.approx(value, rel=1e-4))
+            elif kind.startswith("s"):
+                signed = int(np.uint64(expected[name]).astype(np.int64))
+                assert int(text, 0) in (signed, expected[name], expected[name] - (1 << 32))
+    assert lab.problems == []
+
+
+def test_a_step_marks_the_words_it_writes_and_loads(traces: tuple[Any, Any]) -> None:
+    lab, kernel = traces
+    step = kernel.value("int(np.flatnonzero(whole.trace.access_is_store)[0])")
+    go_to(lab, step)
+    states = [state for _, state, _ in lab.page.evaluate(WORDS, BLOCK)]
+    assert states[:32] == ["changed"] * 32
+    assert states.count("changed") == 32
+    load = kernel.value(
+        "int(np.flatnonzero((whole.trace.access_space == 1) & ~whole.trace.access_is_store)[0])"
+    )
+    go_to(lab, load)
+    touched = [at for at, (_, _, hit) in enumerate(lab.page.evaluate(WORDS, BLOCK)) if hit]
+    assert touched == list(range(32))
+    lab.picture("trace_block", BLOCK)
+
+
+def test_switching_the_warp_keeps_the_moment(traces: tuple[Any, Any]) -> None:
+    lab, kernel = traces
+    go_to(lab, kernel.value("len(whole.trace) // 2"))
+    now = kernel.value("int(whole.trace.detail.sequence[len(whole.trace) // 2])")
+    press(lab, "]")
+    lab.expect(kernel, "whole.warp", 1)
+    lab.wait_for(lambda: kernel.value("int(whole.trace.detail.sequence[whole.step])") <= now, what="its step")
+    step = kernel.value("whole.step")
+    assert kernel.value(f"int(whole.trace.detail.sequence[{step + 1}])") > now
+    sentence = lab.page.locator(f"{BLOCK} .gl-sentence").text_content()
+    assert sentence == kernel.value("whole.steps.sentence(whole.step)")
+    lab.page.locator(f"{BLOCK} select[aria-label=Warp]").select_option("3")
+    lab.expect(kernel, "whole.warp", 3)
+    press(lab, "[")
+    lab.expect(kernel, "whole.warp", 2)
+
+
+def test_a_lane_and_a_register_can_be_chosen(traces: tuple[Any, Any]) -> None:
+    lab, kernel = traces
+    press(lab, "End")
+    lab.page.locator(f"{BLOCK} .gl-lane").nth(5).click()
+    lab.expect(kernel, "whole.lane", 5)
+    press(lab, ".")
+    lab.expect(kernel, "whole.lane", 6)
+    assert "lane 6" in lab.page.locator(f"{BLOCK} .gl-register-panel .gl-heading").text_content()
+    name = next(n for n, (kind, _) in lab.page.evaluate(REGISTERS, BLOCK).items() if kind == "f32")
+    lab.page.locator(f"{BLOCK} .gl-register", has_text=name).first.click()
+    lab.expect(kernel, "whole.register", name)
+    bits = f"registers_at(whole.trace, whole.step)['{name}'].value"
+    values = kernel.value(f"{bits}.astype('u4').view('f4').astype(float).tolist()")
+    shown = lab.page.evaluate(
+        "s => [...document.querySelectorAll(s + ' .gl-value')].map(v => v.title)", BLOCK
+    )
+    assert [float(text) for text in shown] == pytest.approx(values, rel=1e-6)
+    lab.picture("trace_register", BLOCK)
+    lab.page.locator(f"{BLOCK} .gl-small").click()
+    lab.expect(kernel, "whole.register", "")
+
+
+def test_loops_fold_and_can_be_stepped_by_iteration(traces: tuple[Any, Any]) -> None:
+    lab, kernel = traces
+    text = lab.page.locator(f"{ALONE} .gl-turns")
+    press(lab, "Home", ALONE)
+    outer = kernel.value("int(alone.steps.loops.first[0])")
+    assert kernel.value("alone.steps.loops.turns(0).size") == 17
+    assert kernel.value("alone.steps.loops.turns(1).size") == 4
+    go_to(lab, outer, ALONE)
+    assert text.text_content().startswith("Iteration 1 of 17")
+    lab.picture("trace_loops_folded", ALONE)
+    lab.page.locator(f"{ALONE} button[data-move=next-iteration]").click()
+    inner = kernel.value("int(alone.steps.loops.turns(0)[1])")
+    lab.expect(kernel, "alone.step", inner)
+    assert text.text_content() == "Iteration 2 of 17"
+    press(lab, "i", ALONE)
+    press(lab, "Shift+I", ALONE)
+    lab.expect(kernel, "alone.step", inner)
+    go_to(lab, kernel.value("int(alone.steps.loops.turns(1)[2])"), ALONE)
+    assert text.text_content() == "Iteration 1 of 17, inside it 3 of 4"
+    lab.page.locator(f"{ALONE} button[data-move=past-loop]").click()
+    lab.expect(kernel, "alone.step", kernel.value("int(alone.steps.loops.last[1]) + 1"))
+    press(lab, "o", ALONE)
+    lab.expect(kernel, "alone.step", kernel.value("int(alone.steps.loops.last[0]) + 1"))
+    assert text.text_content() == "Not in a loop"
+    lab.page.locator(f"{ALONE} button", has_text="Fold loops").click()
+    lab.expect(kernel, "alone.fold", False)
+    lab.picture("trace_loops_unfolded", ALONE)
+
+
+def test_dark_and_narrow_pages(traces: tuple[Any, Any]) -> None:
+    lab, _ = traces
+    lab.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab.page.wait_for_function("document.body.dataset.jpThemeLight === 'false'")
+    lab.page.wait_for_timeout(500)
+    lab.picture("trace_dark", BLOCK)
+    lab.command("apputils:change-theme", {"theme": "JupyterLab Light"})
+    lab.page.wait_for_function("document.body.dataset.jpThemeLight === 'true'")
+    lab.page.set_viewport_size({"width": 760, "height": 1500})
+    lab.page.wait_for_timeout(500)
+    for view in (BLOCK, ALONE):
+        wide = lab.page.evaluate(
+            "s => [document.querySelector(s).scrollWidth, document.querySelector(s).clientWidth]", view
+        )
+        assert wide[0] <= wide[1] + 1
+    lab.picture("trace_narrow", BLOCK)
+    lab.page.set_viewport_size({"width": 1280, "height": 1500})
+    assert lab.problems == []
