@@ -11,7 +11,6 @@ import gc
 import os
 import sys
 import threading
-import weakref
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -123,7 +122,7 @@ def plain_malloc(size: int) -> MemoryPointer:
 class PooledMemory(BaseMemory):
     """A pool's chunk in use; it goes back to the pool with the object or by `free`."""
 
-    def __init__(self, chunk: _Chunk, pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
+    def __init__(self, chunk: _Chunk, pool: SingleDeviceMemoryPool) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
         self.chunk = chunk
         self.pool = pool
@@ -133,9 +132,8 @@ class PooledMemory(BaseMemory):
         if self.ptr:
             self.owner.memory.untrack(self.ptr)
             self.ptr = 0
-            pool = self.pool()
-            if pool is not None:
-                pool._give_back(self.chunk)
+            # No weak reference: the garbage collector clears those of objects it is about to finalise.
+            self.pool._give_back(self.chunk)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
@@ -190,7 +188,7 @@ class SingleDeviceMemoryPool:
             chunk = _Chunk(self._new_segment(rounded), 0, rounded, arena)
         with self._mutex:
             self._used += chunk.size
-        memory = PooledMemory(chunk, weakref.ref(self))
+        memory = PooledMemory(chunk, self)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 

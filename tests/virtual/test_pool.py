@@ -52,21 +52,26 @@ def test_freed_memory_stays_in_the_pool_and_is_reused(pool: MemoryPool) -> None:
     pool.free_all_blocks()
 
 
-def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole() -> None:
+@pytest.mark.parametrize("others", [0, 1])
+def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole(others: int) -> None:
     """As an array does that the frames of an exception hold."""
-    gc.collect()
-    cp.get_default_memory_pool().free_all_blocks()
+    alive = [cp.zeros(1) for _ in range(others)]
+    pool = cp.get_default_memory_pool()
 
     class Frame:
         def __init__(self) -> None:
             self.array, self.frame = cp.arange(128, dtype=cp.float32), self
 
-    for _ in range(20):
-        Frame()
-    gc.collect()
-    again = [cp.arange(128, dtype=cp.float32) for _ in range(20)]
-    assert len({array.data.ptr for array in again}) == 20
-    assert all(array.tolist() == list(range(128)) for array in again)
+    for _ in range(5):
+        used = pool.used_bytes()
+        frame = Frame()
+        assert pool.used_bytes() == used + 512
+        del frame
+        gc.collect()
+        assert pool.used_bytes() == used == 512 * len(alive)
+        again = cp.arange(128, dtype=cp.float32)
+        assert again.tolist() == list(range(128))
+        del again
 
 
 def test_split_and_merge(pool: MemoryPool) -> None:
