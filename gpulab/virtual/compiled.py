@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from gpulab.ptx import ir, nvrtc
+from gpulab.ptx.cubin import KernelResources, kernel_resources
 from gpulab.records import DeviceInfo, KernelStats, Provenance
-from gpulab.virtual.cubin import KernelResources, kernel_resources
 from gpulab.virtual.errors import CompileException, CUDADriverError
 from gpulab.virtual.occupancy import occupancy
 from gpulab.virtual.signature import SourceParam, kernel_names, source_params

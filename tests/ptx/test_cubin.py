@@ -8,7 +8,7 @@ import pytest
 
 from gpulab.errors import GpulabError
 from gpulab.ptx import nvrtc
-from gpulab.virtual.cubin import KernelResources, kernel_resources
+from gpulab.ptx.cubin import KernelResources, kernel_resources
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
