@@ -10,18 +10,19 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class SharedWrites:
-    """What a block's warps wrote to its shared memory. Columns have one row a piece and lane.
+    """What a block's warps wrote to its shared memory. Columns have one row for each piece a step wrote.
 
-    A piece has at most 8 bytes; rows are in the order in which they took effect. ``sequence`` is the
-    writing step's place among all recorded steps, ``offset`` counts bytes in shared memory and
-    ``type_index`` tells the piece's PTX type in ``types``. `gpulab.trace_state.shared_at` plays the
-    rows up to a step. ``final`` is the memory as it was when the block ended.
+    A piece has at most 8 bytes a lane; ``offset`` (bytes in shared memory) and ``value`` have one entry
+    a lane, of which those in ``mask`` count. Rows, and the lanes of a row, are in the order in which
+    they took effect. ``sequence`` is the step's place among all recorded steps and ``type_index`` tells
+    the piece's PTX type in ``types``. `gpulab.trace_state.shared_at` plays the rows up to a step.
+    ``final`` is the memory as it was when the block ended.
     """
 
     size_bytes: int
     sequence: npt.NDArray[np.int64]
     warp: npt.NDArray[np.int16]
-    lane: npt.NDArray[np.int8]
+    mask: npt.NDArray[np.uint32]
     offset: npt.NDArray[np.int32]
     width_bytes: npt.NDArray[np.int8]
     value: npt.NDArray[np.uint64]

@@ -147,9 +147,9 @@ def shared_changes(shared: SharedWrites, sequence: int) -> npt.NDArray[np.int64]
 
 def _bytes_of(shared: SharedWrites, rows: slice) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """The rows' bytes in their order: where each goes, and what it is."""
+    row, lane = np.nonzero(lanes_of(shared.mask[rows]))
     byte = np.arange(8)
-    used = byte < shared.width_bytes[rows, None]
-    place = shared.offset[rows, None].astype(np.int64) + byte
-    bits = shared.value[rows].astype("<u8").view(np.uint8).reshape(-1, 8)
-    inside = used & (place < shared.size_bytes)
+    place = shared.offset[rows][row, lane][:, None].astype(np.int64) + byte
+    bits = shared.value[rows][row, lane].astype("<u8").view(np.uint8).reshape(-1, 8)
+    inside = (byte < shared.width_bytes[rows][row][:, None]) & (place < shared.size_bytes)
     return place[inside], bits[inside]

@@ -135,18 +135,15 @@ def _values(trace: WarpTrace, registers: Names, types: Names) -> Columns:
 
 
 def of_shared(shared: SharedWrites, types: Names) -> Columns:
-    """What a block wrote to its shared memory, one row a piece and lane."""
+    """What a block wrote to its shared memory, one row for each piece a step wrote."""
     kinds = np.array([types.number(kind) for kind in shared.types], np.uint8)
-    wide = bool((shared.width_bytes > 4).any())
+    lanes = lane_bits(shared.mask)
     columns: Columns = {
         "sequence": shared.sequence.astype(np.int32),
         "warp": shared.warp.astype(np.uint8),
-        "lane": shared.lane.astype(np.uint8),
-        "offset": shared.offset,
+        "mask": shared.mask,
         "width": shared.width_bytes.astype(np.uint8),
-        "type": kinds[shared.type_index] if shared.types else np.zeros(0, np.uint8),
-        "low": (shared.value & np.uint64(0xFFFFFFFF)).astype(np.uint32),
+        "type": kinds[shared.type_index],
     }
-    if wide:
-        columns["high"] = (shared.value >> np.uint64(32)).astype(np.uint32)
-    return columns
+    columns |= _rows("offset", shared.offset.astype(np.uint64), lanes)
+    return columns | _rows("value", shared.value, lanes)

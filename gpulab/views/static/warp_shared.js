@@ -56,20 +56,17 @@ export function sharedPanel(memory) {
 
   /** A word as text; `long` for the line below the table. */
   const textOf = (word, long) => {
-    const row = memory.lastWrite[word];
-    if (row < 0) return long ? "never written: garbage on a GPU" : "·";
+    const writer = memory.writer(word);
+    if (!writer) return long ? "never written: garbage on a GPU" : "·";
     const bits = BigInt(memory.bytes.getUint32(4 * word, true));
     const hex = `${long ? "0x" : ""}${bits.toString(16).padStart(8, "0")}`;
     if (reading.value === "hex") return hex;
     if (reading.value !== "stored") return short(bits, reading.value, long);
-    const type = memory.types[memory.type[row]];
-    const width = memory.width[row];
-    if (width === 8) {
-      const first = memory.offset[row] >> 2;
-      if (word !== first && !long) return "″";
-      return short(memory.bytes.getBigUint64(4 * first, true), type, long);
+    if (writer.width === 8) {
+      if (word !== writer.at >> 2 && !long) return "″";
+      return short(memory.bytes.getBigUint64(writer.at, true), writer.type, long);
     }
-    return width < 4 ? hex : short(bits, type, long);
+    return writer.width < 4 ? hex : short(bits, writer.type, long);
   };
 
   const refresh = () => {
@@ -89,8 +86,8 @@ export function sharedPanel(memory) {
     });
     up.setAttribute("aria-disabled", String(top === 0));
     down.setAttribute("aria-disabled", String(top === lastTop));
-    const row = memory.lastWrite[chosen];
-    const by = row < 0 ? "" : `, written by lane ${memory.lane[row]} of warp ${memory.warp[row]}`;
+    const writer = memory.writer(chosen);
+    const by = writer ? `, written by lane ${writer.lane} of warp ${writer.warp}` : "";
     chosenText.textContent = `Bytes ${4 * chosen} to ${4 * chosen + 3} (bank ${chosen & 31}): ${textOf(chosen, true)}${by}.`;
   };
 

@@ -1,5 +1,6 @@
 import { canvasFont, number, prepare } from "./base.js";
 import { laneCount } from "./warp_steps.js";
+import { firstAtLeast } from "./warp_state.js";
 
 // Active lanes over steps on a canvas; a folded loop shows one of its turns.
 
@@ -52,9 +53,13 @@ export class Timeline {
     const barsHeight = TIMELINE_HEIGHT - 21;
     this.bars(pen, steps, width, barsHeight, colour);
     const x = (place) => ((place + 0.5) / this.total) * width;
-    const visible = (at) => this.ranges.some(([from, to]) => at >= from && at <= to);
     pen.fillStyle = colour("tail");
-    for (const at of steps.accesses) if (!folded || visible(at)) pen.fillRect(x(this.place(at)) - 1, barsHeight + 2, 2, 4);
+    let before = 0;
+    for (const [from, to] of this.ranges) {
+      const accesses = steps.accesses.subarray(firstAtLeast(steps.accesses, from), firstAtLeast(steps.accesses, to + 1));
+      for (const at of accesses) pen.fillRect(x(before + at - from) - 1, barsHeight + 2, 2, 4);
+      before += to - from + 1;
+    }
     pen.font = canvasFont(this.frame.root, 10);
     pen.textBaseline = "middle";
     for (const { run, turn, begin, end } of shown) {

@@ -155,22 +155,22 @@ def _lanes(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 
 def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts: Listing) -> SharedWrites:
     at, width = _pieces(rows)
-    place = (rows["lanes"][at - 1] - np.uint64(raw.shared_address)).astype(np.int64)
-    size = raw.shared_bytes
-    row, lane = np.nonzero(_lanes(rows["mask"][at]) & (place >= 0) & (place < size))
-    step = rows["step"][at[row]]
-    instruction = index[step]
+    place = (rows["lanes"][at - 1] - np.uint64(raw.shared_address)).view(np.int64)
+    lanes = _lanes(rows["mask"][at]) & (place >= 0) & (place < raw.shared_bytes)
+    kept = lanes.any(axis=1)
+    at, place, lanes = at[kept], place[kept], lanes[kept]
+    step = rows["step"][at]
     names = sorted(set(facts.stored_types))
     code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
     return SharedWrites(
-        size_bytes=size,
+        size_bytes=raw.shared_bytes,
         sequence=step.astype(np.int64),
         warp=raw.steps["warp"][step].astype(np.int16),
-        lane=lane.astype(np.int8),
-        offset=place[row, lane].astype(np.int32),
-        width_bytes=width[row].astype(np.int8),
-        value=rows["lanes"][at[row], lane],
-        type_index=code[instruction] if len(code) else np.zeros(0, np.int16),
+        mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
+        offset=np.where(lanes, place, -1).astype(np.int32),
+        width_bytes=width[kept].astype(np.int8),
+        value=np.where(lanes, rows["lanes"][at], 0),
+        type_index=code[index[step]],
         types=tuple(names),
         final=raw.shared,
     )
