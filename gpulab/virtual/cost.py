@@ -253,9 +253,10 @@ def _chip_ns(info: DeviceInfo, work: KernelWork, resident: float) -> float:
             l2_clk += access.sectors * (used * L2_SECTOR_CLK + (1.0 - used) * PARTIAL_STORE_CLK)
         else:
             lanes = access.bytes_requested / access.size_bytes / access.sectors
-            crowded = lanes * access.size_bytes > SECTOR_BYTES
-            clk_each = lanes * ATOMIC_CROWD_CLK if crowded else ATOMIC_CLK + lanes * ATOMIC_LANE_CLK
             targets = max(work.smallest_array_bytes / SECTOR_BYTES, 1.0)
+            # A sector counts as often as its most wanted word; more of them than there are: a crowd.
+            crowded = access.sectors / max(access.requests, 1) > targets
+            clk_each = lanes * ATOMIC_CROWD_CLK if crowded else ATOMIC_CLK + lanes * ATOMIC_LANE_CLK
             atomic_clk += access.sectors * clk_each / min(targets, ATOMIC_PARALLEL)
     dram = _dram_bytes(info, work) / (dram_gbps(info) * resident / (resident + DRAIN))
     return max(l2_clk / info.sm_count / clk, atomic_clk / clk, dram)
