@@ -1,0 +1,168 @@
+"""Loops found in steps, and the stepper over all warps of a block, on traces of real kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from gpulab.records import BlockTrace, WarpTrace
+from gpulab.trace_state import registers_at
+from gpulab.views import WarpStepper, _warp_columns
+from gpulab.views._loops import find_loops
+from gpulab.views._warp_steps import WarpSteps
+
+CODE = """
+extern "C" __global__ void nested(int* x, int turns)
+{
+    int sum = 0;
+    #pragma unroll 1
+    for (int i = 0; i < turns; ++i)
+        #pragma unroll 1
+        for (int j = 0; j <= (threadIdx.x & 3); ++j) sum += x[i] * j;
+    x[threadIdx.x] = sum;
+}
+__device__ __noinline__ int power(int base, int times)
+{
+    int result = 1;
+    #pragma unroll 1
+    for (int k = 0; k < times; ++k) result *= base;
+    return result;
+}
+extern "C" __global__ void calls(int* x) { x[threadIdx.x] = power(3, 4) + power(x[threadIdx.x], 5); }
+extern "C" __global__ void reversed(float* x)
+{
+    __shared__ float tile[96];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[95 - threadIdx.x];
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def on_a_virtual_gpu() -> Iterator[None]:
+    gl.use_device("virtual:A100")
+    yield
+    session.use_device("auto")
+
+
+def nested(turns: int, max_steps: int = 20_000) -> WarpTrace:
+    kernel = cp.RawKernel(CODE, "nested")
+    args = (cp.arange(64, dtype=np.int32), np.int32(turns))
+    return session.backend().trace_warp(kernel, (1, 1, 1), (32, 1, 1), args, max_steps=max_steps)
+
+
+def block() -> BlockTrace:
+    args = (cp.arange(96, dtype=np.float32),)
+    return session.backend().trace_block(cp.RawKernel(CODE, "reversed"), (1, 1, 1), (96, 1, 1), args)
+
+
+def test_every_turn_of_nested_loops_is_found() -> None:
+    trace = nested(6)
+    loops = find_loops(trace)
+    assert [loops.turns(run).size for run in range(len(loops))] == [6, *[4] * 6]
+    assert loops.parent.tolist() == [-1, *[0] * 6]
+    outer = loops.turns(0)
+    # A turn begins at the same instruction, and each has the inner loop in it once.
+    assert len(set(trace.pc[outer].tolist())) == 1
+    for turn, run in enumerate(range(1, 7)):
+        ends = outer[turn + 1] if turn < 5 else loops.last[0] + 1
+        assert outer[turn] <= loops.first[run] <= loops.last[run] < ends
+        assert len(set(trace.pc[loops.turns(run)].tolist())) == 1
+    inner = int(loops.turns(3)[1])
+    assert loops.words(inner) == "iteration 3 of 6, inside it 2 of 4"
+    assert loops.words(0) == ""
+    assert not loops.open.any()
+
+
+def test_moves_by_iteration() -> None:
+    steps = WarpSteps(nested(6))
+    loops = steps.loops
+    outer, inner = loops.turns(0).tolist(), loops.turns(2).tolist()
+    assert steps.next_iteration(outer[1]) == outer[2]
+    assert steps.next_iteration(inner[0]) == inner[1]
+    assert steps.previous_iteration(inner[1] + 1) == inner[1]
+    assert steps.past_loop(inner[0]) == loops.last[2] + 1
+    assert steps.past_loop(outer[0]) == loops.last[0] + 1
+    assert steps.next_iteration(0) == steps.previous_iteration(0) == steps.past_loop(0) == 0
+    assert ", iteration 2 of 6, inside it 1 of 4: " in steps.sentence(inner[0])
+
+
+def test_a_cut_loop_says_that_it_went_on() -> None:
+    trace = nested(6, max_steps=60)
+    assert trace.truncated
+    loops = find_loops(trace)
+    assert loops.open[0]
+    assert loops.words(59).startswith(f"iteration {loops.turns(0).size} of {loops.turns(0).size}+")
+
+
+def test_loops_of_each_call_are_apart() -> None:
+    kernel = cp.RawKernel(CODE, "calls")
+    args = (cp.arange(32, dtype=np.int32),)
+    trace = session.backend().trace_warp(kernel, (1, 1, 1), (32, 1, 1), args)
+    loops = find_loops(trace)
+    sizes = [loops.turns(run).size for run in range(len(loops))]
+    assert trace.detail is not None
+    if trace.detail.depth.any():  # the compiler may fold the first call away
+        assert sizes in ([4, 5], [5])
+
+
+def test_traces_without_loops_or_detail_have_none() -> None:
+    trace = nested(6)
+    assert len(find_loops(replace(trace, detail=None))) == 0
+    assert len(find_loops(block().warps[0])) == 0
+
+
+def test_a_cut_view_agrees_with_the_whole_trace() -> None:
+    trace = nested(6)
+    short = _warp_columns.bounded(trace, 50)
+    assert len(short) == 50
+    assert short.truncated
+    whole, cut = registers_at(trace, 49), registers_at(short, 49)
+    assert whole.keys() == cut.keys()
+    for name, register in whole.items():
+        np.testing.assert_array_equal(register.value, cut[name].value)
+
+
+def test_other_warps_are_shown_at_the_same_moment() -> None:
+    trace = block()
+    view = WarpStepper(trace, warp=1)
+    assert view.title == "3 warps of block (0, 0, 0) in reversed"
+    assert view.warp == view.trace.warp_index == 1
+    stores = np.flatnonzero(view.trace.access_is_store)
+    view.step = int(stores[0])
+    assert view.trace.detail is not None
+    now = view.trace.detail.sequence[view.step]
+    view.show_warp(0)
+    assert view.trace.warp_index == 0
+    assert view.trace.detail.sequence[view.step] <= now
+    assert view.step == len(view.trace) - 1 or view.trace.detail.sequence[view.step + 1] > now
+    # Warp 0 waits at the barrier since before warp 1 stored: its last step saw its own stores only.
+    assert "Shared memory: 128 of 384 bytes written so far, 0 in this step." in view.describe()
+    view.step += 1
+    assert "Shared memory: 384 of 384 bytes written so far" in view.describe()
+    with pytest.raises(Exception, match="no warp 3"):
+        view.warp = 3
+    view.close()
+
+
+def test_the_course_call_traces_a_whole_block() -> None:
+    x = cp.arange(96, dtype=np.float32)
+    view = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2, whole_block=True)
+    assert view.warp == 2
+    np.testing.assert_array_equal(x.get(), np.arange(96)[::-1])
+    assert [warp for warp, _ in view.facts["warps"]] == [0, 1, 2]
+    assert view.facts["shared_bytes"] == 384
+    one = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2)
+    assert [warp for warp, _ in one.facts["warps"]] == [2]
+    np.testing.assert_array_equal(one.trace.pc, view.trace.pc)
+    cut = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), max_steps=20, whole_block=True)
+    assert "The trace stops after 20 steps of all warps; the block ran on." in cut.describe()
+    for each in (view, one, cut):
+        assert each.png().startswith(b"\x89PNG")
+        each.close()
