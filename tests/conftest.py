@@ -58,7 +58,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many tests were skipped, and why."""
+    """Repeat the figures tests report; say how many tests were skipped, and why."""
+    figures = [
+        value
+        for report in terminalreporter.stats.get("passed", [])
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    if figures:
+        terminalreporter.section("figures")
+        for figure in figures:
+            terminalreporter.line(str(figure))
     skipped = terminalreporter.stats.get("skipped", [])
     if not skipped:
         return
