@@ -1,0 +1,96 @@
+"""One generated kernel, one answer: whatever the target, the order of blocks, or what is watched."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.ptx import nvrtc
+from gpulab.records import SanitizerReport
+from gpulab.virtual import machine
+from gpulab.virtual.compiled import compiled_module
+from gpulab.virtual.engine import TraceRequest
+from gpulab.virtual.launching import prepare
+from gpulab.virtual.sanitizer import sanitize
+from tests.fuzz import generator, virtual_run
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+
+FIRST = 200
+SEEDS = range(FIRST, FIRST + generator.PACK)
+OTHER_TARGETS = (75, 80, 100)
+
+
+@lru_cache
+def expected() -> dict[int, str]:
+    """Answers for 9.0, blocks in order, nothing watched."""
+    program, kernels = virtual_run.compiled(FIRST, 90)
+    return {seed: generator.digest(virtual_run.run(program, k)) for seed, k in kernels.items()}
+
+
+def answers(target: int = 90, **options: Any) -> dict[int, str]:
+    program, kernels = virtual_run.compiled(FIRST, target)
+    return {seed: generator.digest(virtual_run.run(program, k, **options)) for seed, k in kernels.items()}
+
+
+@pytest.mark.parametrize("target", OTHER_TARGETS)
+def test_every_target_gives_the_same(target: int) -> None:
+    assert answers(target) == expected()
+
+
+def test_the_order_of_blocks_does_not_matter() -> None:
+    program, kernels = virtual_run.compiled(FIRST, 90)
+    several = [k for k in kernels.values() if np.prod(k.grid) > 1]
+    assert len(several) >= 10
+    for k in several:
+        blocks = int(np.prod(k.grid))
+        shuffled = np.random.default_rng(k.seed).permutation(blocks).astype(np.int64)
+        for order in (np.arange(blocks)[::-1].astype(np.int64).copy(), shuffled):
+            found = virtual_run.run(program, k, block_order=order)
+            assert generator.digest(found) == expected()[k.seed], k.seed
+
+
+def test_counting_does_not_change_results() -> None:
+    assert answers(instrument="counters") == expected()
+
+
+@pytest.mark.slow
+def test_tracing_does_not_change_results() -> None:
+    found = {}
+    program, kernels = virtual_run.compiled(FIRST, 90)
+    for seed, k in kernels.items():
+        last = tuple(n - 1 for n in k.grid)
+        request = TraceRequest(block_index=last, warp_index=0, max_steps=2000)  # type: ignore[arg-type]
+        found[seed] = generator.digest(virtual_run.run(program, k, trace=request))
+    assert found == expected()
+
+
+def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:
+    """What the checks of races, unwritten memory and synchronisation say of a kernel."""
+    device, cp = machine.current().current_device, session.cp()
+    data = generator.data(k)
+    outputs = [cp.asarray(array) for array in data.outputs]
+    arguments = (*(cp.asarray(a) for a in data.inputs), *outputs, np.int32(data.n), data.scale)
+    launch = prepare(device, module, k.name, k.grid, k.block, arguments, k.dynamic_shared_bytes)
+    report = sanitize(launch)
+    return report, generator.digest([cp.asnumpy(array) for array in outputs])
+
+
+@pytest.mark.slow
+def test_no_hazard_is_found_where_none_is() -> None:
+    """Shuffles read lanes that are not there, on purpose, and drop what they get."""
+    session.use_device("virtual:H200")
+    try:
+        source, kernels = generator.program(SEEDS)
+        module = compiled_module(source, generator.OPTIONS, (), (9, 0))
+        for k in kernels:
+            report, digest = checked(module, k)
+            kinds = {hazard.kind for hazard in report.hazards}
+            assert kinds <= {"shuffle from an absent lane"}, k.seed
+            assert digest == expected()[k.seed], k.seed
+    finally:
+        session.use_device("auto")
