@@ -15,7 +15,7 @@ ENVIRONMENT = @$(PYTHON) .ci/environment.py --venv $(VENV)
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-fast test-gpu test-browser lint format bench notebooks pictures env env-test clean env-bench
+.PHONY: help lab test test-fast test-gpu test-browser lint format bench notebooks pictures shipped-ptx env env-test clean env-bench
 
 help:  ## Show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a r
 
 notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
 	@$(RUN) .ci/notebooks.py $(ARGS)
+
+shipped-ptx: env-test  ## Compile the course's kernels in advance, for machines without NVRTC
+	@$(BIN)/python .ci/shipped_ptx.py $(ARGS)
 
 env:
 	$(ENVIRONMENT)

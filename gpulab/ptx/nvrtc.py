@@ -1,7 +1,8 @@
 """NVRTC through ctypes: CUDA C++ to PTX or to a cubin, with no GPU and no driver.
 
 The library and the CUDA headers are found by NVIDIA's own `cuda-pathfinder` (wheels in
-site-packages, conda, or a system toolkit).
+site-packages, conda, or a system toolkit). Where there is none, `compile_ptx` answers for the
+course's own kernels from what was compiled in advance (`gpulab.ptx.shipped`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 
 from gpulab import disk_cache
 from gpulab.errors import GpulabError
+from gpulab.ptx import shipped
+from gpulab.ptx.cubin import KernelResources
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
 
@@ -36,12 +39,16 @@ class NvrtcCompileError(GpulabError, ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PtxImage:
-    """PTX text for one target, the compiler's log and the mangled name of each name expression."""
+    """PTX text for one target, the compiler's log and the mangled name of each name expression.
+
+    ``resources`` is what ptxas needs for each kernel where that was found out in advance, else None.
+    """
 
     ptx: str
     target: int
     log: str = ""
     lowered_names: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, KernelResources] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +61,26 @@ class CubinImage:
     lowered_names: dict[str, str] = field(default_factory=dict)
 
 
-@functools.cache
 def _library() -> ctypes.CDLL:
+    found = _load()
+    if isinstance(found, ctypes.CDLL):
+        return found
+    raise NvrtcMissingError(
+        "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it with "
+        "`pip install nvidia-cuda-nvrtc` (Linux and Windows); macOS has none."
+    ) from found
+
+
+@functools.cache
+def _load() -> ctypes.CDLL | Exception:
+    """The library, or why there is none."""
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
         found = load_nvidia_dynamic_lib("nvrtc")
         library = ctypes.CDLL(found.abs_path or "")
     except Exception as error:
-        raise NvrtcMissingError(
-            "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it with "
-            "`pip install nvidia-cuda-nvrtc` (Linux and Windows); macOS has none."
-        ) from error
+        return error
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     return library
 
@@ -103,9 +118,16 @@ def version() -> tuple[int, int]:
     return major.value, minor.value
 
 
-@functools.cache
 def supported_targets() -> tuple[int, ...]:
-    """Compute capabilities NVRTC can compile for, as integers (75 is 7.5, 120 is 12.0)."""
+    """Compute capabilities there can be PTX for, as integers (75 is 7.5, 120 is 12.0).
+
+    Without NVRTC these are the ones that the course's kernels were compiled for.
+    """
+    return _targets() if available() else shipped.targets()
+
+
+@functools.cache
+def _targets() -> tuple[int, ...]:
     library = _library()
     count = ctypes.c_int()
     _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
@@ -142,11 +164,27 @@ def compile_ptx(
     NvrtcCompileError
         If the source does not compile.
     NvrtcMissingError
-        If NVRTC is not installed.
+        If NVRTC is not installed and the source is not one of the course's own.
     """
+    if not available():
+        return _compiled_in_advance(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
     text, log, lowered = _compile(code, file_name, flags, name_expressions, "PTX")
     return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+
+
+def _compiled_in_advance(
+    code: str, target: int, options: Sequence[str], expressions: Sequence[str]
+) -> PtxImage:
+    found = shipped.find(code, target=target, options=options, name_expressions=expressions)
+    if found is None:
+        raise NvrtcMissingError(
+            "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is not installed here. "
+            "Only the course's kernels as they stand were compiled in advance. Install it with "
+            "`pip install nvidia-cuda-nvrtc` (Linux and Windows); NVIDIA makes none for macOS, so change "
+            "kernels there in an online notebook, such as Binder or Google Colab."
+        )
+    return PtxImage(found.ptx, target, "", found.lowered_names, found.resources)
 
 
 def compile_cubin(

@@ -38,7 +38,10 @@ def target_for(capability: tuple[int, int]) -> int:
 
 @dataclass(eq=False, slots=True)
 class CompiledModule:
-    """One compilation. ``lowered_names`` maps name expressions to the symbols they became."""
+    """One compilation. ``lowered_names`` maps name expressions to the symbols they became.
+
+    ``in_advance`` tells that it was shipped with the course, since NVRTC is not installed.
+    """
 
     code: str
     options: tuple[str, ...]
@@ -46,6 +49,7 @@ class CompiledModule:
     ptx: str
     lowered_names: dict[str, str]
     resources: dict[str, KernelResources]
+    in_advance: bool = False
     _programs: weakref.WeakKeyDictionary[VirtualDevice, Program] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -97,7 +101,9 @@ class CompiledModule:
         found = self.resources[symbol]
         return KernelStats(
             provenance=Provenance(
-                "modelled", info.provenance.device, f"compiled by NVRTC for {self._target_text(info)}"
+                "modelled",
+                info.provenance.device,
+                f"compiled {'in advance ' if self.in_advance else ''}by NVRTC for {self._target_text(info)}",
             ),
             name=self.spelled(symbol),
             target=f"sm_{self.target}",
@@ -169,6 +175,10 @@ def _compile(
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
         image = nvrtc.compile_ptx(code, target=target, options=flags, name_expressions=name_expressions)
+        if image.resources is not None:
+            return CompiledModule(
+                code, options, target, image.ptx, image.lowered_names, image.resources, in_advance=True
+            )
         machine = nvrtc.compile_cubin(code, target=target, options=flags, name_expressions=name_expressions)
     except nvrtc.NvrtcCompileError as error:
         raise CompileException(error.log, code, "kernel.cu", options) from error

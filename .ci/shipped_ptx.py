@@ -1,0 +1,166 @@
+"""Compile the course's kernels in advance, for machines without NVRTC, or check that this was done.
+
+Which kernels those are is found out by running everything that compiles one: the corpus, the notebooks
+with their folded solutions, the README's example and ``gpulab doctor``. ``--check`` writes nothing and
+fails if a kernel is missing or NVRTC, if it is the one that made the file, makes something else now.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+DEVICE = "virtual:A100"
+
+_SOLUTION = re.compile(
+    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
+)
+_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
+_FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One source that something asked NVRTC to compile."""
+
+    code: str
+    options: tuple[str, ...]
+    name_expressions: tuple[str, ...]
+
+
+def requests() -> list[Request]:
+    """Everything that the course compiles, each request once."""
+    from gpulab import session
+    from gpulab.diagnosis import doctor
+    from gpulab.ptx import nvrtc
+    from gpulab.teach.corpus import CASES, kernel_code, kernel_files
+    from gpulab.teach.workloads import WORKLOADS
+
+    found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
+    found += [Request(w.code, nvrtc.CUPY_OPTIONS, ()) for w in WORKLOADS]
+    found += [Request(kernel_code(file), nvrtc.CUPY_OPTIONS, ()) for file in kernel_files()]
+    with recorded(found):
+        doctor()
+        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+            session.use_device(DEVICE)
+            run(list(cells(path)), path.name)
+        session.use_device(DEVICE)
+        run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
+    return list({(r.options, r.name_expressions, plain_key(r)): r for r in found}.values())
+
+
+def plain_key(request: Request) -> str:
+    """The part of a source that decides what it becomes."""
+    from gpulab.ptx import shipped
+
+    return shipped.plain(request.code)
+
+
+@contextlib.contextmanager
+def recorded(found: list[Request]) -> Iterator[None]:
+    """Note every source that is compiled meanwhile and does compile."""
+    from gpulab.ptx import nvrtc
+
+    compile_ptx: Any = nvrtc.compile_ptx
+
+    def noting(code: str, *, target: int, options: Sequence[str] = (), **more: Any) -> Any:
+        image = compile_ptx(code, target=target, options=options, **more)
+        found.append(Request(code, tuple(options), tuple(more.get("name_expressions", ()))))
+        return image
+
+    setattr(nvrtc, "compile_ptx", noting)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(nvrtc, "compile_ptx", compile_ptx)  # noqa: B010
+
+
+def cells(path: Path) -> Iterator[str]:
+    """The code of a notebook, exercises with their folded solutions."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    text = "\n".join(source for kind, source in sources if kind == "markdown")
+    answers = {match["id"]: match["code"] for match in _SOLUTION.finditer(text)}
+    for kind, source in sources:
+        if kind != "code":
+            continue
+        check = _CHECK.search(source)
+        yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else source
+
+
+def run(sources: list[str], name: str) -> None:
+    """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, source in enumerate(sources, 1):
+        code = compile(_MAGIC.sub("", source), f"{name}, cell {number}", "exec")
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(code, names)
+
+
+def main() -> int:
+    """Write the file, or check it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the file is out of date")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+        os.environ.update(GPULAB_HOME=scratch, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
+        return refresh(check=options.check)
+
+
+def refresh(*, check: bool) -> int:
+    """Compile every request for every target and write or compare."""
+    from gpulab.ptx import nvrtc, shipped
+    from gpulab.ptx.cubin import kernel_resources
+
+    wanted = requests()
+    made: dict[str, shipped.ShippedImage] = {}
+    for r in wanted:
+        for target in shipped.TARGETS:
+            more = {"target": target, "options": r.options, "name_expressions": r.name_expressions}
+            image = nvrtc.compile_ptx(r.code, **more)
+            resources = kernel_resources(nvrtc.compile_cubin(r.code, **more).cubin)
+            key = shipped.key_of(r.code, target, r.options, r.name_expressions)
+            made[key] = shipped.ShippedImage(shipped.strip(image.ptx), image.lowered_names, resources)
+    version = ".".join(map(str, nvrtc.version()))
+    summary = f"{len(wanted)} sources for {len(shipped.TARGETS)} targets by NVRTC {version}"
+    if check:
+        problems = compare(made, version)
+        print("\n".join([*problems, "run `make shipped-ptx`"]) if problems else f"{summary}: up to date")
+        return int(bool(problems))
+    path = ROOT / "gpulab" / "data" / "ptx" / shipped.FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(shipped.pack(made.items(), version))
+    print(f"{summary}: {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
+    return 0
+
+
+def compare(made: dict[str, Any], version: str) -> list[str]:
+    """What is missing, left over or different in the file that ships."""
+    from gpulab.ptx import shipped
+
+    there = shipped.keys()
+    problems = [f"{len(set(made) - there)} of {len(made)} images are missing"] if set(made) - there else []
+    if there - set(made):
+        problems.append(f"{len(there - set(made))} images belong to no kernel of the course any more")
+    if version == shipped.compiler():
+        stale = [key for key in made if key in there and shipped.image(key) != made[key]]
+        if stale:
+            problems.append(f"{len(stale)} images differ from what NVRTC {version} makes")
+    return problems
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""The course's kernels compiled in advance: complete, current, and enough where NVRTC is missing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.checks import check_nvrtc, check_virtual_gpu
+from gpulab.ptx import nvrtc, shipped
+from gpulab.ptx.parser import parse
+from gpulab.record import run_case
+from gpulab.records import KernelSource
+from gpulab.teach.corpus import CASES, Case, kernel_code, kernel_files
+from gpulab.virtual import compiled
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which the compiler's library is not found."""
+    monkeypatch.setattr(nvrtc, "_load", lambda: FileNotFoundError("no libnvrtc"))
+    compiled._compile.cache_clear()
+    session.use_device("virtual:A100")
+    yield
+    compiled._compile.cache_clear()
+    session.use_device("auto")
+
+
+def kernel_of(c: Case) -> Any:
+    return session.cp().RawKernel(c.code, c.kernel, options=c.options)
+
+
+@pytest.mark.slow
+def test_the_file_holds_every_kernel_of_the_course_as_it_stands() -> None:
+    """It runs all notebooks with their solutions, to see what they compile."""
+    if not nvrtc.available():
+        pytest.skip("needs NVRTC, to compare with")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / ".ci" / "shipped_ptx.py"), "--check"],
+        capture_output=True, text=True, env=environment, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("target", shipped.TARGETS)
+@pytest.mark.parametrize("file", kernel_files())
+def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
+    image = shipped.find(kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
+    assert image is not None, "run `make shipped-ptx`"
+    module = parse(image.ptx)
+    assert set(module.entries) == set(image.resources)
+    assert module.target == f"sm_{target}"
+    assert all(0 < needs.registers_per_thread <= 255 for needs in image.resources.values())
+
+
+def test_targets_cover_the_devices() -> None:
+    assert shipped.targets() == shipped.TARGETS
+    assert shipped.compiler()
+
+
+@pytest.mark.usefixtures("without_nvrtc")
+@pytest.mark.parametrize("c", [c for c in CASES if c.reference], ids=lambda c: c.name)
+def test_the_corpus_runs_without_nvrtc(c: Case) -> None:
+    assert c.reference is not None
+    assert not nvrtc.available()
+    arguments = c.make_args(1)
+    expected = c.reference(arguments.values)
+    outputs, _ = run_case(c, arguments, kernel_of(c))
+    for found, wanted in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(found.ravel(), np.ravel(wanted), rtol=c.rtol, atol=c.rtol)
+
+
+@pytest.mark.usefixtures("without_nvrtc")
+def test_registers_and_occupancy_are_known_without_nvrtc() -> None:
+    source = KernelSource("matmul_tiled", kernel_code("matmul.cu"))
+    stats = session.backend().kernel_stats(source)
+    assert stats.static_shared_bytes == 2048
+    assert stats.registers_per_thread > 16
+    assert "compiled in advance by NVRTC for sm_80" in stats.provenance.label
+    occupancy = session.backend().occupancy(source, 256)
+    assert occupancy.blocks_per_sm == 65536 // (256 * -(-stats.registers_per_thread // 8) * 8)
+
+
+@pytest.mark.usefixtures("without_nvrtc")
+@pytest.mark.parametrize("device", ["T4", "V100", "L4", "H200", "B200"])
+def test_every_device_finds_a_target_without_nvrtc(device: str) -> None:
+    session.use_device(f"virtual:{device}")
+    cp = session.cp()
+    a, c = cp.arange(300, dtype=cp.float32), cp.zeros(300, dtype=cp.float32)
+    cp.RawKernel(kernel_code("vector_add.cu"), "vector_add")((2,), (256,), (a, a, c, np.int32(300)))
+    np.testing.assert_array_equal(cp.asnumpy(c), 2 * np.arange(300, dtype=np.float32))
+
+
+@pytest.mark.usefixtures("without_nvrtc")
+def test_a_changed_kernel_says_where_it_can_be_compiled() -> None:
+    code = kernel_code("vector_add.cu")
+    changed = session.cp().RawKernel(code.replace("+", "-", 1), "vector_add")
+    with pytest.raises(nvrtc.NvrtcMissingError, match=r"pip install nvidia-cuda-nvrtc.*Binder"):
+        changed.compile()
+    with pytest.raises(nvrtc.NvrtcMissingError, match="not found"):
+        nvrtc.compile_cubin(code, target=80)
+
+
+@pytest.mark.usefixtures("without_nvrtc")
+def test_the_doctor_says_what_runs_without_nvrtc() -> None:
+    assert check_nvrtc()[0] == "missing"
+    status, found, _ = check_virtual_gpu()
+    assert status == "ok"
+    assert "compiled in advance" in found
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        (lambda code: "// a new comment\n" + code.split("\n", 1)[1], True),
+        (lambda code: code.replace("\n", "   \n"), True),
+        (lambda code: code + "\n\n/* the\nend */\n", True),
+        (lambda code: "\n" + code, False),  # line numbers would be off
+        (lambda code: code.replace("float", "double"), False),
+        (lambda code: code.replace("vector_add", "vector_sum"), False),
+    ],
+)
+def test_only_comments_may_differ(change: Any, same: bool) -> None:
+    code = kernel_code("vector_add.cu")
+    assert code.startswith("//")
+    found = shipped.find(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
+    assert (found is not None) is same
+    assert shipped.find(code, target=80) is None, "options count"
+
+
+def test_comments_in_strings_are_none() -> None:
+    code = 'a("// no", \'"\', R"x(/* neither\n)" */)x"); // but this\n/* and\nthis */ b'
+    assert shipped.plain(code) == 'a("// no", \'"\', R"x(/* neither\n)" */)x");\n\n b'
+
+
+def test_what_is_stripped() -> None:
+    code = "#include <cooperative_groups.h>\n" + kernel_code("vector_add.cu")
+    ptx = nvrtc.compile_ptx(code, target=90).ptx
+    stripped = shipped.strip(ptx)
+    assert ".section" not in stripped
+    assert str(Path(sys.prefix)) not in stripped
+    assert len(stripped) < len(ptx)
+    whole, short = parse(ptx).functions["vector_add"], parse(stripped).functions["vector_add"]
+    assert [(i.text, i.line) for i in short.instructions] == [(i.text, i.line) for i in whole.instructions]
+
+
+def test_the_file_is_read_back_as_it_was_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = shipped.find(kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
+    assert image is not None
+    packed = shipped.pack([("key", image)], "13.0")
+    monkeypatch.setattr(shipped, "_store", lambda: shipped.unpack(packed))
+    assert shipped.image("key") == image
+    assert shipped.keys() == {"key"}
+    assert shipped.compiler() == "13.0"
+
+
+def test_a_file_of_another_version_is_as_good_as_none() -> None:
+    import json
+    import lzma
+
+    other = lzma.compress(json.dumps({"format": "gpulab-ptx", "version": 99, "images": {"k": {}}}).encode())
+    assert shipped.unpack(other)["images"] == {}
