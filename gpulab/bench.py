@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.bench_simulator import SimulatorTimes, run_simulator
+from gpulab.bench_traces import TRACE_TARGET_MS, slowest_trace
 from gpulab.errors import GpulabError
 from gpulab.records import Dim3, Provenance
 from gpulab.tables import Table
@@ -319,6 +320,9 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         note = f"from disk the next time: {again_ms:.0f} ms; NVRTC before it: {1e3 * item.compile_s:.0f} ms"
         fresh = [first for first, _ in jit]
         rows.append(Row.of(f"{item.case.kernel}: PTX to machine code", fresh, JIT_TARGET_MS, note))
+    traced, trace_times = slowest_trace()
+    note = f"the slowest of the course's kernels, {traced}"
+    rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, note))
     times, why = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for item in loaded[:2]:
         engine_s = statistics.median(with_counters[item.case.kernel])

@@ -1,8 +1,7 @@
-"""A full trace of one warp of each of the course's kernels, in time."""
+"""A full trace of one warp of each of the course's kernels; `gpulab bench` times them."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +12,6 @@ from gpulab import session
 from gpulab.teach.corpus import CASES, Case
 from gpulab.trace_state import shared_at
 
-GOAL_S = 0.2
-
 
 @pytest.fixture(autouse=True)
 def on_a_virtual_gpu() -> Iterator[None]:
@@ -24,18 +21,13 @@ def on_a_virtual_gpu() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_full_trace_takes_moments(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_trace_is_whole(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
     cp = session.cp()
     args: list[Any] = [cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values]
     kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        trace = session.backend().trace_warp(
-            kernel, case.grid, case.block, tuple(args), shared_bytes=case.shared_bytes
-        )
-        times.append(time.perf_counter() - start)
-    assert min(times) <= GOAL_S  # the first one compiles
+    trace = session.backend().trace_warp(
+        kernel, case.grid, case.block, tuple(args), shared_bytes=case.shared_bytes
+    )
     assert not trace.truncated
     assert trace.detail is not None
     # What was recorded of all warps' writes is what the block's shared memory held in the end.

@@ -1,0 +1,39 @@
+"""How long a full trace of one warp takes, for each of the course's kernels."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+
+import numpy as np
+
+from gpulab import session
+from gpulab.teach.corpus import CASES
+
+TRACE_TARGET_MS = 200.0
+
+
+def slowest_trace() -> tuple[str, list[float]]:
+    """Trace one warp of every kernel of the course on the virtual A100.
+
+    Returns
+    -------
+    tuple
+        The name of the slowest kernel and its times in seconds, compiling left out.
+    """
+    slowest: tuple[str, list[float]] = ("", [0.0])
+    with session.on_device("virtual:A100") as cp, contextlib.redirect_stdout(io.StringIO()):
+        for case in CASES:
+            args = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values)
+            kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
+            times = []
+            for _ in range(4):
+                start = time.perf_counter()
+                session.backend().trace_warp(
+                    kernel, case.grid, case.block, args, shared_bytes=case.shared_bytes
+                )
+                times.append(time.perf_counter() - start)
+            if min(times[1:]) > min(slowest[1]):
+                slowest = (case.name, times[1:])
+    return slowest
