@@ -32,7 +32,7 @@ SECTOR_BYTES = 32
 def shared_cost(size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> tuple[int, int]:
     """Wavefronts of one shared access, and how many of them are no bank conflicts."""
     words = max(1, size // 4)
-    unit = [int(a) // max(size, 4) for a in addresses]
+    unit = [address // max(size, 4) for address in addresses.tolist()]
     lanes = 32 // words
     if rule == "load" and words > 1 and _neighbours_agree(unit, mask):
         lanes *= 2
@@ -46,13 +46,13 @@ def shared_cost(size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Ru
 
 def sectors(addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> int:
     """Sectors of one access to global memory."""
-    wanted: dict[int, Counter[int]] = defaultdict(Counter)
-    for lane in range(32):
-        if mask >> lane & 1:
-            wanted[int(addresses[lane]) // SECTOR_BYTES][int(addresses[lane])] += 1
-    if rule in ATOMIC_RULES:
-        return sum(max(words.values()) for words in wanted.values())
-    return len(wanted)
+    active = [address for lane, address in enumerate(addresses.tolist()) if mask >> lane & 1]
+    if rule not in ATOMIC_RULES:
+        return len({address // SECTOR_BYTES for address in active})
+    most: dict[int, int] = defaultdict(int)
+    for address, wanted in Counter(active).items():
+        most[address // SECTOR_BYTES] = max(most[address // SECTOR_BYTES], wanted)
+    return sum(most.values())
 
 
 def _neighbours_agree(unit: Sequence[int], mask: int) -> bool:
@@ -63,7 +63,10 @@ def _neighbours_agree(unit: Sequence[int], mask: int) -> bool:
 
 
 def _words_per_bank(part: Sequence[int], words: int) -> int:
-    hits = Counter((base * words + k) & 31 for base in set(part) for k in range(words))
+    distinct = set(part)
+    if words == 1 and distinct and max(distinct) - min(distinct) < 32:
+        return 1
+    hits = Counter((base * words + k) & 31 for base in distinct for k in range(words))
     return max(hits.values(), default=0)
 
 
