@@ -54,7 +54,9 @@ class AsRunTable(AsRun):
     def sentences(self) -> tuple[str, ...]:
         """Why the two differ, one sentence for each way."""
         found = list(self.differences) or ["The machine code accesses memory and branches as the PTX does."]
-        found += [f"Besides, the machine code has {count} × {what}." for what, count in self.extra]
+        if self.extra:
+            own = ", ".join(f"{count} × {what}" for what, count in self.extra)
+            found.append(f"The machine code also has what the PTX does not show: {own}.")
         return tuple(found)
 
     def __repr__(self) -> str:

@@ -54,8 +54,8 @@ def as_run(
     counters = count(kernel, grid, block, args, shared_bytes)
     source = kernel_source(kernel)
     twin = session.twin()
-    backend = session.backend() if twin is None else twin.backend
-    target = int(backend.kernel_stats(source).target.removeprefix("sm_"))
+    stats = session.backend().kernel_stats(kernel) if twin is None else twin.backend.kernel_stats(source)
+    target = int(stats.target.removeprefix("sm_"))
     expressions = tuple(getattr(kernel, "name_expressions", None) or source.name_expressions)
     if "<" in source.name and source.name not in expressions:
         expressions = (*expressions, source.name)

@@ -241,6 +241,30 @@ def test_the_table_says_what_merged_and_why(tiled: KernelSource) -> None:
     assert not page.open
 
 
+@needs_nvdisasm
+def test_a_template_with_a_device_function_and_a_division() -> None:
+    code = r"""
+template <class T> __device__ __noinline__ T twice(const T* x, int i) { return x[i] * T(2); }
+template <class T> __global__ void scale(const T* x, T* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = twice(x, i) / T(i + 1);
+}"""
+    session.use_device("virtual:A100")
+    try:
+        cp = session.cp()
+        x, y = cp.ones(100, dtype=cp.float64), cp.zeros(100, dtype=cp.float64)
+        module = cp.RawModule(code=code, name_expressions=["scale<float>", "scale<double>"])
+        table = gl.as_run(module.get_function("scale<double>"), 4, 32, (x, y, np.int32(100)))
+    finally:
+        session.use_device("auto")
+    assert table.target == "sm_80"
+    assert [a.opcode for a in table.accesses if a.kind == "load"] == ["LDG.E.64"]
+    assert table.total("executions", "global") == 8
+    assert table.divergent_branches is None
+    assert "branch of a slow path" in repr(table)
+
+
 def test_without_the_disassembler_the_remedy_is_named(
     tiled: KernelSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
