@@ -56,11 +56,13 @@ class CompileException(Exception):
 class KernelFault(CUDARuntimeError, GpulabError):
     """A fault found while a kernel ran; ``site`` says where. The process lives on.
 
-    ``kind`` names it in a word or two, ``space`` is the state space of an illegal access.
+    ``kind`` names it in a word or two, ``space`` is the state space of an illegal access, ``array``
+    the array in global memory that it meant or is nearest to.
     """
 
     kind = ""
     space = ""
+    array = ""
 
     def __init__(self, status: int, name: str, message: str, site: FaultSite) -> None:
         super().__init__(status, name, message)

@@ -28,6 +28,7 @@ class Array:
 
 
 NULL = np.uint64(0)
+GARBAGE = np.uint64(0x1234_5678_9000)
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,19 @@ OUT_OF_BOUNDS = (
         fault=_illegal(address=(0, 0), words=("has been freed",)),
     ),
     Faulty("null_pointer", (NULL,), fault=_illegal(words=("null pointer",))),
-    Faulty("wild_pointer", fault=_illegal(address=(0, 1 << 42), words=("No allocation is near",))),
+    Faulty(
+        "wild_pointer",
+        fault=_illegal(
+            address=(0, 1 << 42), words=("past the end of the float32 array of shape (128,) (parameter x)",)
+        ),
+    ),
+    Faulty("garbage_pointer", args=(GARBAGE, Array(128)), fault=_illegal(words=("No allocation is near",))),
+    Faulty(
+        "runs_into_the_next_array",
+        args=(Array(128), Array(128)),
+        hazards=("outside its array",),
+        space="global",
+    ),
     Faulty("constant_past_end", fault=_illegal(thread=(4, 0, 0), words=("module variable c",))),
     Faulty("module_array_past_end", fault=_illegal(thread=(8, 0, 0), words=("module variable d",))),
     Faulty(
@@ -206,6 +219,13 @@ RACES = (
         "last_block_without_fence",
         (Array(128), Array(4, fill="zeros")),
         grid=4,
+        hazards=("RAW",),
+        space="global",
+        tool="racecheck",
+    ),
+    Faulty(
+        "global_exchange_without_barrier",
+        block=64,
         hazards=("RAW",),
         space="global",
         tool="racecheck",

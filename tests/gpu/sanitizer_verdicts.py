@@ -1,6 +1,7 @@
 """What a real GPU and compute-sanitizer say of the wrong kernels, each run in a process of its own.
 
-``python -m tests.gpu.sanitizer_verdicts OUT.json`` on a machine with a GPU records the verdicts.
+``python -m tests.gpu.sanitizer_verdicts OUT.json [NAME ...]`` on a machine with a GPU records the
+verdicts of the whole catalogue or of some kernels.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,16 +105,17 @@ def verdict(faulty: Faulty) -> dict[str, Any]:
     return found
 
 
-def record(path: Path) -> None:
-    """Write the verdicts of the whole catalogue."""
-    names = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
+def record(path: Path, names: Sequence[str]) -> None:
+    """Write the verdicts of some kernels, of the whole catalogue if none is named."""
+    asked = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
              "sanitizer": "compute-sanitizer --version"}  # fmt: skip
     result: dict[str, Any] = {
-        key: (_child(command.split(), 30) or "").strip().splitlines()[-1] for key, command in names.items()
+        key: (_child(command.split(), 30) or "").strip().splitlines()[-1] for key, command in asked.items()
     }
+    chosen = [BY_NAME[name] for name in names] or list(CATALOGUE)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        verdicts = pool.map(verdict, CATALOGUE)
-        result["verdicts"] = {f.name: v for f, v in zip(CATALOGUE, verdicts, strict=True)}
+        verdicts = pool.map(verdict, chosen)
+        result["verdicts"] = {f.name: v for f, v in zip(chosen, verdicts, strict=True)}
     path.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -120,4 +123,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--run":
         run_one(sys.argv[2])
     else:
-        record(Path(sys.argv[1]))
+        record(Path(sys.argv[1]), sys.argv[2:])

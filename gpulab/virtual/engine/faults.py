@@ -52,6 +52,7 @@ class Fault:
     local_bytes: int
     watchdog_s: float
     message: str = ""
+    base: int | None = None  # the pointer that the address was computed from
 
 
 def _count(number: int, unit: str) -> str:
@@ -79,28 +80,31 @@ def _opcode(fault: Fault) -> str:
     return fault.instruction.opcode if fault.instruction else "a warp-wide instruction"
 
 
-def _nearest(memory: DeviceMemory, address: int, size_bytes: int) -> str:
-    if address < _NULL_PAGE_BYTES:
+def _explain(memory: DeviceMemory, fault: Fault) -> str:
+    """What the address of an illegal access to global memory has to do with the arrays there are."""
+    address = fault.address
+    pointer = address if fault.base is None else fault.base
+    if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
-    found, ended = memory.nearest(address), memory.ended(address)
+    found = memory.nearest(pointer)
+    meant = fault.base is not None and found is not None and found.address <= fault.base < found.end
+    ended = None if meant else memory.ended(pointer)
     if ended is not None:
         return (
             f"It was in the {ended.label} that has been freed{_also_past(found, address)}: keep arrays alive."
         )
     if found is None:
         return "There is no live allocation at all."
-    if max(address - found.address - found.size_bytes, found.address - address) > _NEAR_BYTES:
+    gap = max(address - found.end, found.address - address)
+    if not meant and gap > _NEAR_BYTES:
         return f"No allocation is near; the {found.label} starts at {found.address:#x}. Check the pointer."
-    end = found.address + found.size_bytes
-    if address >= end:
-        gap = address - end
-        how = "right after" if gap == 0 else f"{_count(gap, 'byte')} past"
+    if address >= found.end:
+        how = "right after" if address == found.end else f"{_count(address - found.end, 'byte')} past"
         return f"That is {how} the end of the {found.label}: check the index against its size."
     if address < found.address:
         before = _count(found.address - address, "byte")
         return f"That is {before} before the {found.label}: check the index for a negative value."
-    over = address + size_bytes - end
-    beyond = _count(over, "byte")
+    beyond = _count(address + fault.size_bytes - found.end, "byte")
     return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
 
 
@@ -117,6 +121,9 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     if isinstance(error, errors.KernelFault):
         error.kind = KINDS.get(fault.code, "")
         error.space = _SPACES.get(fault.code, "")
+        if fault.code == layout.ILLEGAL_GLOBAL:
+            meant = memory.nearest(fault.address if fault.base is None else fault.base)
+            error.array = meant.label if meant is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
             error.space = memory_ops.space_of(fault.instruction)
     return error
@@ -132,7 +139,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
     if fault.code == layout.ILLEGAL_GLOBAL:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
-            f"({where}). {_nearest(memory, fault.address, fault.size_bytes)}",
+            f"({where}). {_explain(memory, fault)}",
             site,
         )
     if fault.code == layout.ILLEGAL_SHARED:

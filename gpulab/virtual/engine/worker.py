@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab.ptx import ir
 from gpulab.records import Dim3
-from gpulab.virtual.engine import barriers, faults, layout, printf, results, services
+from gpulab.virtual.engine import barriers, faults, layout, origin, printf, results, services
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.run import Launch
@@ -262,7 +262,14 @@ class Worker:
             (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
             results.unlinear(number, launch.block), int(row["fault_address"]), int(row["fault_size"]),
             launch.shared_bytes, launch.kernel.local_bytes, launch.watchdog_s, message,
+            None if instruction is None else self.base_pointer(function, instruction),
         )  # fmt: skip
+
+    def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
+        """The pointer that an access's address was computed from, if that is clear."""
+        launch = self.launch
+        variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
+        return origin.base_pointer(function, i, launch.params, variables)
 
 
 def _with_range(

@@ -14,7 +14,7 @@ from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer import history
 from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
 from gpulab.virtual.sanitizer.ordering import Message, Ordering
-from gpulab.virtual.sanitizer.sites import Site, register_site, site
+from gpulab.virtual.sanitizer.sites import UNBOUNDED, Site, register_site, site
 
 _EVENTS = 4096
 # Words of shared (or local) memory that blocks of one batch may hold between them.
@@ -52,7 +52,12 @@ class Checker:
         Is told of conflicts and of reads of unwritten words.
     report_absent
         Is told the segment, thread and source lane of a shuffle from a lane that takes no part.
-    races, unwritten, shuffles
+    report_stray
+        Is told the segment, thread and address of accesses that leave the allocation their pointer
+        belongs to for another one.
+    bounds
+        Gives the allocation (start, end) that an instruction's pointer belongs to.
+    races, unwritten, shuffles, strays
         What to look for.
     unwritten_words
         By the start of an allocation, which of its granules nothing has written yet.
@@ -65,15 +70,19 @@ class Checker:
         report: Report,
         *,
         report_absent: Callable[[int, int, int], None],
+        report_stray: Callable[[Ints, Ints, Ints], None],
+        bounds: Callable[[ir.Instruction], tuple[int, int]] = lambda _: UNBOUNDED,
         races: bool = True,
         unwritten: bool = True,
         shuffles: bool = True,
+        strays: bool = True,
         unwritten_words: Mapping[int, npt.NDArray[np.bool_]] | None = None,
     ) -> None:
         self.shape, self.memory, self.report = shape, memory, report
         self.report_absent = report_absent
-        self.races, self.unwritten, self.shuffles = races, unwritten, shuffles
-        self._collects = races or unwritten
+        self.report_stray, self.bounds = report_stray, bounds
+        self.races, self.unwritten, self.shuffles, self.strays = races, unwritten, shuffles, strays
+        self._collects = races or unwritten or strays
         self.unwritten_words = unwritten_words or {}
         self.ordering = Ordering(-(-shape.threads // layout.LANES) * layout.LANES)
         self.sites: list[Site] = []
@@ -113,7 +122,7 @@ class Checker:
             return
         number = self._numbers.get(id(i))
         if number is None:
-            number = self._new(i, site)
+            number = self._new(i, lambda n, i: site(n, i, self.bounds(i)))
         here = self.sites[number]
         if not here.space:
             return
@@ -172,6 +181,7 @@ class Checker:
 
     def block_end(self, block: int) -> None:
         self._over.append(block)
+        self.ordering.end(block)
         if len(self._slots) >= self._room:
             self.flush()
 
@@ -239,6 +249,8 @@ class Checker:
                 handle(rows if chosen.all() else rows.take(chosen))
 
     def _global(self, rows: _Rows) -> None:
+        if self.strays:
+            self._find_strays(rows)
         at = np.searchsorted(self._starts, rows.address, side="right") - 1
         for k in np.unique(at[at >= 0]).tolist():
             start, end = int(self._starts[k]), int(self._ends[k])
@@ -249,6 +261,15 @@ class Checker:
             batch = self._batch(mine, mine.address - start, "global")
             batch.coarse = self.ordering.columns[0, batch.segment]
             self._add(region, batch, "global", start)
+
+    def _find_strays(self, rows: _Rows) -> None:
+        low = np.array([s.low for s in self.sites])[rows.number]
+        high = np.array([s.high - s.size_bytes for s in self.sites])[rows.number]
+        stray = (rows.address < low) | (rows.address > high)
+        if stray.any():
+            found = rows.take(stray)
+            who = found.number << history.THREAD_BITS | found.thread
+            self.report_stray(found.segment, who, found.address)
 
     def _region(self, start: int, end: int) -> History | None:
         if start not in self._regions:

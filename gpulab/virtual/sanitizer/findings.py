@@ -11,13 +11,14 @@ import numpy as np
 from gpulab.records import Dim3, Hazard, Place, Severity
 from gpulab.virtual.engine import results
 from gpulab.virtual.memory import DeviceMemory
-from gpulab.virtual.sanitizer.history import THREAD_BITS, Batch, Conflicts
+from gpulab.virtual.sanitizer.history import THREAD_BITS, Batch, Conflicts, Ints
 from gpulab.virtual.sanitizer.ordering import Ordering
 from gpulab.virtual.sanitizer.sites import Site
 
 # Pairs of source lines that a report lists at most.
 MOST_HAZARDS = 64
 UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
+STRAY = "outside its array"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 _WARP, _BLOCK, _GRID = 0, 1, 2
 _REMEDY = {
@@ -68,6 +69,15 @@ class Findings:
         """A thread shuffled a value from a lane that takes no part."""
         key = (ABSENT, "", 0, self.sites[who >> THREAD_BITS].line, 0)
         self._count(key, _Found(1, False, "", 0, source, None, (segment, who)))
+
+    def stray(self, segment: Ints, who: Ints, address: Ints) -> None:
+        """Accesses left the array that their pointer belongs to and fell into another."""
+        for site in np.unique(who >> THREAD_BITS).tolist():
+            rows = np.flatnonzero(who >> THREAD_BITS == site)
+            row = rows[np.lexsort((who[rows], segment[rows]))[0]]
+            key = (STRAY, "global", self.sites[site].low, self.sites[site].line, 0)
+            place = int(segment[row]), int(who[row])
+            self._count(key, _Found(rows.size, False, "global", int(address[row]), 0, None, place))
 
     def _races(self, space: str, start: int, found: Conflicts) -> None:
         assert self.ordering is not None
@@ -157,6 +167,12 @@ class Findings:
             array = (
                 shared.name(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
             )
+        if kind == STRAY:
+            meant = self.sites[found.second[1] >> THREAD_BITS]
+            return Hazard(
+                "memory", kind, "error", space, kernel, None, second, address, array, found.count,
+                _stray_message(self.memory, meant, second, address, array),
+            )  # fmt: skip
         if found.first is None:
             return Hazard(
                 "init", kind, "warning", space, kernel, None, second, address, array, found.count,
@@ -235,6 +251,22 @@ def _race_message(
         return f"{what} All of them write the same value, so the result does not depend on it."
     lines = f" lines {first.line} and {second.line}" if first.line != second.line else " the two"
     return f"{what} {_REMEDY[relation].format(lines)}"
+
+
+def _stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
+    meant = memory.nearest(site.low)
+    label = meant.label if meant is not None else "array"
+    off = (
+        f"{site.low - address:,} bytes before"
+        if address < site.low
+        else f"{address - site.high:,} bytes past"
+    )
+    does = "writes" if site.writes else "reads"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array} through a pointer to the {label}: "
+        f"{off} its {'start' if address < site.low else 'end'}. Check the index against its size; on a GPU "
+        "this goes unnoticed."
+    )
 
 
 def _unwritten_message(space: str, second: Place, array: str) -> str:

@@ -26,6 +26,9 @@ _RIVALS = {
     STRONG_WRITE: (WEAK_WRITE, WEAK_READ),
     WEAK_READ: (WEAK_WRITE, STRONG_WRITE),
 }
+_IS_RIVAL = {kind: np.isin(np.arange(4), rivals) for kind, rivals in _RIVALS.items()}
+# Reads of a region without writes that wait to be sorted.
+_READS_KEPT = 4 << 20
 THREAD_BITS = 10
 _WHO_BITS = 32
 _WHO = (1 << _WHO_BITS) - 1
@@ -101,6 +104,8 @@ class History:
         self.value = np.zeros(size, np.int64)
         self.races = races
         self.has_writes = False
+        self._reads: list[Batch] = []
+        self._reads_kept = 0
 
     def clear(self, start: int, stop: int) -> None:
         """Forget a range of words."""
@@ -118,70 +123,110 @@ class History:
         tuple
             The conflicts, and the reads of words never written.
         """
-        batch = batch.take(np.argsort(batch.word, kind="stable"))
-        count = batch.word.size
-        opens = np.empty(count, np.bool_)
-        opens[0] = True
-        np.not_equal(batch.word[1:], batch.word[:-1], out=opens[1:])
-        starts = np.flatnonzero(opens)
-        start = starts[np.cumsum(opens) - 1]
         writes = batch.kind <= STRONG_WRITE
-        unwritten = self._unwritten(batch, writes, start)
+        if self.races and not self.has_writes:
+            if not writes.any() and self.written is None:
+                self._keep_reads(batch)
+                return None, None
+            self._remember_reads()
+        order = np.argsort(batch.word, kind="stable")
+        batch, writes = batch.take(order), writes[order]
+        opens = _changes(batch.word)
+        starts = np.flatnonzero(opens)
+        unwritten = self._unwritten(batch, writes, starts, opens)
         conflicts = None
         if self.races:
             if self.has_writes or writes.any():
-                suspects = self._suspects(batch, writes, starts)
+                suspects = self._suspects(batch, writes, opens)
                 if suspects.any():
                     conflicts = self._conflicts(batch.take(suspects))
                 self.has_writes = True
-            self._remember(batch, starts)
+            self._remember(batch)
         return conflicts, unwritten
 
-    def _unwritten(self, batch: Batch, writes: npt.NDArray[np.bool_], start: Ints) -> Batch | None:
+    def _keep_reads(self, batch: Batch) -> None:
+        """Most inputs are never written, and then their reads need no sorting."""
+        self._reads.append(batch)
+        self._reads_kept += batch.word.size
+        if self._reads_kept > _READS_KEPT:
+            self._remember_reads()
+
+    def _remember_reads(self) -> None:
+        if self._reads:
+            columns = ([getattr(b, name) for b in self._reads] for name in Batch.__slots__)
+            reads = Batch(*map(np.concatenate, columns))
+            self._reads.clear()
+            self._reads_kept = 0
+            self._remember(reads.take(np.argsort(reads.word, kind="stable")))
+
+    def _unwritten(
+        self, batch: Batch, writes: npt.NDArray[np.bool_], starts: Ints, opens: npt.NDArray[np.bool_]
+    ) -> Batch | None:
         if self.written is None:
             return None
         doubtful = batch.reads & ~self.written[batch.word]
         found = None
         if doubtful.any():
-            earlier = _before(writes)
-            doubtful &= earlier < start
+            doubtful &= _before(writes) < starts[np.cumsum(opens) - 1]
             found = batch.take(doubtful) if doubtful.any() else None
         self.written[batch.word[writes]] = True
         return found
 
-    def _suspects(self, batch: Batch, writes: npt.NDArray[np.bool_], starts: Ints) -> npt.NDArray[np.bool_]:
-        """Accesses to words that some thread writes and another one uses."""
-        thread = self._thread(batch.segment, batch.who)
-        low, high = np.minimum.reduceat(thread, starts), np.maximum.reduceat(thread, starts)
-        written = np.logical_or.reduceat(writes, starts)
+    def _suspects(
+        self, batch: Batch, writes: npt.NDArray[np.bool_], opens: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Accesses that may race: someone writes the word, and another thread of the block uses it in
+        the same epoch, or another block does at any time."""
+        block, epoch = self.ordering.columns[0][batch.segment], self.ordering.columns[1][batch.segment]
+        thread = batch.who & _THREAD
+        run = opens | _changes(epoch) | _changes(block)
+        runs = np.flatnonzero(run)
+        low, high = np.minimum.reduceat(thread, runs), np.maximum.reduceat(thread, runs)
+        written = np.logical_or.reduceat(writes, runs)
+        starts = np.flatnonzero(opens)
+        first_run = np.cumsum(run)[starts] - 1
         word = batch.word[starts]
+        alone = np.ones(starts.size, np.bool_)
+        touched = np.logical_or.reduceat(writes, starts)
+        if not self.coarse_is_warp:
+            alone = np.minimum.reduceat(block, starts) == np.maximum.reduceat(block, starts)
         for kind in _KEPT:
-            packed = self.last[kind, word]
-            some = packed != 0
-            if some.any():
-                past = self._thread((packed >> _WHO_BITS) - 1, packed & _WHO)
-                np.minimum(low, past, out=low, where=some)
-                np.maximum(high, past, out=high, where=some)
-                # The other access is by another thread than the last one.
-                low[self.other[kind, word] != 0] = -1
+            for past in (self.last[kind, word], self.other[kind, word]):
+                at = np.flatnonzero(past)
+                if not at.size:
+                    continue
+                segment, who = (past[at] >> _WHO_BITS) - 1, past[at] & _THREAD
+                here = first_run[at]
+                same = self.ordering.columns[0][segment] == block[runs[here]]
+                if not self.coarse_is_warp:
+                    alone[at] &= same
+                    if kind != WEAK_READ:
+                        touched[at] = True
+                same &= self.ordering.columns[1][segment] == epoch[runs[here]]
+                here, who = here[same], who[same]
+                low[here], high[here] = np.minimum(low[here], who), np.maximum(high[here], who)
                 if kind != WEAK_READ:
-                    written |= some
-        sizes = np.diff(np.append(starts, batch.word.size))
-        return np.repeat(written & (low != high), sizes)
+                    written[here] = True
+        inside = written & (low != high)
+        across = touched & ~alone
+        suspects = np.repeat(inside, np.diff(np.append(runs, batch.word.size)))
+        if across.any():
+            suspects |= np.repeat(across, np.diff(np.append(starts, batch.word.size)))
+        return suspects
 
     def _thread(self, segment: Ints, who: Ints) -> Ints:
         """A number for each thread of the grid."""
-        block: Ints = self.ordering.columns[0, segment]
+        block: Ints = self.ordering.columns[0][segment]
         return block << THREAD_BITS | (who & _THREAD)
 
     def _conflicts(self, batch: Batch) -> Conflicts | None:
         """Conflicts in a batch sorted by word."""
-        opens = np.append(True, batch.word[1:] != batch.word[:-1])
+        opens = _changes(batch.word)
         start = np.flatnonzero(opens)[np.cumsum(opens) - 1]
         thread = self._thread(batch.segment, batch.who)
         found: list[Conflicts] = []
         for kind in _KEPT:
-            rivals = np.isin(batch.kind, _RIVALS[kind])
+            rivals = _IS_RIVAL[kind][batch.kind]
             if not rivals.any():
                 continue
             todo = np.flatnonzero(rivals)
@@ -230,8 +275,14 @@ class History:
         out.append((self.other[kind, word], np.full(word.size, UNKNOWN_VALUE)))
         return out
 
-    def _remember(self, batch: Batch, starts: Ints) -> None:
-        group = np.repeat(np.arange(starts.size), np.diff(np.append(starts, batch.word.size)))
+    def _remember(self, batch: Batch) -> None:
+        """Keep the last accesses of a batch sorted by word, if later ones can race with them."""
+        if self.coarse_is_warp:
+            lasting = ~self.ordering.passed[batch.segment]
+            if not lasting.any():
+                return
+            batch = batch if lasting.all() else batch.take(lasting)
+        group: Ints = np.cumsum(_changes(batch.word))
         thread = self._thread(batch.segment, batch.who)
         for kind in _KEPT:
             place = np.flatnonzero(batch.kind == kind)
@@ -271,6 +322,14 @@ class History:
         return block
 
 
+def _changes(column: Ints) -> npt.NDArray[np.bool_]:
+    """Where a value differs from the one before it; the first place counts."""
+    out = np.empty(column.size, np.bool_)
+    out[:1] = True
+    np.not_equal(column[1:], column[:-1], out=out[1:])
+    return out
+
+
 def _before(marks: npt.NDArray[np.bool_]) -> Ints:
     """For each place the nearest earlier marked place, -1 for none."""
     index = np.where(marks, np.arange(marks.size), -1)
@@ -282,7 +341,7 @@ def _previous_run(chain: Ints, group: Ints) -> Ints:
     """For each item the last item before its run of equal values in `chain`, -1 outside its group."""
     if not chain.size:
         return np.zeros(0, np.int64)
-    opens = np.append(True, (chain[1:] != chain[:-1]) | (group[1:] != group[:-1]))
+    opens = _changes(chain) | _changes(group)
     first = np.flatnonzero(opens)[np.cumsum(opens) - 1]
     before = first - 1
     same = group[before] == group

@@ -22,6 +22,7 @@ class _Block:
     cut: int = 1
     tick: int = 0
     segment: int = -1
+    open: list[int] = field(default_factory=list)  # segments of the present epoch
     known: npt.NDArray[np.int32] | None = None
     published: dict[int, int] = field(default_factory=dict)
 
@@ -46,6 +47,7 @@ class Ordering:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.columns = np.zeros((len(_COLUMNS), 1024), np.int64)
+        self.passed = np.zeros(1024, np.bool_)  # segments of epochs that are over
         self.count = 0
         self._blocks: dict[int, _Block] = {}
 
@@ -60,8 +62,10 @@ class Ordering:
     def _renew(self, block: int, state: _Block) -> None:
         if self.count == self.columns.shape[1]:
             self.columns = np.concatenate([self.columns, np.zeros_like(self.columns)], axis=1)
+            self.passed = np.concatenate([self.passed, np.zeros_like(self.passed)])
         self.columns[:, self.count] = block, state.epoch, state.cut, state.tick
         state.segment = self.count
+        state.open.append(self.count)
         self.count += 1
 
     def has_partial(self, block: int) -> bool:
@@ -75,7 +79,17 @@ class Ordering:
         state = self._blocks[block]
         state.epoch += 1
         state.known = None
+        self._pass(state)
         self._renew(block, state)
+
+    def _pass(self, state: _Block) -> None:
+        self.passed[state.open] = True
+        state.open.clear()
+
+    def end(self, block: int) -> None:
+        """The block will access nothing more."""
+        if block in self._blocks:
+            self._pass(self._blocks[block])
 
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
         """Some threads of the block waited for each other."""

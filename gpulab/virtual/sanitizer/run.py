@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.ptx import ir
 from gpulab.records import Hazard, Place, SanitizerReport
+from gpulab.virtual.engine.origin import base_pointer
 from gpulab.virtual.errors import KernelFault
 from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer.checker import Checker, Shape
 from gpulab.virtual.sanitizer.findings import MOST_HAZARDS, Findings, SharedNames
 from gpulab.virtual.sanitizer.orders import RANDOM, block_sequence
-from gpulab.virtual.sanitizer.sites import granule_bytes
+from gpulab.virtual.sanitizer.sites import UNBOUNDED, granule_bytes
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.codegen import Kernel
@@ -89,12 +91,15 @@ def sanitize(
     shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
     findings = Findings(memory, unit)
     checker = None
-    if set(names) & {"race", "init", "sync"}:
+    if names:
         checker = Checker(
             shape,
             memory,
             findings.add,
             report_absent=findings.absent,
+            report_stray=findings.stray,
+            bounds=_bounds(launch, kernel),
+            strays="memory" in names,
             shuffles="sync" in names,
             races="race" in names,
             unwritten="init" in names,
@@ -123,7 +128,7 @@ def sanitize(
             name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
         )
     if fault is not None:
-        hazards.insert(0, _hazard_of(fault, name, memory))
+        hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(
         provenance=launch.device.info.provenance,
@@ -137,6 +142,22 @@ def sanitize(
         fault=type(fault).__name__ if fault is not None else "",
         left_out=_left_out(fault, findings, checker, kernel),
     )
+
+
+def _bounds(launch: Launch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
+    """For an instruction, the allocation that its pointer belongs to."""
+    memory, program = launch.device.memory, launch.module.program(launch.device)
+    variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
+    homes = {id(i): plan.function for plan in kernel.plans for i in plan.function.instructions}
+
+    def bounds(i: ir.Instruction) -> tuple[int, int]:
+        pointer = base_pointer(homes[id(i)], i, launch.packed.buffer, variables)
+        found = None if pointer is None else memory.nearest(pointer)
+        if pointer is None or found is None or not found.address <= pointer < found.end:
+            return UNBOUNDED
+        return found.address, found.end
+
+    return bounds
 
 
 def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[int, npt.NDArray[np.bool_]]:
@@ -155,12 +176,8 @@ def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[i
     return found
 
 
-def _hazard_of(fault: KernelFault, kernel: str, memory: DeviceMemory) -> Hazard:
+def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     site = fault.site
-    array = ""
-    if fault.space == "global" and site.address is not None:
-        near = memory.nearest(site.address)
-        array = f"near the {near.label}" if near is not None else ""
     return Hazard(
         tool=_TOOL_OF.get(fault.kind, "program"),
         kind=fault.kind or fault.error_name,
@@ -170,7 +187,7 @@ def _hazard_of(fault: KernelFault, kernel: str, memory: DeviceMemory) -> Hazard:
         first=None,
         second=Place(site.line, site.source_text, site.block, site.thread),
         address=site.address,
-        array=array,
+        array=fault.array,
         count=1,
         message=str(fault).removeprefix(f"{fault.error_name}: "),
     )

@@ -28,6 +28,8 @@ class Site:
     releases: bool
     scalar: bool
     swaps: bool
+    low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
+    high: int
 
     def kind(self, space: str) -> int:
         """Class of the access. Volatile counts as strong in global memory, where flags are passed."""
@@ -37,8 +39,11 @@ class Site:
         return history.STRONG_READ if strong else history.WEAK_READ
 
 
-def site(number: int, i: ir.Instruction) -> Site:
-    """Describe a memory instruction."""
+UNBOUNDED = (0, (1 << 63) - 1)
+
+
+def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) -> Site:
+    """Describe a memory instruction whose pointer belongs to an allocation (start, end)."""
     kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
     parts = set(i.parts[1:])
@@ -56,12 +61,14 @@ def site(number: int, i: ir.Instruction) -> Site:
         releases=bool(parts & {"release", "acq_rel"}),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in parts,
+        low=bounds[0],
+        high=bounds[1],
     )
 
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i.line, i.text, "", 0, *(False,) * 7)
+    return Site(number, i.line, i.text, "", 0, *(False,) * 7, *UNBOUNDED)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:

@@ -70,6 +70,19 @@ extern "C" __global__ void k(float* x) {
   x[i + (1ll << 40)] = 1.0f;  //!
 }
 
+// === garbage_pointer
+extern "C" __global__ void k(float* x, float* y) {
+  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+  x[i] = y[i];  //!
+}
+
+// === runs_into_the_next_array
+extern "C" __global__ void k(float* x, float* y) {
+  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+  y[i] = 0;
+  x[i + 120] = 1.0f;  //!
+}
+
 // === constant_past_end
 __constant__ float c[4] = {1, 2, 3, 4};
 extern "C" __global__ void k(float* x) {
@@ -276,6 +289,13 @@ extern "C" __global__ void k(float* x, float* y) {
   }
   __syncthreads();
   if (last && t < 4) x[t] = y[t];  //!
+}
+
+// === global_exchange_without_barrier
+extern "C" __global__ void k(float* x) {
+  int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+  x[i] = t;  //<
+  x[i + 64] = x[i ^ 32];  //!
 }
 
 // === shared_never_written
