@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator
 
 from gpulab.errors import PtxError
 from gpulab.ptx import ir
+from gpulab.ptx.literals import immediate, integer, split
+from gpulab.ptx.validate import validate
 
 _BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)+", re.S)
 _LOC = re.compile(
@@ -38,6 +38,10 @@ _VARIABLE = re.compile(
 )
 _REG = re.compile(r"\.reg\s*\.(\w+)\s+(.*);", re.S)
 _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>")
+# More than any compiler writes: damaged text must not take all memory.
+_MOST_REGISTERS = 1 << 20
+_MOST_BYTES = 1 << 40
+_MOST_ALIGNMENT = 1 << 15
 _MAXNTID = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 
@@ -47,9 +51,12 @@ def parse(ptx: str) -> ir.Module:
     Raises
     ------
     PtxError
-        If the text is not PTX this parser knows; the message names the line.
+        If the text is not PTX this parser knows, or an instruction's operands do not fit it; the
+        message names the line.
     """
-    return _Parser(ptx).run()
+    module = _Parser(ptx).run()
+    validate(module)
+    return module
 
 
 class _Parser:
@@ -135,8 +142,8 @@ class _Parser:
             if not found or found[2] not in ir.TYPE_BYTES:
                 raise self.fail(f"cannot read parameter {piece.strip()!r}.")
             width = ir.TYPE_BYTES[found[2]]
-            size = width * int(found[4] or 1)
-            align = int(found[1] or width)
+            size = self.size_bytes(width * int(found[4] or 1), found[3])
+            align = self.alignment(int(found[1] or width), found[3])
             offset = -(-offset // align) * align
             out.append(ir.Param(found[3], found[2], offset, size, align))
             offset += size
@@ -219,6 +226,8 @@ class _Parser:
             raise self.fail(f"cannot read {statement!r}.")
         for piece in (p.strip() for p in found[2].split(",")):
             if many := _REG_RANGE.fullmatch(piece):
+                if int(many[2]) > _MOST_REGISTERS:
+                    raise self.fail(f"{many[2]} registers are too many.")
                 names = [f"{many[1]}{i}" for i in range(int(many[2]))]
             else:
                 names = [piece]
@@ -238,8 +247,22 @@ class _Parser:
         for dimension in re.findall(r"\[(\d*)\]", dimensions):
             dynamic |= not dimension
             size *= int(dimension or 0)
+        self.size_bytes(size, name)
         data, pointers = self.initial(initial, kind, width) if initial else (b"", ())
-        return ir.Variable(name, space, size, int(align or width), data, pointers, dynamic)
+        if len(data) > size and not dynamic:
+            raise self.fail(f"{name} has {size} bytes, but initial values for {len(data)}.")
+        alignment = self.alignment(int(align or width), name)
+        return ir.Variable(name, space, size, alignment, data, pointers, dynamic)
+
+    def size_bytes(self, size: int, name: str) -> int:
+        if size > _MOST_BYTES:
+            raise self.fail(f"{name} has {size} bytes, more than any GPU's memory.")
+        return size
+
+    def alignment(self, align: int, name: str) -> int:
+        if not 1 <= align <= _MOST_ALIGNMENT or align & (align - 1):
+            raise self.fail(f"{name} has the alignment {align}, which is no power of two from 1 to 32768.")
+        return align
 
     def initial(self, text: str, kind: str, width: int) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:
         data = bytearray()
@@ -248,13 +271,12 @@ class _Parser:
             if found := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", item):
                 pointers.append((len(data), ir.Symbol(found[1] or found[2], int(found[3] or 0))))
                 value = 0
-            elif item[:2] in ("0f", "0F", "0d", "0D"):
-                value = int(item[2:], 16)
-            elif kind in ("f32", "f64") and re.search(r"[.eE]", item):
-                packed = struct.pack("<f" if kind == "f32" else "<d", float(item))
-                value = int.from_bytes(packed, "little")
+            elif item[:2] in ("0f", "0F", "0d", "0D") or (
+                kind in ("f32", "f64") and re.search(r"[.eE]", item)
+            ):
+                value = immediate(item, kind).value
             else:
-                value = _integer(item)
+                value = integer(item)
             data += (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
         return bytes(data), tuple(pointers)
 
@@ -272,7 +294,7 @@ class _Parser:
         if guard is not None and guard not in function.registers:
             raise self.fail(f"predicate {guard} is not declared.")
         parts = tuple(opcode[1].split("."))
-        operands = tuple(self.operand(o) for o in _split(opcode[2]))
+        operands = tuple(self.operand(o) for o in split(opcode[2]))
         function.instructions.append(
             ir.Instruction(
                 len(function.instructions),
@@ -302,14 +324,14 @@ class _Parser:
         if text[0] == "[":
             return self.address(text[1:-1].strip())
         if text[0] in "{(":
-            return ir.Vector(tuple(self.operand(item) for item in _split(text[1:-1])))
+            return ir.Vector(tuple(self.operand(item) for item in split(text[1:-1])))
         if "|" in text:
             first, second = text.split("|", 1)
             return ir.Pair(self.operand(first), self.operand(second))
         if text[0] == "!":
             return ir.Register(self.rename(text[1:].strip()), True)
         if text[0].isdigit() or text[0] == "-":
-            return _immediate(text)
+            return immediate(text)
         name = self.rename(text)
         if self.function is not None and name in self.function.registers:
             return ir.Register(name)
@@ -325,7 +347,7 @@ class _Parser:
         found = re.fullmatch(r"([%\w$]+)\s*(?:\+\s*(-?\w+))?", text)
         if not found:
             raise self.fail(f"cannot read address [{text}].")
-        offset = _integer(found[2]) if found[2] else 0
+        offset = integer(found[2]) if found[2] else 0
         base = self.operand(found[1])
         if isinstance(base, ir.Immediate):
             return ir.Address(base, offset)
@@ -348,39 +370,7 @@ class _Parser:
         name = operand.name if isinstance(operand, ir.Symbol) else str(operand)
         if name not in function.labels:
             raise self.fail(f"label {name} of function {function.name} is not there.")
-        return function.labels[name]
-
-
-def _split(text: str) -> Iterator[str]:
-    depth = start = 0
-    if not text.strip():
-        return
-    for position, character in enumerate(text):
-        if character in "[{(":
-            depth += 1
-        elif character in "]})":
-            depth -= 1
-        elif character == "," and depth == 0:
-            yield text[start:position]
-            start = position + 1
-    yield text[start:]
-
-
-def _integer(text: str) -> int:
-    text = text.rstrip("uU") or "0"
-    try:
-        if len(text) > 1 and text[0] == "0" and text[1] in "01234567":
-            return int(text, 8)
-        return int(text, 0)
-    except ValueError:
-        raise PtxError(f"{text!r} is no integer PTX knows.") from None
-
-
-def _immediate(text: str) -> ir.Immediate:
-    if text[:2] in ("0f", "0F"):
-        return ir.Immediate(int(text[2:], 16), 32)
-    if text[:2] in ("0d", "0D"):
-        return ir.Immediate(int(text[2:], 16), 64)
-    if re.fullmatch(r"-?\d*\.\d*(?:[eE][-+]?\d+)?", text):
-        return ir.Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), 64)
-    return ir.Immediate(_integer(text))
+        index = function.labels[name]
+        if index >= len(function.instructions):
+            raise self.fail(f"no instruction follows label {name} of function {function.name}.")
+        return index

@@ -1,0 +1,395 @@
+"""Checks of parsed PTX: how many operands an instruction has, of which kind, width and type.
+
+Instructions this table does not know pass; the virtual GPU says later what it does not do. Widths
+follow PTX ISA 8.x, chapters 9.4 (operands of loads, stores and conversions may be wider than their
+type) and 9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpulab.errors import PtxError
+from gpulab.ptx import ir
+
+_BITS = {name: 8 * size for name, size in ir.TYPE_BYTES.items()} | {"pred": 1, "u16x2": 32, "s16x2": 32}
+_INTEGERS = {f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)}
+_WORDS = {name for name in _INTEGERS if not name.endswith("16")}
+_FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
+_PACKED = {"u16x2", "s16x2"}
+_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
+_OF_FLOATS = {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
+_OF_UNSIGNED = {"lo", "ls", "hi", "hs"}
+
+# Operands, in order: d destination, s source (both of the instruction's type); D, u the same in 32 bits;
+# W, w in twice the width; P, p predicates; Q predicate or a pair of them; i constant; m address; v, V what
+# a load writes and a store reads; a anything. Those after ? may be left out.
+_OPERANDS: dict[str, tuple[str, set[str]]] = {}
+
+
+def _define(names: str, operands: str, types: Iterable[str]) -> None:
+    for name in names.split():
+        _OPERANDS[name] = operands, set(types)
+
+
+_define("add sub", "dss", _INTEGERS | _FLOATS | _PACKED)
+_define("mul", "dss", _INTEGERS | _FLOATS)
+_define("div", "dss", _INTEGERS | {"f32", "f64"})
+_define("rem", "dss", _INTEGERS)
+_define("min max", "dss?s", _INTEGERS | _FLOATS | _PACKED)
+_define("and or xor", "dss", _INTEGERS | {"pred"})
+_define("not", "ds", _INTEGERS | {"pred"})
+_define("cnot", "ds", _INTEGERS)
+_define("copysign", "dss", {"f32", "f64"})
+_define("addc subc", "dss", _WORDS)
+_define("madc", "dsss", _WORDS)
+_define("mul24", "dss", {"u32", "s32"})
+_define("mad24", "dsss", {"u32", "s32"})
+_define("mad", "dsss", _INTEGERS | {"f32", "f64"})
+_define("sad", "dsss", _INTEGERS)
+_define("fma", "dsss", _FLOATS)
+_define("abs neg", "ds", _INTEGERS | _FLOATS | _PACKED)
+_define("sqrt rcp rsqrt sin cos lg2", "ds", {"f32", "f64"})
+_define("ex2 tanh", "ds", _FLOATS)
+_define("brev", "ds", _WORDS)
+_define("popc clz bfind", "Ds", _WORDS)
+_define("shl shr", "dsu", _INTEGERS)
+_define("shf prmt dp4a dp2a", "Duuu", _BITS)
+_define("lop3", "Duuui", {"b32"})
+_define("bfe", "dsuu", _WORDS)
+_define("bfi", "dssuu", _WORDS)
+_define("selp", "dssp", _INTEGERS | {"f32", "f64"})
+_define("testp", "Ps", {"f32", "f64"})
+_define("setp", "Qss?p", _INTEGERS | _FLOATS)
+_define("cvta", "ds", {"u32", "u64"})
+_define("isspacep", "Pa", _BITS)
+_define("ld ldu", "vm?a", set(_BITS) - {"pred"})
+_define("st", "mV?a", set(_BITS) - {"pred"})
+_define("atom", "dm?sss", set(_BITS) - {"pred"})
+_define("red", "ms?a", set(_BITS) - {"pred"})
+_define("redux", "dsu", {"b32", "u32", "s32", "f32"})
+_define("activemask", "D", {"b32"})
+_define("bra", "a", _BITS)
+_define("brx", "ua", _BITS)
+_define("ret exit trap", "", _BITS)
+_NEED_TYPE = set("dsWwvV")
+_WIDER_ALLOWED = {"ld", "ldu", "st", "cvt"}
+
+
+def validate(module: ir.Module) -> None:
+    """Check every instruction of a module.
+
+    Raises
+    ------
+    PtxError
+        For the first instruction whose operands do not fit it.
+    """
+    for function in module.functions.values():
+        check = _Checker(module, function)
+        for instruction in function.instructions:
+            check.instruction(instruction)
+
+
+class _Checker:
+    def __init__(self, module: ir.Module, function: ir.Function) -> None:
+        self.module, self.function = module, function
+        self.current: ir.Instruction | None = None
+
+    def fail(self, what: str) -> PtxError:
+        i = self.current
+        assert i is not None
+        where = f" (line {i.line})" if i.line else ""
+        return PtxError(f"{i.text!r} in {self.function.name}{where}: {what}.")
+
+    def instruction(self, i: ir.Instruction) -> None:
+        self.current = i
+        for operand in i.operands:
+            self.declared(operand)
+        if i.guard is not None and self.function.registers.get(i.guard) != "pred":
+            raise self.fail(f"the guard {i.guard} is no predicate")
+        special = _SPECIAL.get(i.root)
+        if special is not None:
+            special(self, i)
+            return
+        if i.root not in _OPERANDS or self.is_unusual(i):
+            return
+        operands, types = _OPERANDS[i.root]
+        kind = next((p for p in reversed(i.parts[1:]) if p in _BITS), "")
+        if _NEED_TYPE & set(operands):
+            if not kind:
+                raise self.fail("it names no type")
+            if kind not in types:
+                raise self.fail(f"it does not take the type .{kind}")
+        if "wide" in i.parts:
+            if kind not in _INTEGERS or _BITS[kind] == 64:
+                raise self.fail(f"it does not take the type .{kind}")
+            operands = "Wss" if i.root == "mul" else "Wssw"
+        if i.root == "setp":
+            self.comparison(i.parts[1], kind, i.parts[2:])
+        self.operands(i, operands, kind)
+
+    @staticmethod
+    def is_unusual(i: ir.Instruction) -> bool:
+        """Forms with more operands than usual, which the virtual GPU refuses."""
+        return (i.root == "lop3" and len(i.parts) > 2) or (
+            i.root in ("atom", "red") and any(p in ("v2", "v4", "v8") for p in i.parts)
+        )
+
+    def declared(self, operand: ir.Operand | None) -> None:
+        if isinstance(operand, ir.Register):
+            if operand.name not in self.function.registers:
+                raise self.fail(f"the register {operand.name} is not declared")
+        elif isinstance(operand, ir.Address):
+            self.declared(operand.base)
+        elif isinstance(operand, ir.Vector):
+            for item in operand.items:
+                self.declared(item)
+        elif isinstance(operand, ir.Pair):
+            self.declared(operand.first)
+            self.declared(operand.second)
+        elif isinstance(operand, ir.Special):
+            stem, _, axis = operand.name.partition(".")
+            if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
+                raise self.fail(f"the special register {operand.name} is not there")
+
+    def operands(self, i: ir.Instruction, expected: str, kind: str) -> None:
+        required, _, optional = expected.partition("?")
+        if not len(required) <= len(i.operands) <= len(required) + len(optional):
+            raise self.fail(f"it takes {len(required)} operands, not {len(i.operands)}")
+        wider = i.root in _WIDER_ALLOWED
+        for code, operand in zip(required + optional, i.operands, strict=False):
+            self.one(code, operand, kind, i, wider)
+
+    def one(self, code: str, operand: ir.Operand | None, kind: str, i: ir.Instruction, wider: bool) -> None:
+        if code == "d":
+            self.destination(operand, kind, wider)
+        elif code == "s":
+            self.source(operand, kind, wider)
+        elif code in "Du":
+            (self.destination if code == "D" else self.source)(operand, "b32", False)
+        elif code in "Ww":
+            double = f"b{2 * _BITS[kind]}"
+            (self.destination if code == "W" else self.source)(operand, double, False)
+        elif code == "P" or (code == "Q" and not isinstance(operand, ir.Pair)):
+            self.destination(operand, "pred", False)
+        elif code == "Q":
+            assert isinstance(operand, ir.Pair)
+            self.destination(operand.first, "pred", False)
+            self.destination(operand.second, "pred", False)
+        elif code == "p":
+            self.source(operand, "pred", False)
+        elif code == "i":
+            if not isinstance(operand, ir.Immediate):
+                raise self.fail("a constant is missing")
+        elif code == "m":
+            self.address(operand)
+        elif code in "vV":
+            self.moved(operand, kind, i, code == "v")
+
+    def address(self, operand: ir.Operand | None) -> None:
+        if not isinstance(operand, ir.Address):
+            raise self.fail("an address in brackets is missing")
+        if isinstance(operand.base, ir.Register):
+            declared = self.function.registers[operand.base.name]
+            if _BITS[declared] not in (32, 64) or operand.base.negated:
+                raise self.fail(f"{operand.base.name} ({declared}) holds no address")
+
+    def moved(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
+        """What a load writes or a store reads: one register, or as many as .v2, .v4 say."""
+        width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        items = operand.items if isinstance(operand, ir.Vector) else (operand,)
+        if len(items) != width:
+            raise self.fail(f"it moves {width} elements, not {len(items)}")
+        for item in items:
+            (self.destination if loads else self.source)(item, kind, True)
+
+    def destination(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+        if operand is None:
+            return
+        if not isinstance(operand, ir.Register) or operand.negated:
+            raise self.fail("its result needs a register")
+        self.fits(operand, kind, wider)
+
+    def source(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+        if isinstance(operand, ir.Register):
+            if operand.negated and kind != "pred":
+                raise self.fail(f"only predicates can be negated, {operand.name} is none")
+            self.fits(operand, kind, wider)
+        elif isinstance(operand, ir.Immediate):
+            if kind in ("f32", "f64") and not operand.float_bits:
+                raise self.fail(f"{operand.value} is no floating-point constant")
+            if kind == "pred" and operand.float_bits:
+                raise self.fail("a floating-point constant is no predicate")
+        elif isinstance(operand, ir.Symbol):
+            if kind in _FLOATS or _BITS[kind] < 32:
+                raise self.fail(f"{operand.name} is an address, not a .{kind}")
+        elif not isinstance(operand, ir.Special) or kind == "pred":
+            raise self.fail("an operand is missing, or of another kind than it takes")
+
+    def fits(self, register: ir.Register, kind: str, wider: bool) -> None:
+        declared = self.function.registers[register.name]
+        have, want = _BITS[declared], _BITS[kind]
+        fine = have >= want if wider else have == want
+        if (declared == "pred") != (kind == "pred") or not fine:
+            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+        floating, integral = kind in ("f32", "f64"), kind[0] in "us"
+        if not wider and ((floating and declared[0] in "us") or (integral and declared in ("f32", "f64"))):
+            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+
+    def comparison(self, how: str, kind: str, rest: Sequence[str]) -> None:
+        known = _COMPARISONS | (_OF_FLOATS if kind in _FLOATS else _OF_UNSIGNED)
+        if how not in known:
+            raise self.fail(f"there is no comparison .{how} of .{kind}")
+        combines = any(p in ("and", "or", "xor") for p in rest)
+        assert self.current is not None
+        if combines != (len(self.current.operands) == 4):
+            raise self.fail("a predicate to combine with is missing, or one too many")
+
+    # -- instructions with rules of their own --------------------------------------------------------
+
+    def last_types(self, i: ir.Instruction) -> tuple[str, str]:
+        kinds = i.parts[-2:]
+        if len(i.parts) < 3 or not all(kind in _BITS and kind != "pred" for kind in kinds):
+            raise self.fail("it names no two types")
+        return kinds[0], kinds[1]
+
+    def convert(self, i: ir.Instruction) -> None:
+        if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in i.parts):
+            return
+        target, source = self.last_types(i)
+        packs = target in ("f16x2", "bf16x2") and source == "f32"
+        if len(i.operands) != (3 if packs else 2):
+            raise self.fail(f"it takes {3 if packs else 2} operands, not {len(i.operands)}")
+        if not packs and not {target, source} <= _CONVERTIBLE:
+            raise self.fail(f"there is no conversion from .{source} to .{target}")
+        self.destination(i.operands[0], target, True)
+        for operand in i.operands[1:]:
+            self.source(operand, source, True)
+
+    def set(self, i: ir.Instruction) -> None:
+        target, source = self.last_types(i)
+        if source in ("f16x2", "bf16x2"):
+            return
+        if _BITS[target] not in (16, 32) or source not in _INTEGERS | _FLOATS:
+            raise self.fail(f"it does not take the types .{target} and .{source}")
+        self.comparison_of_set(i, source)
+        self.destination(i.operands[0], target, False)
+        for operand in i.operands[1:3]:
+            self.source(operand, source, False)
+        if len(i.operands) == 4:
+            self.source(i.operands[3], "pred", False)
+
+    def comparison_of_set(self, i: ir.Instruction, source: str) -> None:
+        if len(i.operands) not in (3, 4):
+            raise self.fail(f"it takes 3 or 4 operands, not {len(i.operands)}")
+        self.comparison(i.parts[1], source, i.parts[2:])
+
+    def select_by_sign(self, i: ir.Instruction) -> None:
+        kind, test = self.last_types(i)
+        if test not in ("s32", "f32") or kind not in _INTEGERS | {"f32", "f64"}:
+            raise self.fail(f"it does not take the types .{kind} and .{test}")
+        self.operands(i, "dssa", kind)
+        self.source(i.operands[3], test, False)
+
+    def move(self, i: ir.Instruction) -> None:
+        kind = i.type
+        if kind not in _INTEGERS | {"pred", "f32", "f64", "b128"}:
+            raise self.fail("it names no type" if kind not in _BITS else f"it does not take the type .{kind}")
+        if len(i.operands) != 2:
+            raise self.fail(f"it takes 2 operands, not {len(i.operands)}")
+        target, source = i.operands
+        for operand in (target, source):
+            if isinstance(operand, ir.Vector):
+                self.halves(operand, kind, operand is target)
+        if isinstance(target, ir.Vector) and isinstance(source, ir.Vector):
+            raise self.fail("one of its operands is one register")
+        if not isinstance(target, ir.Vector):
+            self.destination(target, kind, False)
+        if not isinstance(source, ir.Vector):
+            self.source(source, kind, False)
+
+    def halves(self, operand: ir.Vector, kind: str, written: bool) -> None:
+        count = len(operand.items)
+        if count not in (2, 4) or _BITS[kind] % (8 * count):
+            raise self.fail(f"{count} parts do not make a .{kind}")
+        part = f"b{_BITS[kind] // count}"
+        for item in operand.items:
+            (self.destination if written else self.source)(item, part, False)
+
+    def shuffle(self, i: ir.Instruction) -> None:
+        if not any(p in ("up", "down", "bfly", "idx") for p in i.parts):
+            raise self.fail("it names no direction")
+        self.result_and_predicate(i)
+        needed = 5 if "sync" in i.parts else 4
+        if len(i.operands) != needed:
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        for operand in i.operands[1:]:
+            self.source(operand, "b32", False)
+
+    def result_and_predicate(self, i: ir.Instruction) -> None:
+        target = i.operands[0] if i.operands else None
+        if isinstance(target, ir.Pair):
+            self.destination(target.second, "pred", False)
+            target = target.first
+        self.destination(target, "b32", False)
+
+    def vote(self, i: ir.Instruction) -> None:
+        if not any(p in ("all", "any", "uni", "ballot") for p in i.parts):
+            raise self.fail("it names no vote")
+        needed = 3 if "sync" in i.parts else 2
+        if len(i.operands) != needed:
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        self.destination(i.operands[0], "b32" if "ballot" in i.parts else "pred", False)
+        self.source(i.operands[1], "pred", False)
+        if needed == 3:
+            self.source(i.operands[2], "b32", False)
+
+    def match(self, i: ir.Instruction) -> None:
+        if i.type not in ("b32", "b64") or not any(p in ("any", "all") for p in i.parts):
+            raise self.fail("it takes .any or .all, and .b32 or .b64")
+        if len(i.operands) != 3:
+            raise self.fail(f"it takes 3 operands, not {len(i.operands)}")
+        self.result_and_predicate(i)
+        self.source(i.operands[1], i.type, False)
+        self.source(i.operands[2], "b32", False)
+
+    @staticmethod
+    def taken_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
+        """The items of a list in parentheses that comes next, taken off the operands."""
+        first = operands[0] if operands else None
+        if not isinstance(first, ir.Vector):
+            return ()
+        operands.pop(0)
+        return first.items
+
+    def call(self, i: ir.Instruction) -> None:
+        operands = list(i.operands)
+        results = self.taken_list(operands)
+        if not operands:
+            raise self.fail("it names no function")
+        callee = operands.pop(0)
+        arguments = self.taken_list(operands)
+        if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:
+            return
+        function = self.module.functions[callee.name]
+        if function.is_entry:
+            raise self.fail(f"{callee.name} is a kernel, not a device function")
+        for what, given, wanted in (
+            ("arguments", arguments, function.params),
+            ("results", results, function.returns),
+        ):
+            if len(given) != len(wanted):
+                raise self.fail(f"{callee.name} has {len(wanted)} {what}, not {len(given)}")
+
+
+_CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f16", "bf16", "f32", "f64"}
+_SPECIAL = {
+    "cvt": _Checker.convert,
+    "set": _Checker.set,
+    "slct": _Checker.select_by_sign,
+    "mov": _Checker.move,
+    "shfl": _Checker.shuffle,
+    "vote": _Checker.vote,
+    "match": _Checker.match,
+    "call": _Checker.call,
+}
