@@ -27,6 +27,7 @@ QUIET = {"all_write_one_value", *(faulty.name for faulty in HARMLESS)}
 
 # Where compute-sanitizer (its memcheck, racecheck, initcheck or synccheck) finds nothing.
 ONLY_OURS = {
+    "runs_into_the_next_array": "memcheck asks only whether some allocation is there",
     "constant_past_end": "memcheck does not look at constant memory",
     "shared_negative_index": "below the block's shared memory lies the driver's own, which memcheck allows",
     "local_past_end": "memcheck checks the thread's whole stack, not the array on it",
@@ -34,6 +35,7 @@ ONLY_OURS = {
     "blocks_write_one_word": "racecheck does not look at global memory",
     "lost_update": "racecheck does not look at global memory",
     "stencil_in_place": "racecheck does not look at global memory",
+    "global_exchange_without_barrier": "racecheck does not look at global memory",
     "last_block_without_fence": "racecheck does not look at global memory",
     "shared_never_written": "initcheck looks at global memory only",
     "local_never_written": "initcheck looks at global memory only",

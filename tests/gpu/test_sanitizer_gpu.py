@@ -20,9 +20,9 @@ RECORDED = json.loads(
 )["verdicts"]
 # One of each tool and kind of report, and one each that a tool does not see.
 NAMES = (
-    "global_read_past_end", "use_after_free", "misaligned_float4", "shared_static_past_end", "missing_barrier",
-    "all_write_one_value", "missing_syncwarp", "global_never_written", "barrier_in_one_branch",
-    "syncwarp_outside_its_mask", "device_assert", "lost_update", "shuffle_from_absent_lanes",
+    "global_read_past_end", "use_after_free", "misaligned_float4", "shared_static_past_end",
+    "missing_barrier", "all_write_one_value", "missing_syncwarp", "global_never_written",
+    "barrier_in_one_branch", "syncwarp_outside_its_mask", "device_assert", "lost_update", "shuffle_from_absent_lanes",
 )  # fmt: skip
 
 
@@ -31,13 +31,16 @@ def test_verdicts_are_as_recorded() -> None:
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         found = dict(zip(NAMES, pool.map(lambda name: verdict(BY_NAME[name]), NAMES), strict=True))
     for name, theirs in found.items():
-        told = {key: theirs.get(key) for key in ("plain", "tool", "words", "lines", "block")}
-        assert told == {key: RECORDED[name].get(key) for key in told}, name
-        assert bool(theirs["errors"]) == bool(RECORDED[name]["errors"]), name
+        wanted = RECORDED[name]
+        told = {key: theirs.get(key) for key in ("plain", "tool", "lines", "block")}
+        assert told == {key: wanted.get(key) for key in told}, name
+        assert theirs.get("words", [])[:1] == wanted.get("words", [])[:1], name
+        assert bool(theirs["errors"]) == bool(wanted["errors"]), name
 
 
 def test_a_fault_is_found_without_costing_the_context() -> None:
-    pytest.importorskip("llvmlite", reason="the virtual GPU needs llvmlite")
+    for needed in ("llvmlite", "platformdirs"):
+        pytest.importorskip(needed, reason=f"the virtual GPU needs {needed}")
     import cupy
 
     import gpulab as gl
