@@ -225,6 +225,66 @@ SUB_WORD = """extern "C" __global__ void k(char* x) {
 }"""
 
 
+COPIED = """#include <cuda_pipeline.h>
+extern "C" __global__ void k(const float* x, float* y) {
+  __shared__ float s[64];
+  __pipeline_memcpy_async(&s[threadIdx.x], &x[threadIdx.x], 4);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  __syncthreads();
+  y[threadIdx.x] = s[63 - threadIdx.x];
+}"""
+BARRIER_OBJECT = """#include <cuda/barrier>
+extern "C" __global__ void k(float* x) {
+  __shared__ cuda::barrier<cuda::thread_scope_block> all;
+  __shared__ float s[64];
+  int t = threadIdx.x;
+  if (t == 0) init(&all, blockDim.x);
+  __syncthreads();
+  for (int turn = 0; turn < 3; turn++) {
+    s[t] = x[t];
+    all.arrive_and_wait();
+    x[t] = s[63 - t] + turn;
+    all.arrive_and_wait();
+  }
+}"""
+GRID = """#include <cooperative_groups.h>
+extern "C" __global__ void k(float* x, float* y) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
+  for (int turn = 0; turn < 3; turn++) {
+    y[i] = x[n - 1 - i];
+    cooperative_groups::this_grid().sync();
+    x[i] = y[i] + turn;
+    cooperative_groups::this_grid().sync();
+  }
+}"""
+TILES = """#include <cooperative_groups.h>
+extern "C" __global__ void k(float* x) {
+  __shared__ float s[64];
+  auto tile = cooperative_groups::tiled_partition<8>(cooperative_groups::this_thread_block());
+  int t = threadIdx.x;
+  s[t] = x[t];
+  tile.sync();
+  x[t] = s[t ^ 7];
+}"""
+MATRIX = """#include <mma.h>
+extern "C" __global__ void k(float* x) {
+  using namespace nvcuda;
+  __shared__ half s[256];
+  for (int i = threadIdx.x; i < 256; i += 32) s[i] = __float2half(x[i]);
+  __syncwarp();
+  wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+  wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::col_major> b;
+  wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+  wmma::fill_fragment(c, 0.0f);
+  wmma::load_matrix_sync(a, s, 16);
+  wmma::load_matrix_sync(b, s, 16);
+  wmma::mma_sync(c, a, b, c);
+  __syncwarp();
+  wmma::store_matrix_sync(x, c, 16, wmma::mem_row_major);
+}"""
+
+
 @pytest.mark.parametrize(
     ("code", "shape", "grid", "block"),
     [
@@ -232,14 +292,26 @@ SUB_WORD = """extern "C" __global__ void k(char* x) {
         (LOCKED, [(1,)], 3, 64),
         (WARP_TREE, [(64,)], 1, 64),
         (NAMED, [(128,)], 1, 128),
+        (COPIED, [(64,), (64,)], 1, 64),
+        (BARRIER_OBJECT, [(64,)], 1, 64),
+        (GRID, [(128,), (128,)], 4, 32),
+        (TILES, [(64,)], 1, 64),
+        (MATRIX, [(256,)], 1, 32),
     ],
-    ids=["fence and atomic", "lock", "syncwarp", "named barriers"],
-)
+    ids=[
+        "fence and atomic", "lock", "syncwarp", "named barriers", "asynchronous copy", "barrier object",
+        "grid sync", "tiles", "matrix",
+    ],
+)  # fmt: skip
 def test_synchronised_kernels_are_not_blamed(code: str, shape: Any, grid: int, block: int) -> None:
     args = [gl.cp.ones(size, dtype=np.float32) for size in shape]
     gl.use_device(watchdog_s=20)
-    report = gl.sanitize(gl.cp.RawKernel(code, "k"), grid, block, args)
+    kernel = gl.cp.RawKernel(code, "k", enable_cooperative_groups="this_grid" in code)
+    report = gl.sanitize(kernel, grid, block, args)
     assert report.clean, repr(report)
+    if "tile.sync" in code or "this_grid().sync" in code:
+        less = re.sub(r"tile\.sync\(\);|cooperative_groups::this_grid\(\)\.sync\(\);", "", code)
+        assert not gl.sanitize(gl.cp.RawKernel(less, "k"), grid, block, args).clean
 
 
 def test_bytes_of_one_word_are_different_places() -> None:

@@ -22,7 +22,8 @@ RECORDED = json.loads(
 NAMES = (
     "global_read_past_end", "use_after_free", "misaligned_float4", "shared_static_past_end",
     "missing_barrier", "all_write_one_value", "missing_syncwarp", "global_never_written",
-    "barrier_in_one_branch", "syncwarp_outside_its_mask", "device_assert", "lost_update", "shuffle_from_absent_lanes",
+    "barrier_in_one_branch", "syncwarp_outside_its_mask", "device_assert", "lost_update",
+    "shuffle_from_absent_lanes",
 )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def _bounds(launch: Launch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[
     """For an instruction, the allocation that its pointer belongs to."""
     memory, program = launch.device.memory, launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
-    homes = {id(i): plan.function for plan in kernel.plans for i in plan.function.instructions}
+    homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def bounds(i: ir.Instruction) -> tuple[int, int]:
         pointer = base_pointer(homes[id(i)], i, launch.packed.buffer, variables)
