@@ -9,7 +9,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tests.engine.ptx_runner import apply
+from gpulab.virtual.errors import IllegalAddressError
+from tests.engine.ptx_runner import apply, launch
 
 TINY = 5e-324
 HUGE = 1.7976931348623157e308
@@ -143,3 +144,25 @@ def test_packed_half_words(name: str, dtype: type, function: np.ufunc) -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
     found = apply(f"{name} %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b), target=90)
     assert (found == function(a.view(dtype), b.view(dtype)).view(np.uint32)).all()
+
+
+NOWHERE = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{{
+  .reg .b64 %p; .reg .b{bits} %v;
+  mov.b64 %p, {address};
+  ld.global.b{bits} %v, [%p];
+  st.global.b{bits} [%p], %v;
+  ret;
+}}
+"""
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+@pytest.mark.parametrize("address", [0, 8, -8, -16, 1 << 63, (1 << 55) - 8])
+def test_pointers_to_nowhere_are_faults(address: int, bits: int) -> None:
+    """All lanes the same address: a null pointer, or one so high that its end is address 0."""
+    with pytest.raises(IllegalAddressError):
+        launch(NOWHERE.format(address=address, bits=bits), "k", [np.zeros(4, np.uint32)])

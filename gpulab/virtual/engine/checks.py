@@ -38,11 +38,11 @@ check:
   %at = mul i32 %site, 16
   %cache = getelementptr i8, ptr %cache.b, i32 %at
   %base = load i64, ptr %cache
-  %limit.p = getelementptr i64, ptr %cache, i64 1
-  %limit = load i64, ptr %limit.p
-{splat("i64", "%base", "%bases")}{splat("i64", "%limit", "%limits")}
+  %room.p = getelementptr i64, ptr %cache, i64 1
+  %room = load i64, ptr %room.p
+{splat("i64", "%base", "%bases")}{splat("i64", "%room", "%rooms")}
   %d = sub <32 x i64> %a, %bases
-  %far = icmp ugt <32 x i64> %d, %limits
+  %far = icmp uge <32 x i64> %d, %rooms
   %low = and <32 x i64> %a, splat (i64 {size - 1})
   %odd = icmp ne <32 x i64> %low, zeroinitializer
   %wrong = or <32 x i1> %far, %odd

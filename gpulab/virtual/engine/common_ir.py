@@ -71,19 +71,18 @@ range:
   %base = load i64, ptr %bp
   %ep = getelementptr i64, ptr %ends, i64 %k
   %end = load i64, ptr %ep
-  %last = add i64 %x, %size64
-  %fits = icmp ule i64 %last, %end
+  %after = sub i64 %end, %low
+  %fits = icmp ult i64 %x, %after
   br i1 %fits, label %aligned, label %bad
 aligned:
   %remainder = and i64 %x, %low
   %ok = icmp eq i64 %remainder, 0
   br i1 %ok, label %next, label %odd
 next:
-  %room = sub i64 %end, %base
-  %limit = sub i64 %room, %size64
+  %room = sub i64 %after, %base
   store i64 %base, ptr %cache
   %cache1 = getelementptr i64, ptr %cache, i64 1
-  store i64 %limit, ptr %cache1
+  store i64 %room, ptr %cache1
   %minus = sub i32 %rest, 1
   %rest1 = and i32 %rest, %minus
   br label %loop
