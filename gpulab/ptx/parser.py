@@ -202,13 +202,18 @@ class _Parser:
             table = {"shared": function.shared, "local": function.local}.get(variable.space)
             (self.module.variables if table is None else table)[variable.name] = variable
         elif statement.startswith(".param"):
-            (param,), _ = self.params(statement.rstrip(";"))
+            found_params, _ = self.params(statement.rstrip(";"))
+            if len(found_params) != 1:
+                raise self.fail(f"cannot read {statement[:60]!r}.")
+            param = found_params[0]
             unique = f"{param.name}#{self.scope_count}" if self.scopes else param.name
             if self.scopes:
                 self.scopes[-1][param.name] = unique
             function.call_params[unique] = ir.Param(unique, param.type, 0, param.size_bytes, param.align)
         elif ".branchtargets" in statement:
             names = statement.split(".branchtargets", 1)[1].rstrip(";")
+            if not function.labels:
+                raise self.fail("a list of branch targets has no label.")
             table_name = list(function.labels)[-1]
             function.branch_tables[table_name.split("#")[0]] = tuple(n.strip() for n in names.split(","))
         elif (
