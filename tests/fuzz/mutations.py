@@ -13,9 +13,10 @@ _WORDS = ("ld", "st", "add", "sub", "mul", "mad", "fma", "mov", "cvt", "setp", "
           "vote", "bar", "atom", "red", "call", "cvta", "min", "shl", "bfe", "prmt", "dp4a", "brx", "sync",
           "wide", "lo", "hi", "rn", "ftz", "global", "shared", "local", "param", "const", "v2", "v4", "cc",
           "idx", "ballot", "relaxed", "gpu", "eq", "lt", "sat", "approx", "exch", "cas")  # fmt: skip
-_OPERANDS = ("%r1", "%rd1", "%f1", "%p1", "%rs1", "%fd1", "%tid.x", "%laneid", "%nosuch", "%tid", "0", "-1", "7",
-             "4294967296", "0f3F800000", "0d3FF0000000000000", "0x", "1.5", "[%rd1]", "[%r1+4]", "[0]", "{%r1, %r2}",
-             "{%r1, _}", "_", "%r1|%p1", "!%p1", "nothing", "[nothing+8]", "", "{}", "()", "(%r1)")  # fmt: skip
+_OPERANDS = ("%r1", "%rd1", "%f1", "%p1", "%rs1", "%fd1", "%tid.x", "%laneid", "%nosuch", "%tid", "0", "-1",
+             "7", "4294967296", "0f3F800000", "0d3FF0000000000000", "0x", "1.5", "[%rd1]", "[%r1+4]", "[0]",
+             "{%r1, %r2}", "{%r1, _}", "_", "%r1|%p1", "!%p1", "nothing", "[nothing+8]", "", "{}", "()",
+             "(%r1)")  # fmt: skip
 _NUMBERS = ("0", "1", "-1", "3", "8", "31", "255", "65536", "2147483648", "18446744073709551616", "1e9")
 _BYTES = "%.,;:{}[]()|!@+-_<>=\"'/\\# \n\t0129azAZ$\x00\x7fé"
 
@@ -27,9 +28,10 @@ _OPERAND = re.compile(r"(?<=[ ,])[^\s,;]+(?=[,;])")
 _MNEMONIC = re.compile(r"(?m)^\s*(?:@!?%p\d+\s+)?([a-z]\w*)(?=[.\s])")
 
 
-def _replace_one(
-    pattern: re.Pattern[str], group: int, choices: Callable[[Rng], str]
-) -> Callable[[Rng, str], str]:
+Mutation = Callable[[Rng, str], str]
+
+
+def _replace_one(pattern: re.Pattern[str], group: int, choices: Callable[[Rng], str]) -> Mutation:
     def change(rng: Rng, text: str) -> str:
         found = list(pattern.finditer(text))
         if not found:
@@ -49,7 +51,7 @@ def _truncate(rng: Rng, text: str) -> str:
     return text[: rng.below(len(text) or 1)]
 
 
-def _lines(change: Callable[[Rng, list[str]], None]) -> Callable[[Rng, str], str]:
+def _lines(change: Callable[[Rng, list[str]], None]) -> Mutation:
     def changed(rng: Rng, text: str) -> str:
         lines = text.split("\n")
         change(rng, lines)
@@ -81,7 +83,7 @@ def _take_operand_from_elsewhere(rng: Rng, text: str) -> str:
     return _replace_one(_OPERAND, 0, lambda r: r.choice(found or ["%r1"]))(rng, text)
 
 
-MUTATIONS: tuple[Callable[[Rng, str], str], ...] = (
+MUTATIONS: tuple[Mutation, ...] = (
     _flip,
     _truncate,
     _cut_middle,

@@ -1,0 +1,65 @@
+"""Damaged PTX gives a clean error or code that runs within bounds, never a crash or a hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpulab.ptx import nvrtc
+from tests.fuzz.mutations import damaged
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def work(first: int, count: int, *flags: str, timeout_s: float) -> dict[str, Any]:
+    """What a worker process says of some seeds; it must end by itself."""
+    command = [sys.executable, "-m", "tests.fuzz.damage_worker", str(first), str(count), *flags]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout_s
+    )
+    assert done.returncode == 0, f"ended with {done.returncode}: {done.stderr[-600:]}"
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def test_damage_is_the_same_every_time() -> None:
+    text = ".version 8.0\n.target sm_80\nadd.s32 %r1, %r2, 3;\n"
+    assert damaged(5, text) == damaged(5, text)
+    assert len({damaged(seed, text) for seed in range(50)}) > 30
+
+
+def check(report: dict[str, Any], count: int) -> None:
+    assert report["unexpected"] == []
+    outcomes = report["outcomes"]
+    assert sum(outcomes.values()) == count
+    assert outcomes["PtxError"] > count / 4  # the damage is real
+    assert outcomes["fine"] > count / 20  # and some of it survives reading
+
+
+def test_reading_and_translating_fail_cleanly() -> None:
+    check(work(0, 1000, timeout_s=120), 1000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [10_000, 20_000])
+def test_reading_and_translating_fail_cleanly_at_length(first: int) -> None:
+    check(work(first, 5000, timeout_s=400), 5000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [100_000, 200_000])
+def test_running_what_is_left_stays_within_bounds(first: int) -> None:
+    report = work(first, 300, "run", timeout_s=400)
+    assert report["unexpected"] == []
+    assert report["slowest"][0] < 30, f"seed {report['slowest'][1]} ran past the watchdog"
+    faults = sum(n for name, n in report["outcomes"].items() if name.startswith("fault"))
+    assert faults + report["outcomes"]["fine"] > 30
