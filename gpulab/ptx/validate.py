@@ -7,73 +7,22 @@ type) and 9.7.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gpulab.errors import PtxError
 from gpulab.ptx import ir
-
-_BITS = {name: 8 * size for name, size in ir.TYPE_BYTES.items()} | {"pred": 1, "u16x2": 32, "s16x2": 32}
-_INTEGERS = {f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)}
-_WORDS = {name for name in _INTEGERS if not name.endswith("16")}
-_FLOATS = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
-_PACKED = {"u16x2", "s16x2"}
-_COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
-_OF_FLOATS = {"equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"}
-_OF_UNSIGNED = {"lo", "ls", "hi", "hs"}
-
-# Operands, in order: d destination, s source (both of the instruction's type); D, u the same in 32 bits;
-# W, w in twice the width; P, p predicates; Q predicate or a pair of them; i constant; m address; v, V what
-# a load writes and a store reads; a anything. Those after ? may be left out.
-_OPERANDS: dict[str, tuple[str, set[str]]] = {}
-
-
-def _define(names: str, operands: str, types: Iterable[str]) -> None:
-    for name in names.split():
-        _OPERANDS[name] = operands, set(types)
-
-
-_define("add sub", "dss", _INTEGERS | _FLOATS | _PACKED)
-_define("mul", "dss", _INTEGERS | _FLOATS)
-_define("div", "dss", _INTEGERS | {"f32", "f64"})
-_define("rem", "dss", _INTEGERS)
-_define("min max", "dss?s", _INTEGERS | _FLOATS | _PACKED)
-_define("and or xor", "dss", _INTEGERS | {"pred"})
-_define("not", "ds", _INTEGERS | {"pred"})
-_define("cnot", "ds", _INTEGERS)
-_define("copysign", "dss", {"f32", "f64"})
-_define("addc subc", "dss", _WORDS)
-_define("madc", "dsss", _WORDS)
-_define("mul24", "dss", {"u32", "s32"})
-_define("mad24", "dsss", {"u32", "s32"})
-_define("mad", "dsss", _INTEGERS | {"f32", "f64"})
-_define("sad", "dsss", _INTEGERS)
-_define("fma", "dsss", _FLOATS)
-_define("abs neg", "ds", _INTEGERS | _FLOATS | _PACKED)
-_define("sqrt rcp rsqrt sin cos lg2", "ds", {"f32", "f64"})
-_define("ex2 tanh", "ds", _FLOATS)
-_define("brev", "ds", _WORDS)
-_define("popc clz bfind", "Ds", _WORDS)
-_define("shl shr", "dsu", _INTEGERS)
-_define("shf prmt dp4a dp2a", "Duuu", _BITS)
-_define("lop3", "Duuui", {"b32"})
-_define("bfe", "dsuu", _WORDS)
-_define("bfi", "dssuu", _WORDS)
-_define("selp", "dssp", _INTEGERS | {"f32", "f64"})
-_define("testp", "Ps", {"f32", "f64"})
-_define("setp", "Qss?p", _INTEGERS | _FLOATS)
-_define("cvta", "ds", {"u64"})
-_define("isspacep", "Pa", _BITS)
-_define("ld ldu", "vm?a", set(_BITS) - {"pred"})
-_define("st", "mV?a", set(_BITS) - {"pred"})
-_define("atom", "dm?sss", set(_BITS) - {"pred"})
-_define("red", "ms?a", set(_BITS) - {"pred"})
-_define("redux", "dsu", {"b32", "u32", "s32", "f32"})
-_define("activemask", "D", {"b32"})
-_define("bra", "a", _BITS)
-_define("brx", "ua", _BITS)
-_define("ret exit trap", "", _BITS)
-_NEED_TYPE = set("dsWwvV")
-_WIDER_ALLOWED = {"ld", "ldu", "st", "cvt"}
+from gpulab.ptx.operands import (
+    BITS,
+    COMPARISONS,
+    CONVERTIBLE,
+    FLOATS,
+    INTEGERS,
+    NEED_TYPE,
+    OF_FLOATS,
+    OF_UNSIGNED,
+    OPERANDS,
+    WIDER_ALLOWED,
+)  # fmt: skip
 
 
 def validate(module: ir.Module) -> None:
@@ -82,12 +31,22 @@ def validate(module: ir.Module) -> None:
     Raises
     ------
     PtxError
-        For the first instruction whose operands do not fit it.
+        For the first instruction whose operands do not fit it, or a variable that points to nothing.
     """
+    for variable in module.variables.values():
+        for place, pointer in variable.pointers:
+            _check_pointer(module, variable, place, pointer)
     for function in module.functions.values():
         check = _Checker(module, function)
         for instruction in function.instructions:
             check.instruction(instruction)
+
+
+def _check_pointer(module: ir.Module, variable: ir.Variable, place: int, pointer: ir.Symbol) -> None:
+    target = module.variables.get(pointer.name)
+    known = target.space in ("global", "const") if target else pointer.name in module.functions
+    if not known or place + 8 > variable.size_bytes:
+        raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
 
 
 class _Checker:
@@ -111,17 +70,17 @@ class _Checker:
         if special is not None:
             special(self, i)
             return
-        if i.root not in _OPERANDS or self.is_unusual(i):
+        if i.root not in OPERANDS or self.is_unusual(i):
             return
-        operands, types = _OPERANDS[i.root]
-        kind = next((p for p in reversed(i.parts[1:]) if p in _BITS), "")
-        if _NEED_TYPE & set(operands):
+        operands, types = OPERANDS[i.root]
+        kind = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
+        if NEED_TYPE & set(operands):
             if not kind:
                 raise self.fail("it names no type")
             if kind not in types:
                 raise self.fail(f"it does not take the type .{kind}")
         if "wide" in i.parts:
-            if kind not in _INTEGERS or _BITS[kind] == 64:
+            if kind not in INTEGERS or BITS[kind] == 64:
                 raise self.fail(f"it does not take the type .{kind}")
             operands = "Wss" if i.root == "mul" else "Wssw"
         if i.root == "setp":
@@ -156,7 +115,7 @@ class _Checker:
         required, _, optional = expected.partition("?")
         if not len(required) <= len(i.operands) <= len(required) + len(optional):
             raise self.fail(f"it takes {len(required)} operands, not {len(i.operands)}")
-        wider = i.root in _WIDER_ALLOWED
+        wider = i.root in WIDER_ALLOWED
         for code, operand in zip(required + optional, i.operands, strict=False):
             self.one(code, operand, kind, i, wider)
 
@@ -168,7 +127,7 @@ class _Checker:
         elif code in "Du":
             (self.destination if code == "D" else self.source)(operand, "b32", False)
         elif code in "Ww":
-            double = f"b{2 * _BITS[kind]}"
+            double = f"b{2 * BITS[kind]}"
             (self.destination if code == "W" else self.source)(operand, double, False)
         elif code == "P" or (code == "Q" and not isinstance(operand, ir.Pair)):
             self.destination(operand, "pred", False)
@@ -191,7 +150,7 @@ class _Checker:
             raise self.fail("an address in brackets is missing")
         if isinstance(operand.base, ir.Register):
             declared = self.function.registers[operand.base.name]
-            if _BITS[declared] not in (32, 64) or operand.base.negated:
+            if BITS[declared] not in (32, 64) or operand.base.negated:
                 raise self.fail(f"{operand.base.name} ({declared}) holds no address")
 
     def moved(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
@@ -221,14 +180,14 @@ class _Checker:
             if kind == "pred" and operand.float_bits:
                 raise self.fail("a floating-point constant is no predicate")
         elif isinstance(operand, ir.Symbol):
-            if kind in _FLOATS or _BITS[kind] < 32:
+            if kind in FLOATS or BITS[kind] < 32:
                 raise self.fail(f"{operand.name} is an address, not a .{kind}")
         elif not isinstance(operand, ir.Special) or kind == "pred":
             raise self.fail("an operand is missing, or of another kind than it takes")
 
     def fits(self, register: ir.Register, kind: str, wider: bool) -> None:
         declared = self.function.registers[register.name]
-        have, want = _BITS[declared], _BITS[kind]
+        have, want = BITS[declared], BITS[kind]
         fine = have >= want if wider else have == want
         if (declared == "pred") != (kind == "pred") or not fine:
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
@@ -237,7 +196,7 @@ class _Checker:
             raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
 
     def comparison(self, how: str, kind: str, rest: Sequence[str]) -> None:
-        known = _COMPARISONS | (_OF_FLOATS if kind in _FLOATS else _OF_UNSIGNED)
+        known = COMPARISONS | (OF_FLOATS if kind in FLOATS else OF_UNSIGNED)
         if how not in known:
             raise self.fail(f"there is no comparison .{how} of .{kind}")
         combines = any(p in ("and", "or", "xor") for p in rest)
@@ -249,7 +208,7 @@ class _Checker:
 
     def last_types(self, i: ir.Instruction) -> tuple[str, str]:
         kinds = i.parts[-2:]
-        if len(i.parts) < 3 or not all(kind in _BITS and kind != "pred" for kind in kinds):
+        if len(i.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
             raise self.fail("it names no two types")
         return kinds[0], kinds[1]
 
@@ -260,7 +219,7 @@ class _Checker:
         packs = target in ("f16x2", "bf16x2") and source == "f32"
         if len(i.operands) != (3 if packs else 2):
             raise self.fail(f"it takes {3 if packs else 2} operands, not {len(i.operands)}")
-        if not packs and not {target, source} <= _CONVERTIBLE:
+        if not packs and not {target, source} <= CONVERTIBLE:
             raise self.fail(f"there is no conversion from .{source} to .{target}")
         self.destination(i.operands[0], target, True)
         for operand in i.operands[1:]:
@@ -270,7 +229,7 @@ class _Checker:
         target, source = self.last_types(i)
         if source in ("f16x2", "bf16x2"):
             return
-        if _BITS[target] not in (16, 32) or source not in _INTEGERS | _FLOATS:
+        if BITS[target] not in (16, 32) or source not in INTEGERS | FLOATS:
             raise self.fail(f"it does not take the types .{target} and .{source}")
         self.comparison_of_set(i, source)
         self.destination(i.operands[0], target, False)
@@ -286,15 +245,15 @@ class _Checker:
 
     def select_by_sign(self, i: ir.Instruction) -> None:
         kind, test = self.last_types(i)
-        if test not in ("s32", "f32") or kind not in _INTEGERS | {"f32", "f64"}:
+        if test not in ("s32", "f32") or kind not in INTEGERS | {"f32", "f64"}:
             raise self.fail(f"it does not take the types .{kind} and .{test}")
         self.operands(i, "dssa", kind)
         self.source(i.operands[3], test, False)
 
     def move(self, i: ir.Instruction) -> None:
         kind = i.type
-        if kind not in _INTEGERS | {"pred", "f32", "f64", "b128"}:
-            raise self.fail("it names no type" if kind not in _BITS else f"it does not take the type .{kind}")
+        if kind not in INTEGERS | {"pred", "f32", "f64", "b128"}:
+            raise self.fail("it names no type" if kind not in BITS else f"it does not take the type .{kind}")
         if len(i.operands) != 2:
             raise self.fail(f"it takes 2 operands, not {len(i.operands)}")
         target, source = i.operands
@@ -310,9 +269,9 @@ class _Checker:
 
     def halves(self, operand: ir.Vector, kind: str, written: bool) -> None:
         count = len(operand.items)
-        if count not in (2, 4) or _BITS[kind] % (8 * count):
+        if count not in (2, 4) or BITS[kind] % (8 * count):
             raise self.fail(f"{count} parts do not make a .{kind}")
-        part = f"b{_BITS[kind] // count}"
+        part = f"b{BITS[kind] // count}"
         for item in operand.items:
             (self.destination if written else self.source)(item, part, False)
 
@@ -382,7 +341,6 @@ class _Checker:
                 raise self.fail(f"{callee.name} has {len(wanted)} {what}, not {len(given)}")
 
 
-_CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f16", "bf16", "f32", "f64"}
 _SPECIAL = {
     "cvt": _Checker.convert,
     "set": _Checker.set,
