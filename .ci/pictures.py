@@ -70,7 +70,7 @@ CELLS = {
     "occupancy_chart": "gl.occupancy(collatz, block=256)",
 }
 # A view is stepped with the right arrow key until it shows this text.
-STEP_TO = {"warp_stepper": "line 11:"}
+STEP_TO = {"warp_stepper": "line 11,"}
 MAX_STEPS = 200
 
 
@@ -107,6 +107,7 @@ def jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 
 def run_all(page: Any) -> None:
     """Run all cells; asked too early, before the kernel is there, JupyterLab does nothing."""
+    page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
     started = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
     for _ in range(5):
         page.get_by_role("menuitem", name="Run", exact=True).click()
