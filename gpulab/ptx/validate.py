@@ -79,7 +79,7 @@ class _Checker:
                 raise self.fail("it names no type")
             if kind not in types:
                 raise self.fail(f"it does not take the type .{kind}")
-        if "wide" in i.parts:
+        if "wide" in i.parts and i.root in ("mul", "mad"):
             if kind not in INTEGERS or BITS[kind] == 64:
                 raise self.fail(f"it does not take the type .{kind}")
             operands = "Wss" if i.root == "mul" else "Wssw"

@@ -166,3 +166,58 @@ def test_pointers_to_nowhere_are_faults(address: int, bits: int) -> None:
     """All lanes the same address: a null pointer, or one so high that its end is address 0."""
     with pytest.raises(IllegalAddressError):
         launch(NOWHERE.format(address=address, bits=bits), "k", [np.zeros(4, np.uint32)])
+
+
+def test_zeros_are_normal_numbers() -> None:
+    """PTX ISA, testp: positive and negative zero are considered normal."""
+    values = np.array([0.0, -0.0, 1e-40, -1e-40, 1.0, -2e-38, np.inf, np.nan], np.float32)
+    instruction = "testp.normal.f32 %p, %in0; selp.u32 %out, 1, 0, %p;"
+    assert apply(instruction, "u32", ("f32",), (values,)).tolist() == [1, 1, 0, 0, 1, 1, 0, 0]
+
+
+def test_the_upper_part_of_a_24_bit_product_starts_at_bit_16() -> None:
+    a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))
+    product = (a & 0xFFFFFF).astype(np.uint64) * (b & 0xFFFFFF).astype(np.uint64)
+    found = apply("mul24.hi.u32 %out, %in0, %in1;", "u32", ("u32", "u32"), (a, b))
+    assert (found == (product >> np.uint64(16)).astype(np.uint32)).all()
+    low = [(x & 0xFFFFFF) - (x & 0x800000) * 2 for x in a.tolist()]
+    high = [(x & 0xFFFFFF) - (x & 0x800000) * 2 for x in b.tolist()]
+    wanted = np.array([(x * y >> 16) & 0xFFFFFFFF for x, y in zip(low, high, strict=True)], np.uint32)
+    found = apply(
+        "mul24.hi.s32 %out, %in0, %in1;", "s32", ("s32", "s32"), (a.view(np.int32), b.view(np.int32))
+    )
+    assert (found.view(np.uint32) == wanted).all()
+
+
+ATOMIC_ADD = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 k_param_0)
+{
+  .reg .b64 %p; .reg .b32 %t; .reg .f32 %f<4>; .reg .pred %q; .shared .align 4 .f32 cell;
+  ld.param.u64 %p, [k_param_0];
+  mov.u32 %t, %tid.x;
+  setp.ne.u32 %q, %t, 0;
+  @%q bra DONE;
+  ld.global.f32 %f1, [%p+4];
+  atom.global.add.f32 %f2, [%p], %f1;
+  st.global.f32 [%p+8], %f2;
+  ld.global.f32 %f2, [%p+16];
+  st.shared.f32 [cell], %f2;
+  atom.shared.add.f32 %f3, [cell], %f1;
+  ld.shared.f32 %f3, [cell];
+  st.global.f32 [%p+12], %f3;
+DONE:
+  ret;
+}
+"""
+
+
+def test_float_atomics_in_global_memory_take_subnormals_for_zero() -> None:
+    """Seen on an H200; in shared memory they keep them (PTX ISA). The old value is returned as it is."""
+    tiny = np.float32(3e-39)
+    start = np.array([tiny, tiny, 7, 7, tiny], np.float32)
+    (after,) = launch(ATOMIC_ADD, "k", [start])
+    assert after.tolist() == [0.0, tiny, tiny, np.float32(tiny + tiny), tiny]
+    (after,) = launch(ATOMIC_ADD, "k", [np.array([-tiny, 1.5, 7, 7, 0.25], np.float32)])
+    assert after.tolist() == [1.5, 1.5, -tiny, 1.75, 0.25]

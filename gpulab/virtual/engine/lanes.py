@@ -76,7 +76,7 @@ _ATOMIC = {
 }  # fmt: skip
 
 
-# An H200's float addition in global memory takes subnormals for zero; in shared memory it does not.
+# Float addition in global memory takes subnormals for zero, in shared memory it does not (PTX ISA, atom).
 _FLUSHING_ADD = """  %fx = call float @flushed(float %x)
   %first = load i32, ptr %p
   br label %again
