@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpulab.errors import NotSupportedError
+from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import layout, memory_ops
 from gpulab.virtual.engine.emit import constant
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
 
 MAX_DEPTH = 256
+# What calls to functions the engine has itself must pass at least.
+_ARGUMENTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
@@ -21,6 +23,8 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
     if i.root != "call":
         return False
     name, arguments, results = parts_of(i)
+    if len(arguments) < _ARGUMENTS.get(name, 0):
+        raise PtxError(f"{i.text!r}: {name} takes {_ARGUMENTS[name]} arguments.")
     if name == "":
         _indirect(c, i, arguments, results)
     elif name in ("malloc", "free"):
