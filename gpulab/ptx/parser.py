@@ -327,7 +327,12 @@ class _Parser:
         if not text:
             raise self.fail("an operand is missing.")
         if text[0] == "[":
+            pieces = tuple(split(text[1:-1]))
+            if len(pieces) > 1:  # a texture or surface and its coordinates
+                return ir.Vector(tuple(self.operand(piece) for piece in pieces))
             return self.address(text[1:-1].strip())
+        if text == "WARP_SZ":
+            return ir.Immediate(32)
         if text[0] in "{(":
             return ir.Vector(tuple(self.operand(item) for item in split(text[1:-1])))
         if "|" in text:

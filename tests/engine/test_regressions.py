@@ -9,7 +9,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from gpulab.errors import NotSupportedError, PtxError
+from gpulab.virtual.engine import Program
 from gpulab.virtual.errors import IllegalAddressError
+from gpulab.virtual.memory import DeviceMemory
 from tests.engine.ptx_runner import apply, launch
 
 TINY = 5e-324
@@ -221,3 +224,55 @@ def test_float_atomics_in_global_memory_take_subnormals_for_zero() -> None:
     assert after.tolist() == [0.0, tiny, tiny, np.float32(tiny + tiny), tiny]
     (after,) = launch(ATOMIC_ADD, "k", [np.array([-tiny, 1.5, 7, 7, 0.25], np.float32)])
     assert after.tolist() == [1.5, 1.5, -tiny, 1.75, 0.25]
+
+
+PARAMETER_ARRAY = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 k_param_0, .param .align 2 .b8 k_param_1[8])
+{
+  .reg .b64 %p<5>; .reg .b32 %r<4>; .reg .b16 %h;
+  ld.param.u64 %p1, [k_param_0];
+  mov.b64 %p2, k_param_1;
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %p3, %r1, 2;
+  add.s64 %p3, %p2, %p3;
+  ld.param.s16 %r2, [%p3+OFFSET];
+  mad.wide.u32 %p4, %r1, 4, %p1;
+  st.global.u32 [%p4], %r2;
+  ret;
+}
+"""
+
+
+def run_with_parameter_array(offset: str) -> list[int]:
+    memory = DeviceMemory(1 << 24)
+    address = memory.malloc(16)
+    memory.track(address, 16, "result")
+    params = address.to_bytes(8, "little") + np.array([-1, 2, -3, 4], np.int16).tobytes()
+    Program(PARAMETER_ARRAY.replace("OFFSET", offset)).launch(
+        "k", (1, 1, 1), (4, 1, 1), params, memory=memory, device_name="virtual"
+    )
+    return memory.view(address, 16).view(np.int32).tolist()
+
+
+def test_an_array_among_the_parameters_can_be_indexed() -> None:
+    assert run_with_parameter_array("0") == [-1, 2, -3, 4]
+    with pytest.raises(IllegalAddressError):
+        run_with_parameter_array("65536")
+
+
+def test_a_load_beyond_a_parameter_is_refused() -> None:
+    text = NOWHERE.format(address=0, bits=32).replace(
+        "ld.global.b32 %v, [%p]", "ld.param.b32 %v, [k_param_0+4096]"
+    )
+    with pytest.raises(PtxError, match="does not fit the parameter"):
+        launch(text, "k", [np.zeros(4, np.uint32)])
+
+
+def test_textures_are_said_to_be_missing() -> None:
+    text = NOWHERE.format(address=0, bits=32).replace(
+        "ld.global.b32 %v, [%p]", "tex.1d.v4.f32.s32 {%v, %v, %v, %v}, [%p, {%v}]"
+    )
+    with pytest.raises(NotSupportedError, match="tex"):
+        launch(text, "k", [np.zeros(4, np.uint32)])

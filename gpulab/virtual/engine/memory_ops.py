@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from gpulab.errors import NotSupportedError
+from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import access_rules, checks, lanes, layout
 from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
@@ -248,10 +248,16 @@ def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
     target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
     assert isinstance(address, ir.Address)
     if not isinstance(address.base, ir.Symbol):
-        raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
+        if not (is_load and c.function.is_entry):
+            raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
+        # An array among the kernel's parameters: constant memory on hardware too.
+        parts = tuple("const" if part.split("::")[0] == "param" else part for part in i.parts)
+        _load_store(c, dataclasses.replace(i, opcode=".".join(parts), parts=parts))
+        return
     items = target.items if isinstance(target, ir.Vector) else (target,)
     width = ir.TYPE_BYTES[i.type]
     offset = address.offset + address.base.offset
+    _check_place(c, i, address.base.name, offset, len(items) * width)
     for position, item in enumerate(items):
         at = offset + position * width
         if c.function.is_entry and address.base.name in c.entry_params:
@@ -273,6 +279,14 @@ def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
                 c.set(item, gather(c, host, c.executed(i), i.type), i.type)
         else:
             scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
+
+
+def _check_place(c: FunctionCompiler, i: ir.Instruction, name: str, offset: int, size: int) -> None:
+    """Refuse what lies outside a parameter, or would write to a kernel's."""
+    of_kernel = c.function.is_entry and name in c.entry_params
+    room = c.entry_params[name].size_bytes if of_kernel else c.parameter_record(name)[1]
+    if offset < 0 or offset + size > room or (of_kernel and i.root == "st"):
+        raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {room} bytes.")
 
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
