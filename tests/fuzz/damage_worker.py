@@ -22,7 +22,7 @@ from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir, nvrtc, parser
 from gpulab.teach.corpus import CASES, Case
 from gpulab.virtual.engine import Program, codegen
-from gpulab.virtual.errors import KernelFault
+from gpulab.virtual.errors import CUDARuntimeError
 from gpulab.virtual.memory import DeviceMemory
 from tests.fuzz.mutations import damaged
 
@@ -85,7 +85,7 @@ def attempt(seed: int, run: bool) -> tuple[str, str]:
             make_code(parser.parse(changed), seed)
     except CLEAN as error:
         return type(error).__name__, ""
-    except KernelFault as error:
+    except CUDARuntimeError as error:  # a fault of the kernel, or variables larger than the memory
         return f"fault: {type(error).__name__}", ""
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
