@@ -52,7 +52,8 @@ REGISTRY_HOSTS = re.compile(
     "|".join(
         first + rest
         for first, rest in (
-            ("py", r"pi\.org"), ("python", r"hosted\.org"), ("pypi.nvi", r"dia\.com"), ("npm", r"js\.(?:org|com)"),
+            ("py", r"pi\.org"), ("python", r"hosted\.org"), ("pypi.nvi", r"dia\.com"),
+            ("npm", r"js\.(?:org|com)"),
             ("yarn", r"pkg\.com"), ("conda.ana", r"conda\.org"), ("deb.de", r"bian\.org"),
             ("archive.ubu", r"ntu\.com"), ("cra", r"tes\.io"), ("jsde", r"livr\.net"), ("unp", r"kg\.com"),
             ("cdn", r"js\."), ("es", r"m\.sh"), ("sky", r"pack\.dev"),
