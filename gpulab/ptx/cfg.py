@@ -245,4 +245,15 @@ def live_out(function: ir.Function, flow: Flow) -> list[set[str]]:
             if entering != live_in[block.number]:
                 live_in[block.number] = entering
                 changed = True
-    return [{name for name, mask in bit.items() if mask & leaving} for leaving in out]
+    names = list(function.registers)
+    return [_named(names, leaving) for leaving in out]
+
+
+def _named(names: Sequence[str], bits: int) -> set[str]:
+    """The names at the set bits of a number."""
+    found = set()
+    while bits:
+        lowest = bits & -bits
+        found.add(names[lowest.bit_length() - 1])
+        bits ^= lowest
+    return found

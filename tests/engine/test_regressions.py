@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpulab.errors import NotSupportedError, PtxError
-from gpulab.virtual.engine import Program
+from gpulab.ptx import parser
+from gpulab.virtual.engine import Program, codegen, function
 from gpulab.virtual.errors import IllegalAddressError
 from gpulab.virtual.memory import DeviceMemory
 from tests.engine.ptx_runner import apply, launch
@@ -276,3 +277,10 @@ def test_textures_are_said_to_be_missing() -> None:
     )
     with pytest.raises(NotSupportedError, match="tex"):
         launch(text, "k", [np.zeros(4, np.uint32)])
+
+
+def test_a_kernel_too_large_to_translate_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tensor-core sample of 5,000 instructions once took all memory of the machine."""
+    monkeypatch.setattr(function, "_MOST_LINES", 20)
+    with pytest.raises(NotSupportedError, match="too large"):
+        codegen.generate(parser.parse(ATOMIC_ADD), "k", count=False, trace=False)

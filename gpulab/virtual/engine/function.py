@@ -42,6 +42,9 @@ _NOTHING_TO_DO = {
     "griddepcontrol", "bar", "barrier",
 }  # fmt: skip
 
+# LLVM takes minutes, and gigabytes, for more.
+_MOST_LINES = 250_000
+
 
 class FunctionCompiler(Watching):
     """Generates the LLVM text of one function."""
@@ -368,6 +371,11 @@ class FunctionCompiler(Watching):
         """The LLVM text of the whole function."""
         for block in self.flow.blocks:
             self.compile_block(block)
+            if len(self.e.lines) > _MOST_LINES:
+                raise NotSupportedError(
+                    f"Kernel {self.function.name} is too large for the virtual GPU: "
+                    f"{len(self.function.instructions):,} instructions. Unroll its loops less."
+                )
         body = self.e.lines
         self.e.lines = []
         dispatcher.prologue(self)
