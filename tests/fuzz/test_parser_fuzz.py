@@ -46,11 +46,11 @@ def check(report: dict[str, Any], count: int) -> None:
 
 
 def test_reading_and_translating_fail_cleanly() -> None:
-    check(work(0, 1000, timeout_s=120), 1000)
+    check(work(0, 800, timeout_s=120), 800)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", [10_000, 20_000])
+@pytest.mark.parametrize("first", [10_000])
 def test_reading_and_translating_fail_cleanly_at_length(first: int) -> None:
     check(work(first, 5000, timeout_s=400), 5000)
 
