@@ -367,6 +367,8 @@ class _Parser:
 
     def resolve(self, function: ir.Function) -> None:
         for instruction in function.instructions:
+            if instruction.root in ("bra", "brx") and not instruction.operands:
+                raise self.fail(f"{instruction.text!r} names no label to go to.")
             if instruction.root == "bra":
                 instruction.target = self.label_index(function, instruction.operands[-1])
             elif instruction.root == "brx":
