@@ -43,7 +43,7 @@ format: env-test  ## Format code and notebooks, fix what ruff can fix
 	@$(BIN)/python -m ruff format gpulab tests notebooks .ci
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
-	@$(RUN) -m gpulab.bench $(ARGS)
+	@$(RUN) -m gpulab.bench.table $(ARGS)
 
 pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a real JupyterLab
 	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) .ci/pictures.py $(ARGS)

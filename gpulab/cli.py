@@ -19,8 +19,8 @@ FIRST_NOTEBOOK = "00*.ipynb"
 
 # Commands whose module reads its own arguments: name -> module with ``main(arguments)``, help.
 _PASSED_ON = {
-    "bench": ("gpulab.bench", "time the virtual GPU and print a table"),
-    "record": ("gpulab.record", "record a real GPU's answers for those who have none"),
+    "bench": ("gpulab.bench.table", "time the virtual GPU and print a table"),
+    "record": ("gpulab.recordings.record", "record a real GPU's answers for those who have none"),
 }
 
 

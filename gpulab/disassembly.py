@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.arguments import Shape
 from gpulab.backend import kernel_source
+from gpulab.call.arguments import Shape
 from gpulab.lab import count
 from gpulab.ptx import nvrtc, sass
 
 if TYPE_CHECKING:
-    from gpulab.as_run_table import AsRunTable
+    from gpulab.tables.as_run import AsRunTable
 
 
 def as_run(
@@ -46,8 +46,8 @@ def as_run(
     NvrtcMissingError
         If NVRTC is not installed: machine code is made here, not shipped.
     """
-    from gpulab.as_run_table import AsRunTable
     from gpulab.ptx.as_run import anchor
+    from gpulab.tables.as_run import AsRunTable
 
     if not sass.available():
         raise sass.NvdisasmMissingError

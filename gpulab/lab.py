@@ -13,15 +13,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.arguments import Shape, byte_count, dims, warp_position
 from gpulab.backend import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
 from gpulab.call import Call, relauncher
+from gpulab.call.arguments import Shape, byte_count, dims, warp_position
 from gpulab.errors import GpulabError, UnknownDeviceError
 from gpulab.records import WARP_SIZE, BlockTrace, DeviceInfo, WarpTrace
 
 if TYPE_CHECKING:
-    from gpulab.sanitizer_table import SanitizerTable
     from gpulab.tables import CounterTable
+    from gpulab.tables.sanitizer import SanitizerTable
     from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
 
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
@@ -269,7 +269,7 @@ def sanitize(
     KernelFault
         For an illegal access or a barrier fault whose tool was not chosen.
     """
-    from gpulab.sanitizer_table import SanitizerTable
+    from gpulab.tables.sanitizer import SanitizerTable
 
     call = Call.read(kernel, grid, block, args, shared_bytes)
     twin = session.twin()

@@ -24,7 +24,7 @@ from gpulab.choice import (
     initial_watchdog,
     parse_device,
 )
-from gpulab.cuda_choice import CudaUnavailableError, open_cuda_device
+from gpulab.choice.cuda import CudaUnavailableError, open_cuda_device
 from gpulab.errors import GpulabError, UnknownDeviceError
 
 if TYPE_CHECKING:

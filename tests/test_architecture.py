@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "occupancy_rules": BASE,
     "trace_io": BASE,
     "sampler": BASE,
+    "tables": BASE | {"machine_code"},
     "ptx": BASE | {"backend", "disk_cache", "machine_code"},
     "virtual": BASE | {"backend", "disk_cache", "ptx", "occupancy_rules", "trace_columns"},
     "probes": BASE | {"backend", "ptx", "trace_io", "driver", "occupancy_rules"},
@@ -39,7 +40,7 @@ MAY_IMPORT = {
 }
 # Only the session decides which side serves a call. The doctor and the benchmark examine one side.
 SIDES = {"probes", "virtual"}
-MAY_TOUCH_A_SIDE = {"session", "doctor", "checks", "bench"}
+MAY_TOUCH_A_SIDE = {"session", "diagnosis", "bench"}
 # Modules that hold the one current session or machine.
 MAY_HAVE_STATE = {"gpulab/session.py", "gpulab/virtual/machine.py"}
 

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulab import nsight
 from gpulab.ptx import nvrtc
+from gpulab.recordings import nsight
 from tests.counters import patterns
 from tests.counters.cases import CASES, Shape, source
 

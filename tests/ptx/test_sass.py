@@ -10,13 +10,13 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.as_run_table import AsRunTable
 from gpulab.machine_code import AccessAsRun, AsRun, BranchAsRun
 from gpulab.ptx import nvrtc, sass
 from gpulab.ptx.as_run import anchor
 from gpulab.ptx.parser import parse
 from gpulab.ptx.regions import regions
 from gpulab.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
+from gpulab.tables.as_run import AsRunTable
 from gpulab.teach.corpus import kernel_code, kernel_files
 
 needs_nvdisasm = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")

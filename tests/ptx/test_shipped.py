@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.checks import check_nvrtc, check_virtual_gpu
+from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
 from gpulab.ptx import nvrtc, shipped
 from gpulab.ptx.parser import parse
-from gpulab.record import run_case
+from gpulab.recordings.record import run_case
 from gpulab.records import KernelSource
 from gpulab.teach.corpus import CASES, Case, kernel_code, kernel_files
 from gpulab.virtual import compiled

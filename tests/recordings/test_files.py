@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpulab import nsight, trace_io
-from gpulab.recordings import load_recording, pack_output, parse_recording, recording_names
+from gpulab import trace_io
+from gpulab.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
 from gpulab.records import LaunchTrace, Occupancy, Provenance, WarpTrace
 
 TRACES = sorted(path.stem for path in (Path(trace_io.__file__).parent / "data" / "recordings").glob("*.npz"))

@@ -10,8 +10,8 @@ import pytest
 
 from gpulab import session
 from gpulab.ptx.parser import parse
-from gpulab.record import WARP_TRACES, device_arguments, inputs_digest, run_case
 from gpulab.recordings import Recording, digest
+from gpulab.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
 from gpulab.records import KernelCounters, WarpTrace
 from gpulab.teach.corpus import CASES, Case, case
 from gpulab.trace_io import load_recorded

@@ -14,8 +14,8 @@ from gpulab import session
 from gpulab.errors import PtxError
 from gpulab.ptx import instrument, nvrtc
 from gpulab.ptx.parser import parse
-from gpulab.record import device_arguments
 from gpulab.recordings import Recording, digest
+from gpulab.recordings.record import device_arguments
 from gpulab.teach.corpus import CASES, Case, case
 from gpulab.virtual.engine import TraceRequest
 from gpulab.virtual.launching import Launch

@@ -9,7 +9,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.cuda_choice import CudaUnavailableError
+from gpulab.choice.cuda import CudaUnavailableError
 from gpulab.errors import GpulabError, UnknownDeviceError
 from gpulab.virtual import machine
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import gpulab as gl
-from gpulab import checks, diagnosis, driver
-from gpulab.checks import Finding
-from gpulab.diagnosis import Diagnosis
+from gpulab import diagnosis, driver
+from gpulab.diagnosis import Diagnosis, checks
+from gpulab.diagnosis.checks import Finding
 
 ROOT = Path(gl.__file__).parents[1]
 

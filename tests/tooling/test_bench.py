@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab import bench, bench_simulator
+from gpulab.bench import simulator as bench_simulator
+from gpulab.bench import table as bench
 from gpulab.records import Provenance
 
 

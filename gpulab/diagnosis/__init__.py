@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
+from gpulab.diagnosis.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
 from gpulab.tables import Table
 
 

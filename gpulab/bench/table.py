@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.bench_simulator import SimulatorTimes, run_simulator
-from gpulab.bench_traces import TRACE_TARGET_MS, slowest_trace
+from gpulab.bench.simulator import SimulatorTimes, run_simulator
+from gpulab.bench.traces import TRACE_TARGET_MS, slowest_trace
 from gpulab.errors import GpulabError
 from gpulab.records import Dim3, Provenance
 from gpulab.tables import Table

@@ -1,6 +1,6 @@
 """The benchmark's kernels for the Numba CUDA simulator, which gives each CUDA thread a Python thread.
 
-``NUMBA_ENABLE_CUDASIM=1 python -m gpulab.bench_numba`` prints their times as JSON. Nothing imports
+``NUMBA_ENABLE_CUDASIM=1 python -m gpulab.bench.numba_simulator`` prints their times as JSON. Nothing imports
 this module: it needs Numba, and the simulator takes over the ``cuda`` of the module a kernel is in.
 """
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.cuda_choice import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
+from gpulab.choice.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 from gpulab.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
 
 Status = Literal["ok", "missing", "wrong"]

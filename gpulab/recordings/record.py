@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from gpulab import nsight, session
+from gpulab import session
 from gpulab.driver import cuda_version
 from gpulab.errors import GpulabError
-from gpulab.recordings import FORMAT, digest, pack_output, pack_text
+from gpulab.recordings import FORMAT, digest, nsight, pack_output, pack_text
 from gpulab.teach.corpus import CASES, Case, case
 from gpulab.teach.corpus_inputs import Arguments
 from gpulab.teach.workloads import WORKLOADS, Workload, workload
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="gpulab record", description="Record a real GPU's answers to the course's kernels."
     )
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "data" / "recordings")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "data" / "recordings")
     parser.add_argument("--name", help="name of the recording; by default made from the GPU's name")
     parser.add_argument("--no-ncu", action="store_true", help="without Nsight Compute's counters")
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
@@ -196,7 +196,7 @@ def _launch_only(what: str) -> None:
 
 
 def _profile(what: str, kernels: Sequence[str]) -> list[nsight.Launch]:
-    command = [sys.executable, "-m", "gpulab.record", "--launch-only", what]
+    command = [sys.executable, "-m", "gpulab.recordings.record", "--launch-only", what]
     if what == "workloads":
         launches = nsight.profile(command, kernels, [nsight.DURATION])
     else:

@@ -1,0 +1,1 @@
+"""How long the virtual GPU takes on this machine, beside another simulator."""
