@@ -70,9 +70,31 @@ TWO_WORDS: dict[str, Callable[[int, int], int]] = {
 
 @pytest.mark.parametrize("opcode", TWO_WORDS)
 def test_two_word_instructions(opcode: str) -> None:
-    a, b = pairs(WORDS)
+    a, b = pairs(np.concatenate([WORDS, np.arange(4, 31, dtype=np.uint32)]))
     got = apply(f"{opcode} %out, %in0, %in1;", "b32", ["b32", "b32"], [a, b])
     np.testing.assert_array_equal(got, expect(TWO_WORDS[opcode], a, b))
+
+
+def run_of_ones(start: int, count: int, clamp: bool) -> int:
+    if clamp:
+        return sum(1 << n for n in range(start, min(start + count, 32))) if start < 32 else 0
+    start, count = start & 31, count & 31
+    return sum(1 << n for n in range(start, min(start + count, 32)))
+
+
+def widened(value: int, width: int, clamp: bool, signed: bool) -> int:
+    if clamp and width > 31:
+        return value
+    width &= 31
+    low = value & ((1 << width) - 1)
+    return low - (1 << width) if signed and width and low >> (width - 1) else low
+
+
+for mode in ("clamp", "wrap"):
+    clamp = mode == "clamp"
+    TWO_WORDS[f"bmsk.{mode}.b32"] = lambda a, b, clamp=clamp: run_of_ones(a, b, clamp)
+    TWO_WORDS[f"szext.{mode}.u32"] = lambda a, b, clamp=clamp: widened(a, b, clamp, False)
+    TWO_WORDS[f"szext.{mode}.s32"] = lambda a, b, clamp=clamp: widened(a, b, clamp, True)
 
 
 ONE_WORD: dict[str, Callable[[int], int]] = {

@@ -143,6 +143,43 @@ def _bfi(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.binary("or", llvm, inserted, kept), i.type)
 
 
+def _bmsk(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """A run of ones (PTX ISA, 9.7.1): ``clamp`` cuts what reaches over bit 31, ``wrap`` takes both mod 32."""
+    e = c.e
+    start, count = (c.get(operand, "b32") for operand in i.operands[1:3])
+    low, length = (e.binary("and", "i32", n, constant("i32", 31)) for n in (start, count))
+    above = e.binary("shl", "i32", constant("i32", -1), low)
+    end = e.binary("add", "i32", low, length)
+    over = e.compare("ugt", "i32", end, constant("i32", 31))
+    if "clamp" in i.parts:
+        wide = e.compare("ugt", "i32", count, constant("i32", 31))
+        over = e.binary("or", "i1", over, wide)
+        far = e.compare("ugt", "i32", start, constant("i32", 31))
+        above = e.select("i32", far, constant("i32", 0), above)
+    end = e.binary("and", "i32", end, constant("i32", 31))
+    beyond = e.select("i32", over, constant("i32", 0), e.binary("shl", "i32", constant("i32", -1), end))
+    c.set(
+        i.operands[0],
+        e.binary("and", "i32", above, e.binary("xor", "i32", beyond, constant("i32", -1))),
+        "b32",
+    )
+
+
+def _szext(c: FunctionCompiler, i: ir.Instruction) -> None:
+    """The lowest bits of a number, filled up with its sign or zeros (PTX ISA, 9.7.1)."""
+    e = c.e
+    value, width = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    length = e.binary("and", "i32", width, constant("i32", 31))
+    unused = e.binary("and", "i32", e.binary("sub", "i32", constant("i32", 32), length), constant("i32", 31))
+    shift = "ashr" if i.type == "s32" else "lshr"
+    kept = e.binary(shift, "i32", e.binary("shl", "i32", value, unused), unused)
+    none = e.compare("eq", "i32", length, constant("i32", 0))
+    kept = e.select("i32", none, constant("i32", 0), kept)
+    if "clamp" in i.parts:
+        kept = e.select("i32", e.compare("ugt", "i32", width, constant("i32", 31)), value, kept)
+    c.set(i.operands[0], kept, i.type)
+
+
 def _count_bits(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
@@ -232,6 +269,8 @@ HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
     "shr": _shift,
     "shf": _funnel,
     "bfe": _bfe,
+    "bmsk": _bmsk,
+    "szext": _szext,
     "bfi": _bfi,
     "popc": _count_bits,
     "clz": _count_bits,

@@ -1,0 +1,35 @@
+"""The engine's tests of single instructions once more, with the GPU in the engine's place.
+
+What those tests expect comes from Python and NumPy. A GPU that gives the same shows that they expect
+the right thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from tests.engine import ptx_runner
+from tests.engine.test_instructions import *  # noqa: F403  (collects its tests here too)
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def hardware(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `ptx_runner.apply` run its kernels on the GPU."""
+
+    def launch(
+        ptx: str, name: str, arrays: Sequence[npt.NDArray[Any]], grid: int = 1, block: int = 32
+    ) -> list[npt.NDArray[Any]]:
+        module = cp.cuda.function.Module()
+        module.load(ptx.encode())
+        on_device = [cp.asarray(np.ascontiguousarray(array)) for array in arrays]
+        module.get_function(name)((grid, 1, 1), (block, 1, 1), tuple(on_device))
+        return [cp.asnumpy(array) for array in on_device]
+
+    monkeypatch.setattr(ptx_runner, "launch", launch)
