@@ -8,13 +8,15 @@ that leave a loop wait for those still in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 from gpulab.ptx import ir
 
 # Instructions that lanes of a warp reach together; each starts a block, so that lanes can wait there.
-_MEETS = {"shfl", "vote", "match", "redux", "wmma", "mma", "ldmatrix"}
+_MEETS = {"shfl", "vote", "match", "redux"}
+# Loads that see what other threads have written meanwhile.
+_ORDERED = {"volatile", "acquire", "relaxed"}
 _ENDS = {"bra", "brx", "ret", "exit", "trap"}
 
 
@@ -150,11 +152,19 @@ def _components(
     return found[::-1]
 
 
-def waits_on_memory(function: ir.Function, flow: Flow, source: int, target: int) -> bool:
+def reads_what_others_write(i: ir.Instruction) -> bool:
+    """Whether other threads may change what an instruction gives: an atomic, a volatile load."""
+    return i.root in ("atom", "mbarrier") or (i.root == "ld" and not _ORDERED.isdisjoint(i.parts))
+
+
+def waits_on_memory(
+    function: ir.Function, flow: Flow, source: int, target: int, answers: Set[str] = frozenset()
+) -> bool:
     """Whether the loop closed by a back edge ends only when memory that others write changes.
 
     That is so where an exit branch depends on an atomic's or a volatile load's result: a spin lock,
-    a flag, a grid barrier. Blocks `target` to `source` are the loop's.
+    a flag, a grid barrier. Blocks `target` to `source` are the loop's; `answers` are results of calls
+    that depend on such memory.
     """
     blocks = flow.blocks[target : source + 1]
     code = [i for b in blocks for i in function.instructions[b.first : b.end]]
@@ -163,10 +173,11 @@ def waits_on_memory(function: ir.Function, flow: Flow, source: int, target: int)
         before = len(tainted)
         for i in code:
             defined, used = definitions_and_uses(i)
-            shared_with_others = i.root in ("atom", "mbarrier") or (
-                i.root == "ld" and not {"volatile", "acquire", "relaxed"}.isdisjoint(i.parts)
+            answered = i.root == "ld" and any(
+                isinstance(o, ir.Address) and isinstance(o.base, ir.Symbol) and o.base.name in answers
+                for o in i.operands
             )
-            if shared_with_others or not tainted.isdisjoint(used):
+            if answered or reads_what_others_write(i) or not tainted.isdisjoint(used):
                 tainted.update(defined)
         if len(tainted) == before:
             break

@@ -76,7 +76,11 @@ Operand = Register | Special | Immediate | Symbol | Address | Vector | Pair
 
 @dataclass(slots=True)
 class Instruction:
-    """One PTX instruction. ``pc`` is its index in the function, ``line`` the source line (0: none)."""
+    """One PTX instruction. ``pc`` is its index in the function, ``line`` the source line (0: none).
+
+    One that came into its function with a called one's body keeps the name and index of its `home`
+    and how many calls `deep` it stands; its opcode says what was written where its parts do not.
+    """
 
     pc: int
     opcode: str
@@ -89,6 +93,8 @@ class Instruction:
     text: str
     target: int = -1
     targets: tuple[int, ...] = ()
+    home: tuple[str, int] | None = None
+    deep: int = 0
 
     @property
     def root(self) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
+from gpulab.ptx.callgraph import parts_of
 from gpulab.virtual.engine import layout, memory_ops
 from gpulab.virtual.engine.emit import constant
 from gpulab.virtual.engine.irtext import IOTA
@@ -40,24 +41,6 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
             f"The virtual GPU does not know the device function {name}; define it in the kernel's source."
         )
     return True
-
-
-def parts_of(i: ir.Instruction) -> tuple[str, list[str], list[str]]:
-    """Callee (empty for a call through a pointer), argument names and result names of a call."""
-    operands = list(i.operands)
-    results: list[str] = []
-    if isinstance(operands[0], ir.Vector):
-        results = [o.name for o in operands.pop(0).items if isinstance(o, ir.Symbol)]  # type: ignore[union-attr]
-    callee = operands.pop(0)
-    arguments: list[str] = []
-    if operands and isinstance(operands[0], ir.Vector):
-        arguments = [o.name for o in operands[0].items if isinstance(o, ir.Symbol)]
-    return callee.name if isinstance(callee, ir.Symbol) else "", arguments, results
-
-
-def callees(function: ir.Function) -> list[str]:
-    """Names a function calls directly."""
-    return [parts_of(i)[0] for i in function.instructions if i.root == "call"]
 
 
 def _call(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpulab.errors import NotSupportedError
-from gpulab.ptx import ir
+from gpulab.ptx import callgraph, ir
+from gpulab.ptx.inline import inline
 from gpulab.virtual.engine import calls, common_ir, driver_ir
 from gpulab.virtual.engine.function import FunctionCompiler
 from gpulab.virtual.engine.plan import FunctionPlan, Options, Tables, plan
@@ -31,7 +32,7 @@ def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """The entry and every function it may call, entry first."""
     found: list[str] = [entry]
     for name in found:
-        names = calls.callees(module.functions[name])
+        names = callgraph.callees(module.functions[name])
         if "" in names:  # a call through a pointer may mean any function
             names = [f for f, function in module.functions.items() if not function.is_entry]
         for callee in names:
@@ -96,8 +97,12 @@ def generate(
     NotSupportedError
         If the kernel uses an instruction the virtual GPU does not do.
     """
+    module = inline(module, entry)
     functions = reachable(module, entry)
-    plans = {function.name: plan(function, number) for number, function in enumerate(functions)}
+    plans = {
+        function.name: plan(function, number, callgraph.answers_of_others(module, function))
+        for number, function in enumerate(functions)
+    }
     tables = Tables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
     options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan)
@@ -137,7 +142,7 @@ def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
         if name in path:
             return calls.MAX_DEPTH
         if name not in depths:
-            names = calls.callees(plans[name].function)
+            names = callgraph.callees(plans[name].function)
             inner = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
             inner = [c for c in inner if c in plans]
             depths[name] = max((1 + below(c, (*path, name)) for c in inner), default=0)

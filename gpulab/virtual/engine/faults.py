@@ -178,8 +178,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.NESTED_BARRIER:
         return NotSupportedError(
-            f"The virtual GPU does not do __syncthreads() inside a function that is not inlined ({where}); "
-            "mark the function __forceinline__."
+            "The virtual GPU does not do __syncthreads() in a function that calls itself or is called "
+            f"through a pointer ({where}). Call it by its name, or move the barrier out of it."
         )
     if fault.code == layout.NAN_PRODUCED:
         return errors.NanProducedError(

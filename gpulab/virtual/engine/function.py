@@ -111,7 +111,9 @@ class FunctionCompiler(Watching):
         """All active lanes continue at one block: directly, unless others wait at or before it."""
         e = self.e
         if target <= self.block.number:
-            spins = cfg.waits_on_memory(self.function, self.flow, self.block.number, target)
+            spins = cfg.waits_on_memory(
+                self.function, self.flow, self.block.number, target, self.plan.answers
+            )
             price = layout.SPIN_PRICE if spins else 1
             left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
             e.context_store("budget", left)
@@ -141,7 +143,7 @@ class FunctionCompiler(Watching):
         others = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
         none_stay = e.op(f"icmp eq i32 {others}, 0")
         none_go = e.op(f"icmp eq i32 {taken}, 0")
-        if self.options.count:
+        if self.options.count and i.opcode.split(".")[0] == i.root:  # no call nor return of a copied body
             number = len(self.tables.branches)
             self.tables.branches.append((self.index, i))
             base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")

@@ -39,6 +39,12 @@ def base_pointer(
         for name in cfg.definitions_and_uses(each)[0]:
             makers.setdefault(name, []).append(each)
     formal = {param.name: param for param in function.params} if function.is_entry else {}
+    passed: dict[tuple[str, int], list[str]] = {}
+    for each in function.instructions:  # what is handed to a copied function, or back from it
+        if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
+            where, what = each.operands[0], each.operands[1]
+            if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
+                passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
     found: set[int] = set()
     todo, seen = [address.base.name], {address.base.name}
     for name in todo:
@@ -47,6 +53,11 @@ def base_pointer(
         for maker in makers.get(name, ()):
             for operand in maker.operands[1:]:
                 inner = operand.base if isinstance(operand, ir.Address) else operand
+                if isinstance(operand, ir.Address) and isinstance(inner, ir.Symbol):
+                    for other in passed.get((inner.name, operand.offset + inner.offset), ()):
+                        if other not in seen:
+                            seen.add(other)
+                            todo.append(other)
                 if isinstance(inner, ir.Symbol):
                     param = formal.get(inner.name)
                     if param is not None and param.size_bytes == _POINTER_BYTES and maker.root == "ld":

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulab.ptx import cfg, ir
-from gpulab.virtual.engine import layout
+from gpulab.virtual.engine import fragments, layout
 from gpulab.virtual.engine.emit import bits, llvm_of
 
 
@@ -48,13 +48,14 @@ class FunctionPlan:
     frame_bytes: int
     local_offsets: dict[str, int]
     local_bytes: int
+    answers: frozenset[str]  # results of calls that depend on what other threads write
 
     @property
     def symbol(self) -> str:
         return f"warp_{self.index}"
 
 
-def plan(function: ir.Function, index: int) -> FunctionPlan:
+def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset()) -> FunctionPlan:
     """Lay out a function's frame: lane program counters, parameter records, register slots."""
     flow = cfg.build(function)
     live = cfg.live_out(function, flow)
@@ -73,9 +74,9 @@ def plan(function: ir.Function, index: int) -> FunctionPlan:
         size = -(-param.size_bytes // 8) * 8
         records[param.name] = (at, size)
         at += 32 * size
-    slots = {}
+    slots, at = fragments.place(function, crossing, at)
     for name, kind in function.registers.items():
-        if name in crossing:
+        if name in crossing and name not in slots:
             slots[name] = at
             at += -(-max(4, 4 * bits(llvm_of(kind))) // 64) * 64
     local_offsets, local_at = {}, 0
@@ -85,5 +86,5 @@ def plan(function: ir.Function, index: int) -> FunctionPlan:
         local_at += variable.size_bytes
     local_bytes = -(-local_at // 16) * 16
     return FunctionPlan(
-        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes
+        function, index, flow, live, slots, records, -(-at // 64) * 64, local_offsets, local_bytes, answers
     )

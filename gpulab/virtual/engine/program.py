@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.ptx import ir, parser
+from gpulab.ptx.inline import inline
 from gpulab.records import BlockTrace, Dim3, KernelCounters, Provenance, WarpTrace
 from gpulab.virtual.engine import calls, codegen, jit, layout, memory_ops, results, tracing
 from gpulab.virtual.engine.run import Launch, Observer, run
@@ -90,7 +91,8 @@ class Program:
 
     def static_shared_bytes(self, name: str) -> int:
         """Static shared memory of a kernel, as its PTX declares it."""
-        return codegen.shared_layout(self.module, codegen.reachable(self.module, name))[1]
+        module = inline(self.module, name)
+        return codegen.shared_layout(module, codegen.reachable(module, name))[1]
 
     def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
         """The code generated for a kernel as `launch` runs it without counters."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.ptx import ir
 from gpulab.records import (
     AccessCounters,
     BranchCounters,
@@ -44,12 +45,12 @@ def counters(
             line_warp[i.line] += executions
             line_thread[i.line] += lanes
     found = []
-    for (_, i), row in zip(kernel.tables.accesses, accesses.tolist(), strict=True):
+    for i, row in _by_place(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal, lanes = row[:5]
         size = memory_ops.size_of(i)
         found.append(
             AccessCounters(
-                i.pc,
+                _place(i),
                 i.line,
                 i.text,
                 memory_ops.space_of(i),  # type: ignore[arg-type]
@@ -63,8 +64,8 @@ def counters(
             )
         )
     forks = [
-        BranchCounters(i.pc, i.line, i.text, executed, divergent)
-        for (_, i), (executed, divergent) in zip(kernel.tables.branches, branches.tolist(), strict=True)
+        BranchCounters(_place(i), i.line, i.text, executed, divergent)
+        for i, (executed, divergent) in _by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(
         provenance,
@@ -79,6 +80,28 @@ def counters(
         dict(line_warp),
         dict(line_thread),
     )
+
+
+def _place(i: ir.Instruction) -> int:
+    """An instruction's index in the function it was written in."""
+    return i.pc if i.home is None else i.home[1]
+
+
+def _by_place(
+    sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
+) -> list[tuple[ir.Instruction, list[int]]]:
+    """Counters by instruction as written: copies of a function's body are added up.
+
+    An instruction that accesses memory several times has as many rows, also in each copy.
+    """
+    nth: Counter[tuple[int, int]] = Counter()
+    found: dict[tuple[object, ...], tuple[ir.Instruction, npt.NDArray[np.int64]]] = {}
+    for (function, i), row in zip(sites, rows, strict=True):
+        nth[function, i.pc] += 1
+        key = i.home or (function, i.pc), nth[function, i.pc]
+        first, before = found.get(key, (i, np.zeros_like(row)))
+        found[key] = first, before + row
+    return [(i, row.tolist()) for i, row in found.values()]
 
 
 def access_cost(

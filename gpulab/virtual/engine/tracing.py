@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.ptx import cfg, ir
+from gpulab.ptx.inline import written_name
 from gpulab.records import BlockTrace, Provenance, WarpTrace
 from gpulab.trace_columns import SharedWrites, StepDetail
 from gpulab.virtual.engine import layout, memory_ops, register_types, results
@@ -55,7 +56,7 @@ def listing(kernel: Kernel) -> Listing:
         kinds = register_types.infer(function)
         for i in function.instructions:
             names = tuple(cfg.definitions_and_uses(i)[0])
-            registers.append(names)
+            registers.append(tuple(written_name(name) for name in names))
             types.append(tuple(kinds.get(name, "") for name in names))
             stored.append(_stored_type(i, kinds))
     access = [memory_ops.is_access(i) for i in code]
