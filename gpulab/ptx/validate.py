@@ -214,6 +214,7 @@ class _Checker:
 
     def convert(self, i: ir.Instruction) -> None:
         if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in i.parts):
+            self.convert_narrow(i)
             return
         target, source = self.last_types(i)
         packs = target in ("f16x2", "bf16x2") and source == "f32"
@@ -224,6 +225,18 @@ class _Checker:
         self.destination(i.operands[0], target, True)
         for operand in i.operands[1:]:
             self.source(operand, source, True)
+
+    def convert_narrow(self, i: ir.Instruction) -> None:
+        """Between the narrow types of tensor cores, as far as the virtual GPU has them."""
+        kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
+        target, source = i.parts[-2:]
+        if {target, source} <= kinds.keys():
+            count = 3 if kinds[target] == "b16" and source == "f32" else 2
+            if len(i.operands) != count:
+                raise self.fail(f"it takes {count} operands, not {len(i.operands)}")
+            self.destination(i.operands[0], kinds[target], False)
+            for operand in i.operands[1:]:
+                self.source(operand, kinds[source], False)
 
     def set(self, i: ir.Instruction) -> None:
         target, source = self.last_types(i)

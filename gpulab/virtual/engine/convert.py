@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import floats, layout
+from gpulab.virtual.engine import floats, layout, narrow
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 from gpulab.virtual.engine.rounding import directed
 
@@ -29,6 +29,8 @@ _ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": 
 
 def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
     e = c.e
+    if narrow.convert(c, i):
+        return
     if i.parts[-1] in ("f16x2", "bf16x2") or i.parts[-2] in ("f16x2", "bf16x2"):
         _cvt_pack(c, i)
         return
