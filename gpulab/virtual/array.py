@@ -13,36 +13,14 @@ import numpy as np
 
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.indexing import host_key
-from gpulab.virtual.layout import Flags, checked_dtype, copy_order
-from gpulab.virtual.machine import VirtualDevice
+from gpulab.virtual.layout import Flags, checked_dtype, copy_order, extents_of
+from gpulab.virtual.machine import current
+from gpulab.virtual.more_methods import MoreMethods
 from gpulab.virtual.operators import FunctionMethods, Operators
 from gpulab.virtual.pointer import BaseMemory, MemoryPointer
 from gpulab.virtual.pool import alloc
+from gpulab.virtual.rules import check_device, launch, unsupported
 from gpulab.virtual.streams import get_current_stream
-from gpulab.virtual.transfer import HostAccess
-
-
-def launch(device: VirtualDevice, name: str, bytes_moved: float, flop: float = 0.0) -> None:
-    """Put one library kernel on the current stream of the modelled clock."""
-    device.machine.count_launch()
-    duration = device.kernel_ns(bytes_moved, flop)
-    get_current_stream(device.id).submit("kernel", name, duration, size_bytes=int(bytes_moved), device=device)
-
-
-def check_device(array: ndarray, device: VirtualDevice) -> None:
-    """Raise CuPy's ``ValueError`` unless `array` lives on `device`."""
-    owner = array._mem.owner
-    if owner is device or not array._mem.ptr:
-        return
-    if owner.machine is not device.machine:
-        raise ValueError(
-            f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
-        )
-    raise ValueError(
-        f"The device where the array resides ({owner.id}) is different from the current device "
-        f"({device.id}). Peer access is unavailable between these devices. "
-        f"Work inside `with cp.cuda.Device({owner.id}):`, or copy the array with cp.asarray."
-    )
 
 
 def _function(name: str) -> Any:
@@ -51,7 +29,7 @@ def _function(name: str) -> Any:
     return getattr(functions, name)
 
 
-class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's name
+class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's name
     """An array in the memory of a virtual GPU.
 
     Parameters
@@ -83,9 +61,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
         strides: tuple[int, ...] | None = None,
         order: str | None = "C",
     ) -> None:
-        extents = (int(shape),) if np.ndim(shape) == 0 else tuple(int(n) for n in shape)
-        if any(n < 0 for n in extents):
-            raise ValueError("Negative dimensions are not allowed")
+        extents = extents_of(shape)
         kind = checked_dtype(dtype)
         count = 1
         for n in extents:
@@ -264,10 +240,12 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
                 )
             value = value.item()
         elif not isinstance(value, (bool, int, float, complex, np.generic)):
-            raise TypeError(f"Unsupported type {type(value)}")
+            raise unsupported(value)
         device = self._mem.owner
         if not self.size:
             return
+        if device.machine is not current():
+            check_device(self)
         if np.ndim(value) == 0 and not value and not np.signbit(np.real(value)) and self.flags.forc:
             device.memory.zero(self.data.ptr, self.nbytes)
             duration = device.copy_ns("memset", self.nbytes, pinned=False)
@@ -275,6 +253,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
                 "memset", "Memset", duration, size_bytes=self.nbytes, device=device
             )
             return
+        check_device(self)
         check_host_memory(self.nbytes)
         with np.errstate(all="ignore"):
             self._host[...] = value
@@ -296,6 +275,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
         kind = checked_dtype(dtype)
         if not copy and kind == self.dtype:
             return self
+        check_device(self)
         if not np.can_cast(self.dtype, kind, casting or "unsafe"):
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
@@ -338,6 +318,7 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
         translated = self._key(key)
         if not translated.advanced:
             return self._view_of(self._host[translated.key])
+        check_device(self)
         result = ndarray._stored(self._host[translated.key])
         launch(self._mem.owner, "cupy_take", 2 * result.nbytes + translated.index_bytes)
         if translated.masked:
@@ -346,6 +327,8 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
 
     def __setitem__(self, key: Any, value: Any) -> None:
         translated = self._key(key)
+        if translated.advanced or isinstance(value, ndarray):
+            check_device(self)
         if isinstance(value, ndarray):
             check_device(value, self._mem.owner)
             source = value._host
@@ -390,8 +373,3 @@ class ndarray(Operators, FunctionMethods, HostAccess):  # noqa: N801 - CuPy's na
         return array, (self.get(order="A"),)
 
     __hash__ = None  # type: ignore[assignment]
-
-    def sort(self, axis: int = -1) -> None:
-        """Sort in place."""
-        self._host.sort(axis=axis)
-        launch(self._mem.owner, "cupy_sort", 2 * self.nbytes)

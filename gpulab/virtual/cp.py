@@ -7,7 +7,6 @@ modelled. A name that CuPy has and this module has not raises ``AttributeError``
 # ruff: noqa: F401, F403 - what is imported here is what cp offers
 from __future__ import annotations
 
-import difflib as _difflib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -55,17 +54,32 @@ from numpy import (
 )
 
 from gpulab.errors import NotSupportedError as _NotSupportedError
-from gpulab.virtual import cuda, fft, linalg, random, testing
+from gpulab.virtual import cuda, exceptions, fft, linalg, random, testing
 from gpulab.virtual import machine as _machine
+from gpulab.virtual.absent import absent as _absent
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.creation import *
+from gpulab.virtual.exceptions import AxisError
+from gpulab.virtual.exchange import from_dlpack
 from gpulab.virtual.functions import *
+from gpulab.virtual.index_tricks import *
 from gpulab.virtual.pinned import PinnedMemoryPool as _PinnedMemoryPool
 from gpulab.virtual.pool import MemoryPool as _MemoryPool
+from gpulab.virtual.text_and_files import *
 from gpulab.virtual.ufunc import ufunc
 
 if _TYPE_CHECKING:
     from gpulab.virtual.kernels import RawKernel, RawModule
+
+# The CuPy whose interface this follows, marked as ours the way PEP 440 marks local versions.
+__version__ = "14.0.0+gpulab.virtual"
+
+_REMEDIES = {
+    "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
+    "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
+    "memoize": "use functools.cache",
+    "prof": "time with cp.cuda.Event, whose times are modelled",
+}
 
 bool = bool_
 int_, uint, float_, complex_ = _np.int_, _np.uint, float64, complex128
@@ -121,15 +135,7 @@ def __getattr__(name: str) -> _Any:
         return getattr(kernels, name)
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    near = _difflib.get_close_matches(name, [known for known in globals() if not known.startswith("_")], n=1)
-    text = f"the virtual GPU's cp has no {name!r}"
-    if near:
-        text += f" (nearest: cp.{near[0]})"
-    if hasattr(_np, name):
-        text += f"; compute it on the host: cp.asarray(numpy.{name}(cp.asnumpy(x)))."
-    else:
-        text += "; see dir(cp) for what it has, or run this on an NVIDIA GPU with CuPy."
-    raise AttributeError(text)
+    raise _absent("cp", name, globals(), _REMEDIES.get(name, ""))
 
 
 def __dir__() -> list[str]:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import launch, ndarray
+from gpulab.virtual.array import ndarray
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype
+from gpulab.virtual.rules import launch
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -139,7 +140,13 @@ def array(
         else:
             result = result.astype(kind, order=order, copy=bool(copy))
         return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
+    if hasattr(obj, "__cuda_array_interface__"):
+        from gpulab.virtual.exchange import from_interface
+
+        return array(from_interface(obj), dtype, copy, order, subok, ndmin)
     host = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
+    if not host.dtype.isnative:
+        host = host.astype(host.dtype.newbyteorder("="))
     checked_dtype(host.dtype)
     layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
     result = ndarray(host.shape, host.dtype, order=layout)
@@ -206,7 +213,7 @@ def _generated(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarr
     args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
     host = function(*args, **kwargs)
     checked_dtype(host.dtype)
-    result = ndarray._stored(host)
+    result = ndarray._stored(host, order="F" if _is_f_only(host) else "C")
     launch(result._mem.owner, f"cupy_{function.__name__}__{host.dtype.name}", result.nbytes)
     return result
 
@@ -229,7 +236,12 @@ def linspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """`num` evenly spaced values from `start` to `stop`."""
+    """`num` evenly spaced values from `start` to `stop`, each a number or an array."""
+    if np.ndim(start) or np.ndim(stop):
+        from gpulab.virtual.lift import lift
+
+        between = lift(np.linspace, operands=0)
+        return between(start, stop, num, endpoint, retstep, dtype, axis)
     result = _generated(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return result
@@ -246,7 +258,7 @@ def logspace(
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
     """Ones on a diagonal, zeros elsewhere."""
-    return _generated(np.eye, N, M, k, dtype=dtype)
+    return _generated(np.eye, N, M, k, dtype=dtype, order=order)
 
 
 def identity(n: int, dtype: Any = float) -> ndarray:
@@ -262,6 +274,16 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray
 def indices(dimensions: Any, dtype: Any = int) -> ndarray:
     """The indices of a grid."""
     return _generated(np.indices, dimensions, dtype)
+
+
+def bartlett(M: int) -> ndarray:  # noqa: N803
+    """The Bartlett window."""
+    return _generated(np.bartlett, M)
+
+
+def kaiser(M: int, beta: float) -> ndarray:  # noqa: N803
+    """The Kaiser window."""
+    return _generated(np.kaiser, M, beta)
 
 
 def hanning(M: int) -> ndarray:  # noqa: N803
@@ -310,16 +332,6 @@ def get_array_module(*args: Any) -> Any:
     from gpulab.virtual import cp
 
     return cp if any(isinstance(value, ndarray) for value in args) else np
-
-
-def save(file: Any, arr: Any) -> None:
-    """Save an array to a ``.npy`` file."""
-    np.save(file, asnumpy(arr))
-
-
-def load(file: Any, **kwargs: Any) -> ndarray:
-    """Load an array from a ``.npy`` file onto the device."""
-    return array(np.load(file, **kwargs))
 
 
 __all__ = [

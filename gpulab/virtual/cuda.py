@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from gpulab.errors import NotSupportedError
+from gpulab.virtual import handles, pinned, runtime
 from gpulab.virtual import machine as _machine
-from gpulab.virtual import pinned, runtime
+from gpulab.virtual.absent import module_getattr
 from gpulab.virtual.errors import CompileException, CUDADriverError, CUDARuntimeError, OutOfMemoryError
 from gpulab.virtual.pinned import (
     PinnedMemory,
@@ -63,6 +64,7 @@ __all__ = [
     "nvtx",
     "pinned_memory",
     "profile",
+    "profiler",
     "runtime",
     "set_allocator",
     "set_pinned_memory_allocator",
@@ -217,9 +219,31 @@ stream = SimpleNamespace(
 device = SimpleNamespace(Device=Device, get_device_id=get_device_id)
 
 
+profiler = SimpleNamespace(start=handles.profilerStart, stop=handles.profilerStop, profile=profile)
+
+_NO_MANAGED = "the virtual GPU does not model page migration; use cp.cuda.alloc and copies"
+_POOL = "use cp.cuda.MemoryPool, the default, whose rules are CuPy's"
+_KERNELS = "use cp.RawKernel and cp.RawModule"
+_REMEDIES = {
+    "Graph": "virtual GPUs do not capture graphs; launch the kernels one by one",
+    "ManagedMemory": _NO_MANAGED,
+    "malloc_managed": _NO_MANAGED,
+    "MemoryAsync": _POOL,
+    "MemoryAsyncPool": _POOL,
+    "malloc_async": _POOL,
+    "MemoryHook": "ask the pool before and after: used_bytes() and total_bytes()",
+    "memory_hooks": "ask the pool before and after: used_bytes() and total_bytes()",
+    "Function": _KERNELS,
+    "Module": _KERNELS,
+    "function": _KERNELS,
+    "nccl": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
+    "texture": "virtual GPUs have no textures; read global memory with __ldg or const __restrict__",
+    "cublas": "use cp.dot, cp.matmul and cp.linalg",
+}
+_explain = module_getattr("cp.cuda", globals(), _REMEDIES)
+
+
 def __getattr__(name: str) -> Any:
     if name in ("CUDARuntimeError", "CUDADriverError"):
         return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
-    raise AttributeError(
-        f"the virtual GPU's cp.cuda has no {name!r}; run this part on a machine with an NVIDIA GPU and CuPy."
-    )
+    return _explain(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gpulab.virtual.absent import module_getattr as _module_getattr
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.creation import array
 from gpulab.virtual.lift import lift
@@ -16,6 +17,7 @@ rfft2, irfft2, rfftn, irfftn = (
     lift(np.fft.rfftn),
     lift(np.fft.irfftn),
 )
+hfft, ihfft = lift(np.fft.hfft), lift(np.fft.ihfft)
 fftshift, ifftshift = lift(np.fft.fftshift), lift(np.fft.ifftshift)
 
 
@@ -27,3 +29,6 @@ def fftfreq(n: int, d: float = 1.0) -> ndarray:
 def rfftfreq(n: int, d: float = 1.0) -> ndarray:
     """Frequencies of `rfft`'s bins for `n` samples at distance `d`."""
     return array(np.fft.rfftfreq(n, d))
+
+
+__getattr__ = _module_getattr("cp.fft", globals())

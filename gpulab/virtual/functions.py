@@ -6,6 +6,7 @@ are CuPy's; ``lacks`` lists NumPy keywords that CuPy does not know.
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.lift import host_only, lift
+from gpulab.virtual.more_methods import check_kind
 from gpulab.virtual.ufunc import ufunc
 
 _REDUCTION = ("initial", "where")
@@ -109,6 +111,15 @@ digitize, interp = lift(np.digitize, operands=2), lift(np.interp, operands=3)
 corrcoef, cov = lift(np.corrcoef), lift(np.cov)
 convolve, correlate = lift(np.convolve, operands=2), lift(np.correlate, operands=2)
 trapezoid = lift(np.trapezoid)
+cumulative_sum, cumulative_prod = lift(np.cumulative_sum), lift(np.cumulative_prod)
+histogram2d, histogramdd = (
+    lift(np.histogram2d, operands=2, waits=True),
+    lift(np.histogramdd, waits=True),
+)
+polyfit, polyval = lift(np.polyfit, operands=2), lift(np.polyval, operands=2)
+polyadd, polysub = lift(np.polyadd, operands=2), lift(np.polysub, operands=2)
+polymul, roots = lift(np.polymul, operands=2), lift(np.roots, waits=True)
+vander, unwrap = lift(np.vander), lift(np.unwrap)
 
 # Rounding, clipping and comparison that are no ufuncs
 clip = lift(np.clip)
@@ -127,7 +138,19 @@ swapaxes, moveaxis, rollaxis = lift(np.swapaxes), lift(np.moveaxis), lift(np.rol
 squeeze, expand_dims = lift(np.squeeze), lift(np.expand_dims)
 atleast_1d, atleast_2d, atleast_3d = lift(np.atleast_1d), lift(np.atleast_2d), lift(np.atleast_3d)
 broadcast_to, broadcast_arrays = lift(np.broadcast_to), lift(np.broadcast_arrays)
-concatenate, stack = lift(np.concatenate), lift(np.stack)
+stack = lift(np.stack)
+
+
+def concatenate(
+    tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """Like ``numpy.concatenate``, of device arrays."""
+    if isinstance(tup, (list, tuple)) and not tup:
+        raise ValueError("need at least one array to concatenate")
+    return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
+
+
+_concatenate = lift(np.concatenate)
 concat, permute_dims = concatenate, transpose
 hstack, vstack, dstack = lift(np.hstack), lift(np.vstack), lift(np.dstack)
 column_stack = lift(np.column_stack)
@@ -149,15 +172,25 @@ extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, 
 choose, select = lift(np.choose), lift(np.select)
 diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
 diag, diagflat = lift(np.diag), lift(np.diagflat)
-sort, argsort, lexsort, msort = (
-    lift(np.sort),
-    lift(np.argsort),
-    lift(np.lexsort),
-    lift(lambda a: np.sort(a, axis=0), name="msort"),
-)
+
+
+def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
+    check_kind(kind)
+    return np.sort(a, axis, kind="stable")
+
+
+def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
+    check_kind(kind)
+    return np.argsort(a, axis, kind="stable")
+
+
+sort, argsort = lift(_sort, name="sort"), lift(_argsort, name="argsort")
+lexsort, msort = lift(np.lexsort), lift(lambda a: np.sort(a, axis=0), name="msort")
 partition, argpartition = lift(np.partition), lift(np.argpartition)
 searchsorted = lift(np.searchsorted)
-unique = lift(np.unique, waits=True)
+unique, unique_values = lift(np.unique, waits=True), lift(np.unique_values, waits=True)
+unique_counts, unique_inverse = lift(np.unique_counts, waits=True), lift(np.unique_inverse, waits=True)
+unique_all = lift(np.unique_all, waits=True)
 union1d, intersect1d = lift(np.union1d, operands=2, waits=True), lift(np.intersect1d, operands=2, waits=True)
 setdiff1d, setxor1d = lift(np.setdiff1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
 take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
@@ -224,12 +257,26 @@ def einsum(subscripts: str, *operands: Any, dtype: Any = None, optimize: Any = F
     return result
 
 
+def piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
+    """Like ``numpy.piecewise``; `funclist` holds scalars or device arrays, no functions, as in CuPy."""
+    if builtins.any(callable(item) for item in funclist):
+        raise NotImplementedError("Callable functions are not supported currently; select with cp.where.")
+    if isinstance(condlist, ndarray):
+        condlist = [condlist] if condlist.ndim == x.ndim else list(condlist)
+    return lift(np.piecewise)(x, list(condlist), list(funclist))
+
+
+def astype(x: ndarray, dtype: Any, /, *, copy: bool = True, device: Any = None) -> ndarray:
+    """The array converted to another dtype."""
+    return x.astype(dtype, copy=copy)
+
+
 # Questions about shapes and dtypes
 ndim, shape, size = host_only(np.ndim), host_only(np.shape), host_only(np.size)
 result_type, can_cast = host_only(np.result_type), host_only(np.can_cast)
 min_scalar_type, isscalar = host_only(np.min_scalar_type), host_only(np.isscalar)
 iscomplexobj, isrealobj = host_only(np.iscomplexobj), host_only(np.isrealobj)
-isfortran = host_only(np.isfortran)
+isfortran, isdtype, common_type = host_only(np.isfortran), host_only(np.isdtype), host_only(np.common_type)
 
 
 def shares_memory(a: ndarray, b: ndarray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,27 @@ def checked_dtype(dtype: Any) -> np.dtype[Any]:
     if result.char not in SUPPORTED_DTYPES or not result.isnative:
         raise ValueError(f"Unsupported dtype {result}")
     return result
+
+
+def extents_of(shape: Any) -> tuple[int, ...]:
+    """Lengths of the axes, from what a learner passes as a shape: an integer or several.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For fractions, text, None and negative lengths.
+    """
+    if shape is None:
+        raise TypeError("Use () not None as shape arguments")
+    try:
+        extents: tuple[int, ...] = (operator.index(shape),)
+    except TypeError:
+        if not hasattr(shape, "__iter__"):
+            raise
+        extents = tuple(operator.index(n) for n in shape)
+    if any(n < 0 for n in extents):
+        raise ValueError("Negative dimensions are not allowed")
+    return extents
 
 
 class Flags:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import check_device, launch, ndarray
+from gpulab.virtual.array import ndarray
 from gpulab.virtual.machine import VirtualDevice
+from gpulab.virtual.rules import check_device, launch, unsupported
 from gpulab.virtual.streams import get_current_stream
-from gpulab.virtual.ufunc import unsupported
 
 FlopCount = Callable[..., float]
 

@@ -137,6 +137,7 @@ class Machine:
         self.pinned_allocator: Callable[[int], Any] | None = None
         self.pinned_ranges: dict[int, int] = {}
         self.random_states: dict[int, Any] = {}
+        self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
         self._pool: MemoryPool | None = None
         self._pinned_pool: PinnedMemoryPool | None = None
         self._lock = threading.RLock()

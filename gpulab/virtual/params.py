@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from gpulab.ptx import ir
-from gpulab.virtual.array import check_device, ndarray
+from gpulab.virtual.array import ndarray
 from gpulab.virtual.machine import VirtualDevice
 from gpulab.virtual.pointer import MemoryPointer
+from gpulab.virtual.rules import check_device
 from gpulab.virtual.signature import SourceParam
 
 _FLOAT_BYTES = {"f16": 2, "f32": 4, "f64": 8}

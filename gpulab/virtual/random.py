@@ -6,15 +6,19 @@ the array that cuRAND gives on a real GPU: compare distributions across the two,
 
 from __future__ import annotations
 
+import builtins
 import math
 from typing import Any
 
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import launch, ndarray
+from gpulab.virtual.absent import module_getattr
+from gpulab.virtual.array import ndarray
+from gpulab.virtual.distributions import RarerDistributions
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype
+from gpulab.virtual.rules import check_device, launch
 
 
 def _size(size: Any) -> tuple[int, ...]:
@@ -40,7 +44,7 @@ def _float_dtype(dtype: Any) -> np.dtype[Any]:
     return kind
 
 
-class _Distributions:
+class _Distributions(RarerDistributions):
     """Distributions that `RandomState` and `Generator` share."""
 
     _host: np.random.Generator
@@ -109,6 +113,7 @@ class _Distributions:
         """Shuffle an array along its first axis, in place."""
         if not isinstance(a, ndarray):
             raise TypeError("The array must be cupy.ndarray")
+        check_device(a)
         self._host.shuffle(a._host)
         launch(a._mem.owner, "curand_shuffle", 2 * a.nbytes)
 
@@ -288,3 +293,51 @@ def shuffle(a: ndarray) -> None:
 def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
     """A random sample of ``arange(a)`` or of a one-dimensional array."""
     return get_random_state().choice(a, size, replace, p)
+
+
+def random_integers(low: int, high: int | None = None, size: Any = None) -> ndarray:
+    """Integers from `low` up to and including `high`; with one bound, from 1."""
+    low, high = (1, low) if high is None else (low, high)
+    return randint(low, high + 1, size)
+
+
+def bytes(length: int) -> builtins.bytes:
+    """Random bytes, on the host."""
+    return get_random_state()._host.bytes(length)
+
+
+def set_random_state(rs: RandomState) -> None:
+    """Let the functions of this module use `rs` on the current device."""
+    if not isinstance(rs, RandomState):
+        raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
+    machine = _machine.current()
+    machine.random_states[machine.current_device_id] = rs
+
+
+def reset_states() -> None:
+    """Seed anew, differently, on every device."""
+    _machine.current().random_states.clear()
+
+
+_RARER = {
+    *(name for name in vars(RarerDistributions) if not name.startswith("_")),
+    *("beta", "gamma", "standard_exponential"),
+}
+_explain = module_getattr("cp.random", globals())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RARER:
+        return _explain(name)
+
+    def draw(*args: Any, **kwargs: Any) -> ndarray:
+        result: ndarray = getattr(get_random_state(), name)(*args, **kwargs)
+        return result
+
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = getattr(RandomState, name).__doc__
+    return draw
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_RARER})

@@ -8,7 +8,35 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
+from gpulab.virtual.absent import absent
 from gpulab.virtual.errors import CUDARuntimeError
+
+# The functions by handle are part of this module as in CuPy.
+from gpulab.virtual.handles import (  # noqa: F401
+    deviceCanAccessPeer,
+    deviceDisablePeerAccess,
+    deviceEnablePeerAccess,
+    eventCreate,
+    eventCreateWithFlags,
+    eventDestroy,
+    eventElapsedTime,
+    eventQuery,
+    eventRecord,
+    eventSynchronize,
+    freeHost,
+    hostAlloc,
+    launchHostFunc,
+    mallocManaged,
+    profilerStart,
+    profilerStop,
+    stream_of,
+    streamCreate,
+    streamCreateWithFlags,
+    streamCreateWithPriority,
+    streamDestroy,
+    streamQuery,
+    streamWaitEvent,
+)
 from gpulab.virtual.machine import VirtualDevice
 from gpulab.virtual.streams import _BaseStream, get_current_stream
 from gpulab.virtual.timeline import LEGACY_ALIAS, PER_THREAD_QUEUE, Kind
@@ -17,6 +45,9 @@ from gpulab.virtual.timeline import LEGACY_ALIAS, PER_THREAD_QUEUE, Kind
 memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost = 0, 1, 2  # noqa: N816
 memcpyDeviceToDevice, memcpyDefault = 3, 4  # noqa: N816
 streamDefault, streamNonBlocking = 0, 1  # noqa: N816
+eventDefault, eventBlockingSync, eventDisableTiming, eventInterprocess = 0, 1, 2, 4  # noqa: N816
+hostAllocDefault, hostAllocPortable, hostAllocMapped, hostAllocWriteCombined = 0, 1, 2, 4  # noqa: N816
+is_hip = False
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
 errorInvalidValue, errorMemoryAllocation = 1, 2  # noqa: N816
 
@@ -256,8 +287,23 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     _stream(stream).submit("memset", "Memset", duration, size_bytes=size, device=device)
 
 
+def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
+    """Like `malloc`: the virtual GPU has no stream-ordered pool."""
+    return malloc(size)
+
+
+def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
+    """Like `free`: the virtual GPU has no stream-ordered pool."""
+    free(ptr)
+
+
+def memcpyPeer(dst: int, dstDevice: int, src: int, srcDevice: int, size: int) -> None:  # noqa: N802, N803
+    """Copy `size` bytes between the memories of two devices; the host waits."""
+    memcpy(dst, src, size, memcpyDeviceToDevice)
+
+
 def _stream(handle: int) -> _BaseStream:
-    return get_current_stream() if get_current_stream().ptr == handle else _BaseStream(handle, -1)
+    return get_current_stream() if get_current_stream().ptr == handle else stream_of(handle)
 
 
 def _is_device(address: int) -> bool:
@@ -275,7 +321,7 @@ def _bytes(address: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
 
-def __getattr__(name: str) -> int:
+def __getattr__(name: str) -> Any:
     if name in _ATTRIBUTES:
         return _ATTRIBUTES[name]
-    raise AttributeError(f"the virtual GPU's cp.cuda.runtime has no {name!r}; a real GPU with CuPy has it.")
+    raise absent("cp.cuda.runtime", name, globals())

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from gpulab.errors import NotSupportedError
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.errors import CUDARuntimeError
 from gpulab.virtual.machine import VirtualDevice
@@ -196,6 +197,15 @@ class _BaseStream:
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
         """Call ``callback(stream, status, arg)`` after the queued work."""
         callback(self, 0, arg)
+
+    def begin_capture(self, mode: Any = None) -> None:
+        """Capturing a CUDA graph: not on the virtual GPU."""
+        raise NotSupportedError(
+            "Virtual GPUs do not capture CUDA graphs; launch the kernels one by one, or run this on an "
+            "NVIDIA GPU with CuPy."
+        )
+
+    end_capture = begin_capture
 
     def is_capturing(self) -> bool:
         """Whether the stream records a CUDA graph."""

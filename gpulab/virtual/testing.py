@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gpulab.virtual.absent import module_getattr as _module_getattr
 from gpulab.virtual.creation import asnumpy
 
 
@@ -23,3 +24,5 @@ assert_allclose = _assertion("assert_allclose")
 assert_array_equal = _assertion("assert_array_equal")
 assert_array_almost_equal = _assertion("assert_array_almost_equal")
 assert_array_less = _assertion("assert_array_less")
+
+__getattr__ = _module_getattr("cp.testing", globals())

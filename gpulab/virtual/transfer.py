@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,15 @@ class HostAccess:
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
             )
-        return bool(self.get()) if self._host.size else False
+        if not self._host.size:
+            warnings.warn(
+                "The truth value of an empty array is ambiguous. Returning False, but in future this will "
+                "result in an error. Use `array.size > 0` to check that an array is not empty.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return False
+        return bool(self.get())
 
     def __int__(self) -> int:
         return int(self.get())

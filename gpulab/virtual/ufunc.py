@@ -8,21 +8,14 @@ from typing import Any
 import numpy as np
 
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.array import check_device, launch, ndarray
+from gpulab.virtual.array import ndarray
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype
 from gpulab.virtual.machine import VirtualDevice
+from gpulab.virtual.rules import check_device, launch, unsupported
 
 _REDUCIBLE = frozenset({"add", "multiply"})
 _SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})
-
-
-def unsupported(value: Any) -> TypeError:
-    """CuPy's error for an operand that is not on the device, with the remedy."""
-    text = f"Unsupported type {type(value)}"
-    if isinstance(value, np.ndarray):
-        text += ": a NumPy array lies in host memory; cp.asarray(x) copies it to the device."
-    return TypeError(text)
 
 
 @lru_cache(maxsize=4096)
@@ -56,7 +49,11 @@ class ufunc:  # noqa: N801 - CuPy's name
     def __repr__(self) -> str:
         return f"<ufunc '{self.name}'>"
 
-    def __call__(self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    def __call__(
+        self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", **unknown: Any
+    ) -> Any:
+        if unknown:
+            raise TypeError(f"Wrong arguments {unknown}{_where_hint(unknown)}")
         if not self.nin <= len(args) <= self.nargs:
             raise TypeError(
                 f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
@@ -156,6 +153,26 @@ class ufunc:  # noqa: N801 - CuPy's name
             raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
         return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
 
+    def reduceat(
+        self, array: ndarray, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """Reduce slices that start at indices; CuPy has it for ``add``."""
+        if self.__name__ != "add":
+            raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
+        starts = operand(indices) if isinstance(indices, ndarray) else indices
+        result = ndarray._stored(np.add.reduceat(operand(array), starts, axis, dtype))
+        launch(result._mem.owner, f"{self.name}_reduceat", array.nbytes + result.nbytes)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+def _where_hint(unknown: dict[str, Any]) -> str:
+    if "where" not in unknown:
+        return ""
+    return ": CuPy's element-wise functions have no where=; select with cp.where(condition, new, old)."
+
 
 def operand(value: Any, device: VirtualDevice | None = None) -> Any:
     """The host view of a device array, or a scalar as it is; anything else is a ``TypeError``."""
@@ -210,8 +227,11 @@ def call_numpy_ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs
     if target is None or (method != "__call__" and not hasattr(target, method)):
         return NotImplemented
     known = (ndarray, np.ndarray, np.generic, bool, int, float, complex)
-    if not all(isinstance(value, known) for value in (*inputs, *(out or ()))):
-        return NotImplemented
+    for value in (*inputs, *(out or ())):
+        if isinstance(value, (list, tuple, range)):
+            raise unsupported(value)
+        if not isinstance(value, known):
+            return NotImplemented
     if out is not None:
         kwargs["out"] = out[0] if len(out) == 1 else out
     return (target if method == "__call__" else getattr(target, method))(*inputs, **kwargs)

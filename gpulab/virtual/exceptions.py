@@ -1,0 +1,5 @@
+"""``cp.exceptions``: NumPy's, which CuPy raises."""
+
+from numpy.exceptions import AxisError, ComplexWarning, RankWarning, TooHardError, VisibleDeprecationWarning
+
+__all__ = ["AxisError", "ComplexWarning", "RankWarning", "TooHardError", "VisibleDeprecationWarning"]

@@ -1,0 +1,353 @@
+"""Names of CuPy that are less common, against NumPy; and what is said of names that are absent."""
+
+from __future__ import annotations
+
+import io
+import operator
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.errors import NotSupportedError
+from gpulab.virtual import cp
+from gpulab.virtual import machine as slot
+from gpulab.virtual.devices import device_info
+from gpulab.virtual.machine import Machine
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
+
+
+def on_host(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [on_host(item) for item in value]
+    return value.get() if isinstance(value, cp.ndarray) else value
+
+
+SAME_AS_NUMPY = {
+    "linspace_arrays": lambda xp: xp.linspace(xp.array([0.0, 1.0]), 10, 5),
+    "linspace_axis": lambda xp: xp.linspace(xp.array([0.0, 1.0]), xp.array([2.0, 5.0]), 4, axis=1),
+    "eye_order": lambda xp: xp.eye(3, 4, dtype="i4", order="F"),
+    "other_byte_order": lambda xp: xp.asarray(np.arange(3, dtype=">i4")) + 1,
+    "bartlett": lambda xp: xp.bartlett(5),
+    "kaiser": lambda xp: xp.kaiser(5, 2.0),
+    "cumulative_sum": lambda xp: xp.cumulative_sum(xp.arange(4)),
+    "histogram2d": lambda xp: xp.histogram2d(xp.arange(5.0), xp.arange(5.0), bins=2),
+    "polyfit": lambda xp: xp.polyfit(xp.arange(4.0), xp.arange(4.0) ** 2, 2).round(6),
+    "polyval": lambda xp: xp.polyval(xp.array([1, 2, 3]), xp.arange(3)),
+    "vander": lambda xp: xp.vander(xp.array([1, 2, 3])),
+    "unwrap": lambda xp: xp.unwrap(xp.array([0.0, 6.0, 12.0])),
+    "unique_counts": lambda xp: tuple(xp.unique_counts(xp.array([3, 1, 1]))),
+    "piecewise": lambda xp: xp.piecewise(xp.arange(4.0), [xp.arange(4.0) < 2, xp.arange(4.0) >= 2], [-1, 1]),
+    "astype": lambda xp: xp.astype(xp.arange(3), xp.float32),
+    "isdtype": lambda xp: xp.isdtype(xp.dtype("f4"), "real floating"),
+    "r_": lambda xp: xp.r_[xp.arange(3), 5, 0:4:2],
+    "c_": lambda xp: xp.c_[xp.arange(3), xp.arange(3)],
+    "ix_": lambda xp: xp.ix_(xp.arange(2), xp.array([True, False, True])),
+    "tril_indices": lambda xp: xp.tril_indices(3, 1),
+    "triu_indices_from": lambda xp: xp.triu_indices_from(xp.ones((3, 4))),
+    "diag_indices": lambda xp: xp.diag_indices(3),
+    "diag_indices_from": lambda xp: xp.diag_indices_from(xp.ones((3, 3))),
+    "mask_indices": lambda xp: xp.mask_indices(3, xp.triu),
+    "ravel_multi_index": lambda xp: xp.ravel_multi_index((xp.array([0, 1]), xp.array([1, 2])), (2, 3)),
+    "fromfunction": lambda xp: xp.fromfunction(lambda i, j: i * 10 + j, (2, 3)),
+    "apply_along_axis": lambda xp: xp.apply_along_axis(lambda a: a.sum() + a[0], 0, xp.asarray(X)),
+    "apply_along_axis_array": lambda xp: xp.apply_along_axis(lambda a: a[:2] * 2, 1, xp.asarray(X)),
+    "fromiter": lambda xp: xp.fromiter(range(4), dtype="i4"),
+    "array_repr": lambda xp: xp.array_repr(xp.asarray(X)),
+    "array2string": lambda xp: xp.array2string(xp.asarray(X), precision=1),
+    "cond": lambda xp: xp.linalg.cond(xp.asarray(X[:, :2])),
+    "eigvals": lambda xp: xp.sort(xp.linalg.eigvals(xp.asarray(X[:, :2])).real),
+    "hfft": lambda xp: xp.fft.hfft(xp.arange(4) + 0j),
+    "reduceat": lambda xp: xp.add.reduceat(xp.arange(6), xp.array([0, 3])),
+    "sort_stable": lambda xp: xp.argsort(xp.array([1, 0, 1, 0]), kind="stable"),
+    "flat_item": lambda xp: xp.asarray(X).T.flat[1],
+    "flat_slice": lambda xp: xp.asarray(X).T.flat[1:5:2],
+    "flat_copy": lambda xp: xp.asarray(X).T.flat.copy(),
+    "flat_iterates": lambda xp: [float(item) for item in xp.asarray(X).T.flat],
+    "exception": lambda xp: xp.exceptions.AxisError.__name__,
+}
+
+
+@pytest.mark.parametrize("name", SAME_AS_NUMPY)
+def test_same_as_numpy(name: str) -> None:
+    mine, theirs = on_host(SAME_AS_NUMPY[name](cp)), on_host(SAME_AS_NUMPY[name](np))
+    if isinstance(theirs, list):
+        assert len(mine) == len(theirs)
+        for a, b in zip(mine, theirs, strict=True):
+            np.testing.assert_allclose(a, b)
+        return
+    if isinstance(theirs, np.ndarray):
+        assert mine.dtype == theirs.dtype
+        assert mine.shape == theirs.shape
+        np.testing.assert_allclose(mine, theirs)
+    else:
+        assert mine == theirs
+
+
+def test_eye_in_fortran_order_has_its_strides() -> None:
+    assert cp.eye(3, 4, dtype="i4", order="F").strides == (4, 12)
+
+
+def test_flat_assignment_writes_through_views() -> None:
+    host, device = X.copy(), cp.asarray(X)
+    for x in (host.T, device.T):
+        x.flat[1] = 10
+        x.flat[2:6:2] = 7
+    np.testing.assert_array_equal(device.get(), host)
+    with pytest.raises(IndexError):
+        device.flat[6]
+    with pytest.raises(IndexError, match="unsupported iterator index"):
+        device.flat[True]
+
+
+def test_sorting_methods_write_in_place() -> None:
+    device, host = cp.asarray(X), X.copy()
+    view = device[:, ::2]
+    view.sort(axis=1)
+    host[:, ::2].sort(axis=1)
+    np.testing.assert_array_equal(device.get(), host)
+    part = cp.asarray(X)
+    part.partition(1)
+    np.testing.assert_array_equal(part.get()[:, 1], [2, 5])
+    for call in (lambda: device.sort(kind="quicksort"), lambda: cp.sort(device, kind="mergesort")):
+        with pytest.raises(ValueError, match="kind can only be None or 'stable'"):
+            call()
+
+
+def test_scatter_counts_repeated_indices() -> None:
+    x = cp.zeros(3)
+    x.scatter_add(cp.array([0, 0, 2]), 1.5)
+    x.scatter_max(cp.array([1, 1]), cp.array([4.0, 3.0]))
+    np.testing.assert_array_equal(x.get(), [3, 4, 1.5])
+
+
+def test_shapes_are_whole_numbers() -> None:
+    for shape in (2.5, "a", (2, 1.0), None):
+        with pytest.raises(TypeError):
+            cp.zeros(shape)
+    assert cp.zeros(np.int64(2)).shape == (2,)
+    assert cp.zeros((cp.array(2), 3)).shape == (2, 3)
+
+
+def test_truth_of_an_empty_array_warns_as_in_cupy() -> None:
+    with pytest.warns(DeprecationWarning, match="truth value of an empty array"):
+        assert not cp.array([])
+
+
+def test_concatenating_nothing() -> None:
+    with pytest.raises(ValueError, match="need at least one array"):
+        cp.concatenate([])
+
+
+@pytest.mark.parametrize("other", [[1, 2, 3], (1, 2, 3)])
+@pytest.mark.parametrize("operation", [operator.add, operator.mul, operator.lt])
+def test_operators_with_sequences_say_what_to_do(operation: Any, other: Any) -> None:
+    with pytest.raises(TypeError, match=r"Unsupported type.*cp\.asarray"):
+        operation(cp.arange(3), other)
+    x = cp.arange(3)
+    with pytest.raises(TypeError, match=r"cp\.asarray"):
+        x[:] = other
+
+
+def test_where_is_no_keyword_of_elementwise_functions() -> None:
+    with pytest.raises(TypeError, match=r"Wrong arguments.*cp\.where"):
+        cp.add(cp.arange(3), 1, where=cp.arange(3) > 1)
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        (lambda: cp.linalg.multi_dot, r"numpy\.linalg\.multi_dot has it"),
+        (lambda: cp.linalg.nrom, r"the nearest is cp\.linalg\.norm"),
+        (lambda: cp.insert, r"numpy\.insert has it"),
+        (lambda: cp.arrange, r"the nearest is cp\.arange"),
+        (lambda: cp.vectorize, "array expressions"),
+        (lambda: cp.cuda.Graph, "do not capture graphs"),
+        (lambda: cp.cuda.MemoryAsyncPool, r"cp\.cuda\.MemoryPool"),
+        (lambda: cp.cuda.runtime.memcpy2D, r"cp\.cuda\.runtime has no 'memcpy2D'"),
+        (lambda: cp.random.uniforme, r"the nearest is cp\.random\.uniform"),
+        (lambda: cp.arange(3).ctypes, r"x\.get\(\)\.ctypes"),
+        (lambda: cp.arange(3).reshap, "Did you mean 'reshape'"),
+    ],
+)
+def test_absent_names_come_with_a_way_out(read: Any, says: str) -> None:
+    with pytest.raises(AttributeError, match=says):
+        read()
+
+
+def test_files(tmp_path: Path) -> None:
+    x = cp.asarray(X)
+    cp.save(tmp_path / "x.npy", x)
+    np.testing.assert_array_equal(cp.load(tmp_path / "x.npy").get(), X)
+    cp.savez(tmp_path / "both.npz", x, twice=2 * x)
+    with cp.load(tmp_path / "both.npz") as both:
+        assert set(both.files) == {"arr_0", "twice"}
+        np.testing.assert_array_equal(both["twice"].get(), 2 * X)
+    cp.savetxt(tmp_path / "x.txt", x)
+    np.testing.assert_array_equal(cp.loadtxt(tmp_path / "x.txt").get(), X)
+    x.tofile(tmp_path / "x.bin")
+    np.testing.assert_array_equal(cp.fromfile(tmp_path / "x.bin").get(), X.ravel())
+    np.testing.assert_array_equal(pickle.loads(x.dumps()), X)
+    buffer = io.BytesIO()
+    cp.save(buffer, x.T)
+    buffer.seek(0)
+    np.testing.assert_array_equal(np.load(buffer), X.T)
+
+
+# Exchange
+
+
+class Foreign:
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__cuda_array_interface__ = interface
+
+
+def test_array_interface_shares_memory() -> None:
+    x = cp.asarray(X)
+    y = cp.asarray(Foreign(x.T.__cuda_array_interface__))
+    np.testing.assert_array_equal(y.get(), X.T)
+    y[0, 0] = 42
+    assert x[0, 0] == 42
+    copied = cp.array(Foreign(x.__cuda_array_interface__))
+    copied[...] = 0
+    assert x[0, 0] == 42
+
+
+def test_array_interface_of_foreign_memory() -> None:
+    host = np.arange(4.0)
+    told = {"shape": (4,), "typestr": "<f8", "data": (host.ctypes.data, False), "version": 3}
+    with pytest.raises(ValueError, match="belongs to no virtual GPU"):
+        cp.asarray(Foreign(told))
+
+
+def test_dlpack() -> None:
+    x = cp.asarray(X)
+    shared = cp.from_dlpack(x)
+    shared[0, 0] = 9
+    assert x[0, 0] == 9
+    assert x.__dlpack_device__() == (2, 0)
+    host = np.from_dlpack(x, device="cpu", copy=True)
+    np.testing.assert_array_equal(host, x.get())
+    with pytest.raises(BufferError, match=r"x\.get\(\)"):
+        x.__dlpack__()
+    with pytest.raises(BufferError, match=r"cp\.asarray"):
+        cp.from_dlpack(np.arange(3))
+
+
+# The runtime by handle
+
+
+def test_streams_and_events_by_handle() -> None:
+    runtime = cp.cuda.runtime
+    stream, start, end = runtime.streamCreate(), runtime.eventCreate(), runtime.eventCreate()
+    runtime.eventRecord(start, stream)
+    source, target = runtime.malloc(1 << 20), runtime.malloc(1 << 20)
+    runtime.memcpyAsync(target, source, 1 << 20, runtime.memcpyDeviceToDevice, stream)
+    runtime.eventRecord(end, stream)
+    with pytest.raises(cp.cuda.runtime.CUDARuntimeError) as not_ready:
+        runtime.streamQuery(stream)
+    assert not_ready.value.status == 600
+    runtime.eventSynchronize(end)
+    assert runtime.streamQuery(stream) == 0
+    assert runtime.eventElapsedTime(start, end) > 0
+    runtime.eventDestroy(start)
+    with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidResourceHandle"):
+        runtime.eventSynchronize(start)
+    runtime.streamDestroy(stream)
+    runtime.free(source)
+    runtime.free(target)
+
+
+def test_peers_pinned_and_managed_memory(two_gpus: Machine) -> None:
+    runtime = cp.cuda.runtime
+    assert runtime.deviceCanAccessPeer(0, 1) == 0
+    with pytest.raises(runtime.CUDARuntimeError) as refused:
+        runtime.deviceEnablePeerAccess(1)
+    assert refused.value.status == 217
+    pinned = runtime.hostAlloc(4096, 0)
+    assert cp.cuda.pinned_memory.is_memory_pinned(pinned)
+    runtime.freeHost(pinned)
+    assert not cp.cuda.pinned_memory.is_memory_pinned(pinned)
+    with pytest.raises(NotSupportedError, match=r"cp\.cuda\.alloc"):
+        runtime.mallocManaged(100)
+    with pytest.raises(NotSupportedError, match="graphs"):
+        cp.cuda.Stream().begin_capture()
+
+
+# Arrays on another device
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda x: x.fill(1),
+        lambda x: x.sort(),
+        lambda x: x[[0]],
+        lambda x: x.__setitem__(0, 1),
+        lambda x: x.__setitem__([0], 1),
+        lambda x: x.astype("f4"),
+        lambda x: cp.random.shuffle(x),
+    ],
+)
+def test_kernels_refuse_arrays_of_another_device(use: Any, two_gpus: Machine) -> None:
+    """A kernel on one device cannot touch another's memory without peer access."""
+    with cp.cuda.Device(1):
+        x = cp.arange(4.0)
+    with pytest.raises(ValueError, match="Peer access is unavailable"):
+        use(x)
+    np.testing.assert_array_equal(x.get(), np.arange(4.0))
+
+
+def test_arrays_of_a_device_left_behind_can_be_read_not_written() -> None:
+    x = cp.arange(4.0)
+    slot.use(Machine([device_info("T4")]))
+    np.testing.assert_array_equal(x.get(), np.arange(4.0))
+    for change in (lambda: x.fill(0), lambda: x.__setitem__(0, 1), lambda: operator.iadd(x, 1)):
+        with pytest.raises(ValueError, match="no longer the selected device"):
+            change()
+
+
+# Random
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "mean"),
+    [
+        ("chisquare", (3,), 3),
+        ("geometric", (0.25,), 4),
+        ("gumbel", (1.0, 2.0), 1 + 2 * np.euler_gamma),
+        ("laplace", (1.0, 2.0), 1),
+        ("lognormal", (0.0, 0.5), np.exp(0.125)),
+        ("negative_binomial", (3, 0.5), 3),
+        ("rayleigh", (2.0,), 2 * np.sqrt(np.pi / 2)),
+        ("standard_gamma", (2.0,), 2),
+        ("triangular", (0.0, 1.0, 5.0), 2),
+        ("weibull", (1.0,), 1),
+    ],
+)
+def test_rarer_distributions_have_their_mean(name: str, args: Any, mean: float) -> None:
+    cp.random.seed(1)
+    draws = getattr(cp.random, name)(*args, size=20_000)
+    assert isinstance(draws, cp.ndarray)
+    error = 5 * float(draws.std()) / np.sqrt(draws.size)
+    assert float(draws.mean()) == pytest.approx(mean, abs=error)
+    again = getattr(cp.random.RandomState(1), name)(*args, size=20_000)
+    np.testing.assert_array_equal(again.get(), draws.get())
+
+
+def test_multivariate_normal_and_states() -> None:
+    cp.random.seed(3)
+    draws = cp.random.multivariate_normal(cp.array([1.0, 2.0]), cp.array([[1.0, 0.5], [0.5, 2.0]]), 20_000)
+    assert draws.shape == (20_000, 2)
+    np.testing.assert_allclose(cp.cov(draws.T).get(), [[1, 0.5], [0.5, 2]], atol=0.08)
+    cp.random.set_random_state(cp.random.RandomState(5))
+    first = cp.random.rand(3)
+    np.testing.assert_array_equal(cp.random.RandomState(5).rand(3).get(), first.get())
+    ints = cp.random.random_integers(1, 3, size=100)
+    assert set(ints.get().tolist()) == {1, 2, 3}
+    assert len(cp.random.bytes(5)) == 5
