@@ -155,7 +155,7 @@ def _mad(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 def _fma(c: FunctionCompiler, i: ir.Instruction) -> None:
     llvm, (a, b, d) = floats.inputs(c, i, 3)
-    value = floats.fused(c, llvm, a, b, d, floats.rounding(i))
+    value = floats.fused(c, i.type, a, b, d, floats.rounding(i))
     if "relu" in i.parts:
         value = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
     floats.result(c, i, llvm, value)

@@ -122,32 +122,39 @@ def two_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> tuple[str, str]:
     return s, e.binary("fadd", llvm, left, e.binary("fsub", llvm, b, t))
 
 
-def fused(c: FunctionCompiler, llvm: str, a: str, b: str, d: str, mode: str) -> str:
-    """Multiply and add with one rounding."""
-    e = c.e
-    if llvm == "half":
-        wide = [e.convert("fpext", "half", v, "float") for v in (a, b, d)]
-        product = e.binary("fmul", "float", wide[0], wide[1])
-        total = odd_sum(c, product, wide[2])
-        return e.convert("fptrunc", "float", total, "half")
+def fused(c: FunctionCompiler, kind: str, a: str, b: str, d: str, mode: str) -> str:
+    """Multiply and add with one rounding; for bf16, floats that will round to bf16 as the exact sum does."""
+    e, llvm = c.e, "float" if kind == "bf16" else llvm_of(kind)
+    if kind in ("f16", "bf16"):
+        wider = "float" if kind == "f16" else "double"
+        wide = [e.convert("fpext", llvm, v, wider) for v in (a, b, d)]
+        product = e.binary("fmul", wider, wide[0], wide[1])  # exact
+        total = odd_sum(c, wider, product, wide[2])
+        if kind == "f16":
+            return e.convert("fptrunc", "float", total, "half")
+        short = directed(c, "fptrunc", "rz", "float", "double", total)
+        lost = e.compare("one", "double", e.convert("fpext", "float", short, "double"), total)
+        raw = e.convert("bitcast", "float", short, "i32")
+        raw = e.binary("or", "i32", raw, e.convert("zext", "i1", lost, "i32"))
+        return e.convert("bitcast", "i32", raw, "float")
     if mode == "rn":
         return e.intrinsic("fma", llvm, a, b, d)
     return directed(c, "fma", mode, llvm, llvm, a, b, d)
 
 
-def odd_sum(c: FunctionCompiler, a: str, b: str) -> str:
-    """Float sum rounded to odd, so that rounding it once more to half rounds only once."""
-    e = c.e
-    s, error = two_sum(c, "float", a, b)
-    raw = e.convert("bitcast", "float", s, "i32")
-    inexact = e.compare("one", "float", error, float_constant("float", 0))
-    even = e.compare("eq", "i32", e.binary("and", "i32", raw, constant("i32", 1)), constant("i32", 0))
-    towards = e.convert("bitcast", "float", error, "i32")
-    same = e.compare("sge", "i32", e.binary("xor", "i32", raw, towards), constant("i32", 0))
-    step = e.select("i32", same, constant("i32", 1), constant("i32", -1))
+def odd_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> str:
+    """A sum rounded to odd, so that rounding it once more to a shorter type rounds only once."""
+    e, whole = c.e, f"i{bits(llvm)}"
+    zero, one, minus = (constant(whole, n) for n in (0, 1, -1))
+    s, error = two_sum(c, llvm, a, b)
+    raw = e.convert("bitcast", llvm, s, whole)
+    inexact = e.compare("one", llvm, error, float_constant(llvm, 0))
+    even = e.compare("eq", whole, e.binary("and", whole, raw, one), zero)
+    towards = e.convert("bitcast", llvm, error, whole)
+    same = e.compare("sge", whole, e.binary("xor", whole, raw, towards), zero)
     change = e.binary("and", "i1", inexact, even)
-    raw = e.select("i32", change, e.binary("add", "i32", raw, step), raw)
-    return e.convert("bitcast", "i32", raw, "float")
+    raw = e.select(whole, change, e.binary("add", whole, raw, e.select(whole, same, one, minus)), raw)
+    return e.convert("bitcast", whole, raw, llvm)
 
 
 def binary(c: FunctionCompiler, i: ir.Instruction, operation: str) -> None:
