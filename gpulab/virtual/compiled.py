@@ -181,6 +181,27 @@ def _compile(
             )
         machine = nvrtc.compile_cubin(code, target=target, options=flags, name_expressions=name_expressions)
     except nvrtc.NvrtcCompileError as error:
-        raise CompileException(error.log, code, "kernel.cu", options) from error
+        raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from error
     resources = kernel_resources(machine.cubin)
     return CompiledModule(code, options, target, image.ptx, image.lowered_names, resources)
+
+
+# What learners include from habit, and what stands in for it in device code.
+_HOST_HEADERS = {
+    "stdio.h": "printf needs no header in a kernel",
+    "cstdio": "printf needs no header in a kernel",
+    "iostream": "kernels have printf, without a header",
+    "math.h": "the mathematical functions need no header in a kernel",
+    "cmath": "the mathematical functions need no header in a kernel",
+    "stdlib.h": "malloc and free need no header in a kernel",
+    "assert.h": "assert needs no header in a kernel",
+    "cassert": "assert needs no header in a kernel",
+    "cupy/complex.cuh": "it is CuPy's own header; a complex array is also a float2* or double2*",
+}
+
+
+def _hint(log: str) -> str:
+    """One sentence after NVRTC's log for the headers that it does not have."""
+    found = re.search(r'cannot open source file "([^"]+)"', log)
+    known = _HOST_HEADERS.get(found[1], "") if found else ""
+    return f"\nLeave out #include <{found[1]}>: {known}." if found and known else ""

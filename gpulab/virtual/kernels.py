@@ -15,7 +15,7 @@ from gpulab.records import KernelStats
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.compiled import CompiledModule, compiled_module
 from gpulab.virtual.errors import CUDADriverError
-from gpulab.virtual.launching import prepare
+from gpulab.virtual.launching import at_least_one, fitted_cooperative, prepare
 from gpulab.virtual.machine import VirtualDevice
 from gpulab.virtual.pointer import MemoryPointer, UnownedMemory
 from gpulab.virtual.streams import get_current_stream
@@ -75,6 +75,9 @@ class RawKernel:
     ) -> None:
         """Launch the kernel on the current device.
 
+        Two rules are CuPy's own: sizes below 1 count as 1, so that a grid for no elements has one
+        block; and a cooperative grid of one dimension shrinks, with a warning, until it fits.
+
         Parameters
         ----------
         grid, block : tuple of int
@@ -97,19 +100,22 @@ class RawKernel:
             If the arguments do not fit the kernel's parameters.
         """
         device = _machine.current().current_device
+        stream = get_current_stream(device.id) if stream is None else stream
+        _check_stream(stream, device)
         launch = prepare(
             device,
             self._module(),
             self.name,
-            grid,
-            block,
+            at_least_one(grid),
+            at_least_one(block),
             args,
             shared_mem,
             self.max_dynamic_on(device),
-            self.enable_cooperative_groups or enable_cooperative_groups,
         )
+        if self.enable_cooperative_groups or enable_cooperative_groups:
+            launch = fitted_cooperative(launch)
         result = launch.run()
-        (stream or get_current_stream(device.id)).submit(
+        stream.submit(
             "kernel", launch.symbol, launch.duration_ns(result), sm_share=launch.sm_share(), device=device
         )
 
@@ -328,6 +334,16 @@ class RawModule:
 
     def __repr__(self) -> str:
         return f"<RawModule of {len(self.code.splitlines())} lines>"
+
+
+def _check_stream(stream: Any, device: VirtualDevice) -> None:
+    if getattr(stream, "device_id", -1) not in (-1, device.id):
+        raise CUDADriverError(
+            400,
+            "CUDA_ERROR_INVALID_HANDLE",
+            f"invalid resource handle: the stream belongs to device {stream.device_id} but the current "
+            f"device is {device.id}. Launch within `with cp.cuda.Device({stream.device_id}):`.",
+        )
 
 
 def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bool, jitify: bool) -> None:

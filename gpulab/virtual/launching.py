@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,11 @@ class Launch:
             self.stats.registers_per_thread,
             self.stats.static_shared_bytes + self.shared_bytes,
         )
+
+    @property
+    def resident_blocks(self) -> int:
+        """Blocks of this launch that the device holds at once."""
+        return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
     def run(
         self,
@@ -187,6 +193,36 @@ def prepare(
     return launch
 
 
+def at_least_one(sizes: Any) -> Any:
+    """A grid or block with every size below 1 taken as 1, as CuPy launches it."""
+    if not isinstance(sizes, tuple):
+        return sizes
+    return tuple(max(1, size) if isinstance(size, (int, np.integer)) else size for size in sizes)
+
+
+def fitted_cooperative(launch: Launch) -> Launch:
+    """The launch as a cooperative one, its grid cut with a warning to what the device holds at once.
+
+    Raises
+    ------
+    ValueError
+        As CuPy, if a grid of several dimensions does not fit.
+    """
+    most = launch.resident_blocks
+    blocks = prod(launch.grid)
+    if blocks <= most:
+        return replace(launch, cooperative=True)
+    if launch.grid[1:] != (1, 1):
+        x, y, z = launch.grid
+        raise ValueError(f"The specified grid size ({x} * {y} * {z}) exceeds the limit ({most}).")
+    warnings.warn(
+        f"The grid size will be reduced from {blocks} to {most}, as the specified grid size exceeds the "
+        "limit.",
+        stacklevel=3,
+    )
+    return replace(launch, grid=(most, 1, 1), cooperative=True)
+
+
 def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
     """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that no kernel can have on the device."""
     for what, unit, sizes, limits in (
@@ -250,7 +286,7 @@ def _check_shared(
 
 def _check_cooperative(launch: Launch) -> None:
     info = launch.device.info
-    resident = launch.occupancy.blocks_per_sm * info.sm_count
+    resident = launch.resident_blocks
     blocks = prod(launch.grid)
     if blocks > resident:
         raise CUDADriverError(

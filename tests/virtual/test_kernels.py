@@ -165,9 +165,6 @@ def test_too_many_threads_per_block() -> None:
     [
         ((1, 70000), (32,), "grid.y is 70,000"),
         ((1,), (1, 1, 65), "block.z is 65"),
-        ((0,), (32,), "grid.x is 0"),
-        ((1,), (32, 0), "block.y is 0"),
-        ((-1,), (32,), "grid.x is -1"),
         ((2**31,), (32,), "grid.x is 2,147,483,648"),
     ],
 )
@@ -206,11 +203,39 @@ def test_dynamic_shared_memory_needs_opting_in() -> None:
         dynamic.max_dynamic_shared_size_bytes = 65 * 1024
 
 
-def test_cooperative_grids_must_fit() -> None:
+@pytest.mark.parametrize(("grid", "block"), [((0,), (32,)), ((-1,), (32,)), ((1, 0), (32, 0))])
+def test_sizes_below_one_count_as_one(grid: tuple[int, ...], block: tuple[int, ...]) -> None:
+    """CuPy passes max(1, size) on, so that a guarded kernel over no elements is harmless."""
+    x = cp.arange(32, dtype=cp.float32)
+    kernel("saxpy")(grid, block, (np.float32(2), x, x, 32))
+    np.testing.assert_array_equal(x.get(), 3 * np.arange(32))
+
+
+def test_cooperative_grids_shrink_until_they_fit() -> None:
+    """CuPy cuts a one-dimensional grid and warns; a grid of more dimensions is an error."""
     cooperative = kernel("saxpy", enable_cooperative_groups=True)
-    x = cp.zeros(32, cp.float32)
-    with refused(720, "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE", "2,000 blocks", "1,056"):
+    x = cp.ones(32, cp.float32)
+    with pytest.warns(UserWarning, match="reduced from 2000 to 1056"):
         cooperative((2000,), (256,), (np.float32(1), x, x, 32))
+    np.testing.assert_array_equal(x.get(), np.full(32, 2))
+    with pytest.raises(ValueError, match=r"\(1000 \* 2 \* 1\) exceeds the limit \(1056\)"):
+        cooperative((1000, 2), (256,), (np.float32(1), x, x, 32))
+
+
+def test_a_stream_of_another_device() -> None:
+    stream, x = cp.cuda.Stream(), cp.ones(32, cp.float32)
+    with cp.cuda.Device(1):
+        y = cp.ones(32, cp.float32)
+        with refused(400, "CUDA_ERROR_INVALID_HANDLE", "stream belongs to device 0"):
+            kernel("saxpy")((1,), (32,), (np.float32(1), y, y, 32), stream=stream)
+    kernel("saxpy")((1,), (32,), (np.float32(1), x, x, 32), stream=stream)
+
+
+@pytest.mark.parametrize("header", ["stdio.h", "cmath", "iostream"])
+def test_host_headers_come_with_a_hint(header: str) -> None:
+    code = f'#include <{header}>\nextern "C" __global__ void f(float* x) {{ x[0] = 1; }}'
+    with pytest.raises(cp.cuda.compiler.CompileException, match=f"Leave out #include <{header}>"):
+        cp.RawKernel(code, "f").compile()
 
 
 @pytest.mark.parametrize(
