@@ -89,10 +89,8 @@ class _Checker:
 
     @staticmethod
     def is_unusual(i: ir.Instruction) -> bool:
-        """Forms with more operands than usual, which the virtual GPU refuses."""
-        return (i.root == "lop3" and len(i.parts) > 2) or (
-            i.root in ("atom", "red") and any(p in ("v2", "v4", "v8") for p in i.parts)
-        )
+        """A form with more operands than usual, which the virtual GPU refuses."""
+        return i.root == "lop3" and len(i.parts) > 2
 
     def declared(self, operand: ir.Operand | None) -> None:
         if isinstance(operand, ir.Register):
@@ -305,6 +303,31 @@ class _Checker:
             target = target.first
         self.destination(target, "b32", False)
 
+    def atomic(self, i: ir.Instruction) -> None:
+        kind, width = i.type, next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        if kind not in BITS or kind == "pred":
+            raise self.fail("it names no type")
+        if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):
+            raise self.fail(f"there are no atomics on .v{width}.{kind}")
+        results = 1 if i.root == "atom" else 0
+        values = 2 if "cas" in i.parts else 1
+        needed = results + 1 + values
+        if not needed <= len(i.operands) <= needed + ("L2::cache_hint" in i.parts):
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        if results:
+            for item in self.elements(i.operands[0], width):
+                self.destination(item, kind, False)
+        self.address(i.operands[results])
+        for operand in i.operands[results + 1 : needed]:
+            for item in self.elements(operand, width):
+                self.source(item, kind, False)
+
+    def elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
+        items = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
+        if len(items) != width:
+            raise self.fail(f"it takes {width} elements, not {len(items)}")
+        return items
+
     def vote(self, i: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in i.parts):
             raise self.fail("it names no vote")
@@ -354,7 +377,10 @@ class _Checker:
                 raise self.fail(f"{callee.name} has {len(wanted)} {what}, not {len(given)}")
 
 
+_IN_VECTORS = {"f16", "f16x2", "bf16", "bf16x2", "f32"}
 _SPECIAL = {
+    "atom": _Checker.atomic,
+    "red": _Checker.atomic,
     "cvt": _Checker.convert,
     "set": _Checker.set,
     "slct": _Checker.select_by_sign,

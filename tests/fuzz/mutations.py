@@ -25,6 +25,7 @@ _REGISTER = re.compile(r"%[a-z]+\d+")
 _NUMBER = re.compile(r"(?<![\w%$])\d+(?!\w)")
 _DOTTED = re.compile(r"(?<=[a-z0-9.])\.[a-z]\w*")
 _OPERAND = re.compile(r"(?<=[ ,])[^\s,;]+(?=[,;])")
+_LAST_OPERAND = re.compile(r",\s*[^,;\n]+(?=;)")
 _MNEMONIC = re.compile(r"(?m)^\s*(?:@!?%p\d+\s+)?([a-z]\w*)(?=[.\s])")
 
 
@@ -97,6 +98,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     _replace_one(_OPERAND, 0, lambda rng: rng.choice(_OPERANDS)),
     _take_operand_from_elsewhere,
     _replace_one(_NUMBER, 0, lambda rng: rng.choice(_NUMBERS)),
+    _replace_one(_LAST_OPERAND, 0, lambda rng: rng.choice(("", ", %r1, %r2"))),
     _replace_one(_MNEMONIC, 1, lambda rng: rng.choice(_WORDS)),
 )
 

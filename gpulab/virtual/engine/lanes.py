@@ -106,6 +106,63 @@ define internal float @flushed(float %v) {
 """
 
 
+# Additions that no machine instruction does at once: repeated until nothing came between.
+_ADD_AND_SWAP = """  %first = load {word}, ptr %p
+  br label %again
+again:
+  %old = phi {word} [%first, %lane], [%seen, %again]
+  %new = call {word} @add_{kind}({word} %old, {word} %x)
+  %pair = cmpxchg ptr %p, {word} %old, {word} %new seq_cst seq_cst, align {size}
+  %seen = extractvalue {{{word}, i1}} %pair, 0
+  %fine = extractvalue {{{word}, i1}} %pair, 1
+  br i1 %fine, label %stored, label %again
+stored:
+"""
+_ADD_HALVES = """
+define internal {word} @add_{kind}({word} %a, {word} %b) {{
+  %x = bitcast {word} %a to <{n} x half>
+  %y = bitcast {word} %b to <{n} x half>
+  %sum = fadd <{n} x half> %x, %y
+  %r = bitcast <{n} x half> %sum to {word}
+  ret {word} %r
+}}
+"""
+# A bf16 is the upper half of a float; the sum is rounded to nearest even, NaN becomes 0x7FFF.
+_ADD_BFLOATS = """
+define internal {word} @add_{kind}({word} %a, {word} %b) {{
+  %x16 = bitcast {word} %a to <{n} x i16>
+  %y16 = bitcast {word} %b to <{n} x i16>
+  %x32 = zext <{n} x i16> %x16 to <{n} x i32>
+  %y32 = zext <{n} x i16> %y16 to <{n} x i32>
+  %xs = shl <{n} x i32> %x32, splat (i32 16)
+  %ys = shl <{n} x i32> %y32, splat (i32 16)
+  %x = bitcast <{n} x i32> %xs to <{n} x float>
+  %y = bitcast <{n} x i32> %ys to <{n} x float>
+  %sum = fadd <{n} x float> %x, %y
+  %raw = bitcast <{n} x float> %sum to <{n} x i32>
+  %last = lshr <{n} x i32> %raw, splat (i32 16)
+  %odd = and <{n} x i32> %last, splat (i32 1)
+  %more = add <{n} x i32> %raw, splat (i32 32767)
+  %round = add <{n} x i32> %more, %odd
+  %high = lshr <{n} x i32> %round, splat (i32 16)
+  %nan = fcmp uno <{n} x float> %sum, %sum
+  %kept = select <{n} x i1> %nan, <{n} x i32> splat (i32 32767), <{n} x i32> %high
+  %r16 = trunc <{n} x i32> %kept to <{n} x i16>
+  %r = bitcast <{n} x i16> %r16 to {word}
+  ret {word} %r
+}}
+"""
+
+
+def atomic_half_add(kind: str) -> tuple[str, str]:
+    """Addition of one or two f16 or bf16 a lane, in lane order; gives the old values as integers."""
+    pair = kind.endswith("x2")
+    word, size, n = ("i32", 4, 2) if pair else ("i16", 2, 1)
+    names = {"word": word, "kind": kind, "size": size, "n": n}
+    head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
+    return _one_by_one(f"atomic_add_{kind}", word, _ADD_AND_SWAP.format(**names), head, "stored")
+
+
 def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
     """One read-modify-write a lane, in lane order; gives the old values.
 
@@ -113,7 +170,7 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
     """
     flush = flush and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
-    vector, size = f"<32 x {llvm}>", bits(llvm) // 8
+    size = bits(llvm) // 8
     head, last = (_FLUSHED, "stored") if flush else ("", "lane")
     if flush:
         act = _FLUSHING_ADD
@@ -130,6 +187,12 @@ def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> t
         if llvm in INTRINSIC_SUFFIX:
             verb = "fadd" if verb == "add" else verb
         act = f"  %old = atomicrmw {verb} ptr %p, {llvm} %x seq_cst, align {size}\n"
+    return _one_by_one(name, llvm, act, head, last)
+
+
+def _one_by_one(name: str, llvm: str, act: str, head: str, last: str) -> tuple[str, str]:
+    """A function that does `act` for each lane in turn; `last` is the block that `act` ends in."""
+    vector = f"<32 x {llvm}>"
     body = f"""{head}
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
 entry:

@@ -81,6 +81,8 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
             _load_store(c, i)
     elif i.root in ("atom", "red"):
         _atomic(c, i)
+    elif i.root == "createpolicy":  # how long L2 keeps a line changes no result
+        c.set(i.operands[0], constant("i64", 0), "b64")
     else:
         return False
     return True
@@ -111,8 +113,7 @@ def host_addresses(
     site = c.site(i)
     rule = rule_of(c.function, i)
     if space == "generic":
-        resolve, body = _resolve_generic(size, c, rule)
-        c.need(resolve, body)
+        resolve = resolve_generic(size, c, rule)
         out = c.e.op(
             f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
             f"i32 {c.index}, i32 {i.pc}, i32 {site})"
@@ -154,14 +155,19 @@ def local_lane_bases(c: FunctionCompiler) -> str:
     )
 
 
-def _resolve_generic(size: int, c: FunctionCompiler, rule: access_rules.Rule) -> tuple[str, str]:
-    """Generic addresses: lanes may point into different spaces, each checked and counted as its own."""
+def resolve_generic(size: int, c: FunctionCompiler, rule: access_rules.Rule) -> str:
+    """Name of a function for generic addresses, which gives host addresses.
+
+    Lanes may point into different spaces, each checked and counted as its own.
+    """
+    name = f"resolve_generic_{size}_{rule}"
+    if name in c.tables.support:
+        return name
     pieces = [check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)]
     pieces.append(checks.check_local(size, c.options.count))
     for piece in pieces:
         c.need(*piece)
-    in_global, in_shared, in_local = (name for name, _ in pieces)
-    name = f"resolve_generic_{size}_{rule}"
+    in_global, in_shared, in_local = (piece for piece, _ in pieces)
     shared_at, local_at, bytes_at = (layout.offset(f) for f in ("shared", "local_base", "local_bytes"))
     body = f"""
 define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -201,7 +207,8 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   ret <32 x i64> %h2
 }}
 """
-    return name, body
+    c.need(name, body)
+    return name
 
 
 def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
@@ -289,6 +296,7 @@ def _check_place(c: FunctionCompiler, i: ir.Instruction, name: str, offset: int,
         raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {room} bytes.")
 
 
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
@@ -297,27 +305,56 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
     operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
     is_red = i.root == "red"
     operands = i.operands if is_red else i.operands[1:]
-    if operation is None or kind in ("f16", "bf16", "f16x2", "bf16x2", "b128") or vector_width(i) > 1:
+    values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
+    only_add = kind in _HALVES or len(values) > 1
+    if operation is None or kind == "b128" or (only_add and operation != "add"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     address = address_of(c, operands[0], space)
     host = host_addresses(c, i, address, space, size_of(i))
-    llvm = llvm_of(kind)
-    if llvm in INTRINSIC_SUFFIX and operation != "add":
-        if operation not in ("exch", "cas"):
-            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-        llvm, kind = f"i{bits(llvm)}", f"b{bits(llvm)}"
-    b = c.get(operands[1], kind)
-    d = c.get(operands[2], kind) if operation == "cas" else b
-    name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space != "shared")
-    c.need(name, body)
-    if llvm in INTRINSIC_SUFFIX:
+    kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
+    swapped = operands[2] if operation == "cas" else operands[1]
+    olds = []
+    for n, value in enumerate(values):
+        place = host
+        if n:
+            place = c.e.binary("add", "i64", host, constant("i64", n * ir.TYPE_BYTES[i.type]))
+        old = _read_modify_write(c, i, operation, kind, place, value, swapped if len(values) == 1 else value)
+        olds.append(old)
+    if is_red or i.operands[0] is None:
+        return
+    results = i.operands[0].items if isinstance(i.operands[0], ir.Vector) else (i.operands[0],)
+    kind = f"b{8 * ir.TYPE_BYTES[kind]}" if kind in _HALVES else kind
+    for result, old in zip(results, olds, strict=True):
+        if result is not None:
+            c.set(result, old, kind)
+
+
+def _read_modify_write(
+    c: FunctionCompiler,
+    i: ir.Instruction,
+    operation: str,
+    kind: str,
+    host: str,
+    value: ir.Operand | None,
+    swapped: ir.Operand | None,
+) -> str:
+    """Change one element a lane; gives what was there."""
+    if kind in _HALVES:
+        kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
         c.options.float_atomics = True
+        llvm = llvm_of(kind)
+    else:
+        llvm = llvm_of(kind)
+        if llvm in INTRINSIC_SUFFIX:
+            if operation != "add":
+                raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+            c.options.float_atomics = True
+        name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(i) != "shared")
+    c.need(name, body)
+    b, d = c.get(value, kind), c.get(swapped, kind)
     vector = f"<32 x {llvm}>"
     old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
     if c.options.trace:  # what memory holds now: lanes that share an address see the last one's result
-        mask = c.executed(i)
-        c.trace_write(
-            c.e.cast(gather(c, host, mask, kind), llvm, f"i{bits(llvm)}"), f"i{bits(llvm)}", host, mask
-        )
-    if not is_red and i.operands[0] is not None:
-        c.set(i.operands[0], old, kind)
+        mask, word = c.executed(i), f"i{bits(llvm)}"
+        c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, word), word, host, mask)
+    return old
