@@ -1,4 +1,4 @@
-"""What generated code asks Python for: matrix products, the device heap."""
+"""What generated code asks Python for: the device heap."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-
-from gpulab.virtual.engine import tensor
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.worker import Worker
@@ -53,8 +51,6 @@ class Heap:
 
 def answer(worker: Worker, what: Any, inputs: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
     """Serve one request of a warp; rows of 32 lanes in, rows of 32 lanes out."""
-    if what[0] == "matrix":
-        return tensor.multiply(what, inputs)
     heap = worker.launch.heap
     assert heap is not None
     out = np.zeros((1, 32), np.uint64)

@@ -1,27 +1,25 @@
 """Tensor-core instructions: ``wmma``, ``mma.sync`` and ``ldmatrix``.
 
-Loads and stores are ordinary memory accesses of each lane. The product itself is NumPy's, called
-once a warp: exact products of the rounded inputs, summed in double and rounded once, which is at
-least as accurate as the hardware's own order of sums.
+Loads and stores are ordinary memory accesses of each lane, an element at a time, in a loop that all
+instructions of one kind share; so is the product. Kernels with thousands of them stay small.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from gpulab.errors import NotSupportedError
+from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
-from gpulab.virtual.engine import calls, lanes, memory_ops
-from gpulab.virtual.engine.emit import constant
+from gpulab.virtual.engine import fragments, matrix_ir, matrix_moves, memory_ops
+from gpulab.virtual.engine.matrix_ir import HALVES, Places
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
 
-Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 _INPUTS = ("f16", "bf16", "tf32")
+_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
@@ -48,13 +46,18 @@ def shape_of(i: ir.Instruction) -> tuple[int, int, int]:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.") from None
 
 
+def _extent(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
+    """Rows and columns of matrix a, b, c or d."""
+    m, n, k = shape
+    return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
+
+
 def _fragment(name: str, shape: tuple[int, int, int]) -> Places:
     """Rows and columns a lane holds of a ``wmma`` fragment, shape (32, elements).
 
     PTX leaves this layout open; here each lane holds a run of the row-major matrix.
     """
-    m, n, k = shape
-    rows, columns = {"a": (m, k), "b": (k, n)}.get(name, (m, n))
+    rows, columns = _extent(name, shape)
     per = rows * columns // 32
     index = np.arange(32)[:, None] * per + np.arange(per)
     return index // columns, index % columns
@@ -85,94 +88,46 @@ def _mma_places(name: str, shape: tuple[int, int, int], kind: str) -> Places:
 # -- loads and stores --------------------------------------------------------------------------------
 
 
-def _vector(values: npt.NDArray[np.int64]) -> str:
-    return "<" + ", ".join(f"i64 {int(v)}" for v in values) + ">"
+def _space(i: ir.Instruction) -> str:
+    space = memory_ops.space_of(i)
+    if space not in ("global", "shared", "generic"):
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode} in {space} memory.")
+    return space
 
 
 def _move(c: FunctionCompiler, i: ir.Instruction) -> None:
-    """``wmma.load`` and ``wmma.store``: one element of the fragment at a time."""
-    e, is_load, name = c.e, i.parts[1] == "load", i.parts[2]
+    """``wmma.load`` and ``wmma.store``."""
+    is_load, name = i.parts[1] == "load", i.parts[2]
     kind = "b32" if i.type in ("tf32", "f32") else "b16"
     if i.type not in (*_INPUTS, "f32"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; it has f16, bf16 and tf32.")
-    size = ir.TYPE_BYTES[kind]
-    space = memory_ops.space_of(i)
+    space = _space(i)
     operands = list(i.operands)
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
-    rows, columns = _fragment(name, shape_of(i))
+    rows, columns = _extent(name, shape_of(i))
     by_row = "row" in i.parts
-    major, minor = (rows, columns) if by_row else (columns, rows)
-    llvm = "i32" if space == "shared" else "i64"
     base = memory_ops.address_of(c, operands[0], space)
-    if len(operands) > 1:
-        stride = e.cast(c.get(operands[1], "u32"), "i32", "i64")
-    else:
-        extent = columns.max() + 1 if by_row else rows.max() + 1
-        stride = constant("i64", int(extent))
-    per = rows.shape[1]
-    packed = kind == "b16"
-    slots = 2 * len(fragment.items) if packed else len(fragment.items)
-    halves: list[str] = []
-    access = memory_ops.as_access(i, "ld" if is_load else "st", space, size)
-    for element in range(per if is_load else min(per, slots)):
-        offset = e.binary("mul", "i64", stride, _vector(major[:, element]))
-        offset = e.binary("add", "i64", offset, _vector(minor[:, element]))
-        offset = e.binary("mul", "i64", offset, constant("i64", size))
-        address = e.binary("add", llvm, base, e.cast(offset, "i64", llvm))
-        host = memory_ops.host_addresses(c, access, address, space, size)
-        if is_load:
-            halves.append(memory_ops.gather(c, host, c.executed(i), kind))
-        else:
-            item = fragment.items[element // 2 if packed else element]
-            value = c.get(item, "b32")
-            if packed:
-                if element & 1:
-                    value = e.binary("lshr", "i32", value, constant("i32", 16))
-                value = e.cast(value, "i32", "i16")
-            memory_ops.scatter(c, value, host, c.executed(i), kind)
-    if not is_load:
-        return
-    for position, item in enumerate(fragment.items):
-        if packed:
-            low, high = (e.cast(halves[(2 * position + h) % per], "i16", "i32") for h in (0, 1))
-            value = e.binary("or", "i32", low, e.binary("shl", "i32", high, constant("i32", 16)))
-        else:
-            value = halves[position % per]
-        c.set(item, value, "b32")
+    stride = c.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
+    move = matrix_moves.Move(
+        memory_ops.as_access(i, "ld" if is_load else "st", space, ir.TYPE_BYTES[kind]),
+        space, kind, rows * columns // 32, len(fragment.items), columns, by_row,
+    )  # fmt: skip
+    matrix_moves.call(c, i, move, base, [f"<32 x i32> {stride}"], fragment)
 
 
 def _ldmatrix(c: FunctionCompiler, i: ir.Instruction) -> None:
     """8x8 matrices of 16-bit elements; lane 8r + row holds the address of a row of matrix r."""
-    e = c.e
-    if "m8n8" not in i.parts or i.type != "b16":
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     target, source = i.operands
-    items = target.items if isinstance(target, ir.Vector) else (target,)
-    space = memory_ops.space_of(i)
+    count = len(fragments.items_of(target))
+    if "m8n8" not in i.parts or i.type != "b16" or count not in (1, 2, 4):
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+    space = _space(i)
     address = memory_ops.address_of(c, source, space)
-    llvm = "i32" if space == "shared" else "i64"
-    c.need(*lanes.permute(llvm))
-    lane = np.arange(32)
-    access = memory_ops.as_access(i, "ld", space, 2)
-    for matrix, item in enumerate(items):
-        parts = []
-        for half in (0, 1):
-            if "trans" in i.parts:
-                row, column = (lane & 3) * 2 + half, lane >> 2
-            else:
-                row, column = lane >> 2, (lane & 3) * 2 + half
-            where = "<" + ", ".join(f"i32 {int(v)}" for v in 8 * matrix + row) + ">"
-            start = e.op(f"call <32 x {llvm}> @permute_{llvm}(<32 x {llvm}> {address}, <32 x i32> {where})")
-            offset = "<" + ", ".join(f"{llvm} {int(v) * 2}" for v in column) + ">"
-            place = e.binary("add", llvm, start, offset)
-            host = memory_ops.host_addresses(c, access, place, space, 2)
-            parts.append(e.cast(memory_ops.gather(c, host, c.executed(i), "b16"), "i16", "i32"))
-        c.set(
-            item,
-            e.binary("or", "i32", parts[0], e.binary("shl", "i32", parts[1], constant("i32", 16))),
-            "b32",
-        )
+    move = matrix_moves.Move(
+        memory_ops.as_access(i, "ld", space, 2), space, "b16", 2 * count, count, 0, "trans" not in i.parts
+    )
+    matrix_moves.call(c, i, move, address, [], target)
 
 
 # -- the product -------------------------------------------------------------------------------------
@@ -182,71 +137,35 @@ def _kinds(i: ir.Instruction) -> tuple[str, str, str]:
     """Types of the result, the inputs and the accumulator."""
     types = [p for p in i.parts if p in (*_INPUTS, "f32")]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
-        return types[0], "f16", types[1]
-    if len(types) == 4 and types[1] == types[2]:
+        types = [types[0], "f16", "f16", types[1]]
+    sums = ("f16", "f32")
+    if len(types) == 4 and types[1] == types[2] in _INPUTS and types[0] in sums and types[3] in sums:
         return types[0], types[1], types[3]
     raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; it has f16, bf16 and tf32 inputs.")
 
 
 def _product(c: FunctionCompiler, i: ir.Instruction) -> None:
-    e = c.e
     result_kind, input_kind, sum_kind = _kinds(i)
-    m, n, k = shape_of(i)
+    m, n, k = shape = shape_of(i)
     allowed = {"tf32": (4, 8)}.get(input_kind, (8, 16))
     if i.root == "mma" and ((m, n) != (16, 8) or k not in allowed or "sp" in i.parts):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    if i.root == "wmma" and "row" not in i.parts and "col" not in i.parts:
+    if i.root == "wmma" and (shape not in _SHAPES or ("row" not in i.parts and "col" not in i.parts)):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    target = i.operands[0]
-    assert isinstance(target, ir.Vector)
-    inputs: list[str] = []
-    sizes = []
-    for operand in i.operands[1:4]:
-        assert isinstance(operand, ir.Vector)
-        sizes.append(len(operand.items))
-        inputs += [e.cast(c.get(item, "b32"), "i32", "i64") for item in operand.items]
-    what = ("matrix", i.root, (m, n, k), tuple(sizes), (result_kind, input_kind, sum_kind))
-    outputs = calls.service(c, i, what, inputs, len(target.items))
-    for item, value in zip(target.items, outputs, strict=True):
-        c.set(item, e.cast(value, "i64", "i32"), "b32")
-
-
-def _decode(words: npt.NDArray[np.uint32], kind: str, count: int) -> npt.NDArray[np.float64]:
-    """Registers, shape (n, 32), as elements, shape (32, count)."""
-    if kind == "tf32":
-        return (words & np.uint32(0xFFFFE000)).view(np.float32).T.astype(np.float64)[:, :count]
-    if kind == "f32":
-        return words.view(np.float32).T.astype(np.float64)[:, :count]
-    halves = np.ascontiguousarray(words.T).view(np.uint16)[:, :count]
-    if kind == "bf16":
-        return (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return halves.view(np.float16).astype(np.float64)
-
-
-def multiply(what: Any, registers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """D = A x B + C of one warp; registers of A, B and C one after the other, shape (n, 32)."""
-    _, root, shape, sizes, (result_kind, input_kind, sum_kind) = what
-    words = registers.astype(np.uint32)
-    a_words, b_words, c_words = np.split(words, np.cumsum(sizes)[:2])
-
-    def places(name: str) -> Places:
-        return _fragment(name, shape) if root == "wmma" else _mma_places(name, shape, input_kind)
-
-    def matrix(name: str, part: npt.NDArray[np.uint32], kind: str) -> npt.NDArray[np.float64]:
-        rows, columns = places(name)
-        values = _decode(np.ascontiguousarray(part), kind, rows.shape[1])
-        out = np.zeros((int(rows.max()) + 1, int(columns.max()) + 1))
-        out[rows, columns] = values
-        return out
-
-    with np.errstate(all="ignore"):
-        total = matrix("a", a_words, input_kind) @ matrix("b", b_words, input_kind)
-        total += matrix("c", c_words, sum_kind)
-        rows, columns = places("d")
-        held = total[rows, columns]
-        if result_kind == "f32":
-            out = np.ascontiguousarray(held.astype(np.float32).T).view(np.uint32)
-        else:
-            packed = np.ascontiguousarray(held.astype(np.float16)).view(np.uint32)
-            out = np.ascontiguousarray(packed.T)
-    return out.astype(np.uint64)
+    kinds = {"a": input_kind, "b": input_kind, "c": sum_kind, "d": result_kind}
+    operands = dict(zip("dabc", i.operands, strict=True))
+    places = {}
+    for part, kind in kinds.items():
+        places[part] = _fragment(part, shape) if i.root == "wmma" else _mma_places(part, shape, input_kind)
+        elements, held = places[part][0].shape[1], len(fragments.items_of(operands[part]))
+        needed = elements // 2 if kind in HALVES else elements
+        if held < needed or (part == "d" and held != needed):
+            raise PtxError(f"{i.text!r} (line {i.line}) needs {needed} registers for {part.upper()}.")
+    held = len(fragments.items_of(operands["d"]))
+    name = f"{i.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{sum_kind}"
+    if name not in c.tables.support:
+        c.need(name, matrix_ir.product(name, shape, places, kinds, held))
+    a, b, added = (fragments.given(c, operands[part], part) for part in "abc")
+    result = fragments.target(c, operands["d"], "d")
+    c.e.raw(f"call void @{name}(i32 {c.executed(i)}, ptr {result}, ptr {a}, ptr {b}, ptr {added})")
+    fragments.written(c, operands["d"], result)
