@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.engine.ptx_runner import apply
+from tests.engine.ptx_runner import apply, dtype_of
 
 WORDS = np.array(
     [0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 100, 255, 256, 0x7FFF, 0x8000, 0xFFFF, 0x12345678, 0x7FFFFFFF,
@@ -60,11 +60,11 @@ TWO_WORDS: dict[str, Callable[[int, int], int]] = {
     "shl.b32": lambda a, b: a << b if b < 32 else 0,
     "shr.u32": lambda a, b: a >> b if b < 32 else 0,
     "shr.s32": lambda a, b: s32(a) >> min(b, 31),
-    # A zero divisor: all ones, and the dividend as remainder, as hardware answers.
+    # A zero divisor: all ones for quotient and remainder, as hardware answers.
     "div.u32": lambda a, b: a // b if b else -1,
-    "rem.u32": lambda a, b: a % b if b else a,
+    "rem.u32": lambda a, b: a % b if b else -1,
     "div.s32": lambda a, b: truncated_quotient(s32(a), s32(b)) if b else -1,
-    "rem.s32": lambda a, b: s32(a) - s32(b) * truncated_quotient(s32(a), s32(b)) if b else a,
+    "rem.s32": lambda a, b: s32(a) - s32(b) * truncated_quotient(s32(a), s32(b)) if b else -1,
 }
 
 
@@ -238,6 +238,26 @@ def test_wide_and_64_bit_integers() -> None:
     assert [int(v) for v in quotient] == [
         truncated_quotient(int(x), int(y)) if y else -1 for x, y in zip(a, b >> 40, strict=True)
     ]
+
+
+@pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
+@pytest.mark.parametrize("opcode", ["div", "rem"])
+def test_a_zero_divisor_gives_all_ones(opcode: str, kind: str) -> None:
+    limits = np.iinfo(dtype_of(kind))
+    a = np.array([0, 1, 7, 255, 256, 12345, limits.min, limits.max // 3, limits.max], limits.dtype)
+    got = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, np.zeros_like(a)])
+    assert (got.view(f"u{got.itemsize}") == np.iinfo(f"u{got.itemsize}").max).all()
+
+
+@pytest.mark.parametrize("kind", ["s16", "s32", "s64"])
+def test_the_smallest_number_over_minus_one_wraps(kind: str) -> None:
+    limits = np.iinfo(dtype_of(kind))
+    a = np.array([limits.min, limits.min + 1, 5, limits.max], limits.dtype)
+    minus_one = np.full_like(a, -1)
+    got = apply(f"div.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
+    np.testing.assert_array_equal(got, np.negative(a))
+    rest = apply(f"rem.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, minus_one])
+    np.testing.assert_array_equal(rest, np.zeros_like(a))
 
 
 # -- floating point ----------------------------------------------------------------------------------

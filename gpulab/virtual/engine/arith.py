@@ -168,7 +168,7 @@ def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
     llvm, is_signed = llvm_of(kind), kind[0] == "s"
     a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
-    # A zero divisor has no result in PTX but must not trap here; hardware gives all ones (and a for rem).
+    # A zero divisor has no result in PTX but must not trap here; an H200 gives all ones, for rem too.
     zero = e.compare("eq", llvm, b, constant(llvm, 0))
     safe = e.select(llvm, zero, constant(llvm, 1), b)
     if bits(llvm) <= 32:
@@ -186,10 +186,8 @@ def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
     else:
         quotient = e.binary("udiv", llvm, a, safe)
     if i.root == "rem":
-        value = e.select(llvm, zero, a, e.binary("sub", llvm, a, e.binary("mul", llvm, quotient, safe)))
-    else:
-        value = e.select(llvm, zero, constant(llvm, -1), quotient)
-    c.set(i.operands[0], value, kind)
+        quotient = e.binary("sub", llvm, a, e.binary("mul", llvm, quotient, safe))
+    c.set(i.operands[0], e.select(llvm, zero, constant(llvm, -1), quotient), kind)
 
 
 def _abs_neg(c: FunctionCompiler, i: ir.Instruction) -> None:
