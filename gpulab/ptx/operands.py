@@ -26,7 +26,8 @@ def _define(names: str, operands: str, types: Iterable[str]) -> None:
         OPERANDS[name] = operands, set(types)
 
 
-_define("add sub", "dss", INTEGERS | FLOATS | PACKED)
+_define("add", "dss", INTEGERS | FLOATS | PACKED)
+_define("sub", "dss", INTEGERS | FLOATS)
 _define("mul", "dss", INTEGERS | FLOATS)
 _define("div", "dss", INTEGERS | {"f32", "f64"})
 _define("rem", "dss", INTEGERS)
@@ -42,7 +43,7 @@ _define("mad24", "dsss", {"u32", "s32"})
 _define("mad", "dsss", INTEGERS | {"f32", "f64"})
 _define("sad", "dsss", INTEGERS)
 _define("fma", "dsss", FLOATS)
-_define("abs neg", "ds", INTEGERS | FLOATS | PACKED)
+_define("abs neg", "ds", INTEGERS | FLOATS)
 _define("sqrt rcp rsqrt sin cos lg2", "ds", {"f32", "f64"})
 _define("ex2 tanh", "ds", FLOATS)
 _define("brev", "ds", WORDS)

@@ -141,8 +141,10 @@ def test_absolute_differences_of_packed_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("name", "dtype", "function"),
-    [("add.u16x2", np.uint16, np.add), ("sub.s16x2", np.int16, np.subtract),
-     ("min.s16x2", np.int16, np.minimum), ("max.u16x2", np.uint16, np.maximum)],
+    [("add.u16x2", np.uint16, np.add), ("add.s16x2", np.int16, np.add),
+     ("min.s16x2", np.int16, np.minimum), ("max.u16x2", np.uint16, np.maximum),
+     ("max.relu.s16x2", np.int16, lambda a, b: np.maximum(np.maximum(a, b), 0)),
+     ("min.relu.s16x2", np.int16, lambda a, b: np.maximum(np.minimum(a, b), 0))],
 )  # fmt: skip
 def test_packed_half_words(name: str, dtype: type, function: np.ufunc) -> None:
     a, b = (x.ravel() for x in np.meshgrid(BYTES, BYTES))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
 
 _VIDEO = re.compile(r"v(add|sub|avrg|absdiff|min|max)([24])")
-_PACKED = ("add", "sub", "min", "max", "neg", "abs")
+_PACKED = ("add", "min", "max")
 
 
 def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
@@ -63,16 +63,10 @@ def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
     pieces = _Pieces(c, 2)
     sign = "s" if "s16x2" in i.parts else "u"
     values = [pieces.split(c.get(operand, "b32")) for operand in i.operands[1:]]
-    if i.root in ("neg", "abs"):
-        result = pieces.binary("sub", "zeroinitializer", values[0])
-        if i.root == "abs":
-            result = pieces.intrinsic("smax", values[0], result)
-    elif i.root in ("min", "max"):
-        result = pieces.intrinsic(sign + i.root, values[0], values[1])
-    elif "sat" in i.parts:
-        result = pieces.intrinsic(f"{sign}{i.root}.sat", values[0], values[1])
+    if i.root == "add":
+        result = pieces.binary("add", values[0], values[1])
     else:
-        result = pieces.binary(i.root, values[0], values[1])
+        result = pieces.intrinsic(sign + i.root, values[0], values[1])
     if "relu" in i.parts:
         result = pieces.intrinsic("smax", result, "zeroinitializer")
     c.set(i.operands[0], pieces.join(result), "b32")
