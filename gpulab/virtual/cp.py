@@ -7,6 +7,7 @@ modelled. A name that CuPy has and this module has not raises ``AttributeError``
 # ruff: noqa: F401, F403 - what is imported here is what cp offers
 from __future__ import annotations
 
+import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -53,7 +54,6 @@ from numpy import (
     unsignedinteger,
 )
 
-from gpulab.errors import NotSupportedError as _NotSupportedError
 from gpulab.virtual import cuda, exceptions, fft, linalg, random, testing
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.absent import absent as _absent
@@ -69,12 +69,23 @@ from gpulab.virtual.text_and_files import *
 from gpulab.virtual.ufunc import ufunc
 
 if _TYPE_CHECKING:
+    from gpulab.virtual.generated.elementwise import ElementwiseKernel
+    from gpulab.virtual.generated.reduction import ReductionKernel
     from gpulab.virtual.kernels import RawKernel, RawModule
 
 # The CuPy whose interface this follows, marked as ours the way PEP 440 marks local versions.
 __version__ = "14.0.0+gpulab.virtual"
 
+# What needs the compiler and the engine loads when it is first used.
+_COMPILED = {
+    "RawKernel": "kernels",
+    "RawModule": "kernels",
+    "ElementwiseKernel": "generated.elementwise",
+    "ReductionKernel": "generated.reduction",
+}
+
 _REMEDIES = {
+    "fuse": "leave the decorator away (the result is the same), or write a cp.ElementwiseKernel",
     "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
     "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
     "memoize": "use functools.cache",
@@ -87,24 +98,6 @@ half, single, double = float16, float32, float64
 byte, short, intc, longlong = _np.byte, _np.short, _np.intc, _np.longlong
 ubyte, ushort, uintc, ulonglong = _np.ubyte, _np.ushort, _np.uintc, _np.ulonglong
 csingle, cdouble = complex64, complex128
-
-
-def _not_yet(name: str, remedy: str) -> _Any:
-    def call(*_: _Any, **__: _Any) -> _Any:
-        raise _NotSupportedError(
-            f"The virtual GPU does not have cp.{name} yet; {remedy}. With CuPy on an NVIDIA GPU it works."
-        )
-
-    call.__name__ = name
-    call.__doc__ = f"Not on the virtual GPU yet: {remedy}."
-    return call
-
-
-ElementwiseKernel = _not_yet(
-    "ElementwiseKernel", "use array expressions, or write the loop as a cp.RawKernel"
-)
-ReductionKernel = _not_yet("ReductionKernel", "use cp.sum and its relatives, or a cp.RawKernel")
-fuse = _not_yet("fuse", "leave the decorator away (the result is the same), or write a cp.RawKernel")
 
 
 def get_default_memory_pool() -> _MemoryPool:
@@ -129,10 +122,8 @@ def show_config() -> None:
 
 
 def __getattr__(name: str) -> _Any:
-    if name in ("RawKernel", "RawModule"):
-        from gpulab.virtual import kernels
-
-        return getattr(kernels, name)
+    if name in _COMPILED:
+        return getattr(_importlib.import_module(f"gpulab.virtual.{_COMPILED[name]}"), name)
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     raise _absent("cp", name, globals(), _REMEDIES.get(name, ""))
@@ -140,4 +131,4 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     public = {name for name in globals() if not name.startswith("_")} - {"annotations"}
-    return sorted(public | {"RawKernel", "RawModule"})
+    return sorted(public | set(_COMPILED))

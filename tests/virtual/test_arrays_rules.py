@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import gpulab.virtual.cp as cp
-from gpulab.errors import NotSupportedError
 from gpulab.virtual.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -422,11 +421,6 @@ class TestModule:
         with pytest.raises(AttributeError, match=r"between virtual GPUs with cp\.asarray"):
             cp.cuda.nccl  # noqa: B018
         assert not hasattr(cp, "no_such_thing")
-
-    @pytest.mark.parametrize("name", ["ElementwiseKernel", "ReductionKernel", "fuse"])
-    def test_later_features(self, name: str) -> None:
-        with pytest.raises(NotSupportedError, match="RawKernel"):
-            getattr(cp, name)("float32 x", "float32 y", "y = x", "k")
 
     def test_everything_listed_exists(self) -> None:
         for name in dir(cp):
