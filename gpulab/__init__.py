@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         warps,
     )
     from gpulab.session import use_device, which_device
-    from gpulab.teach import check, predict, quiz
+    from gpulab.teach import check, predict, progress, quiz
 
     cp: Any
     __version__: str
@@ -43,6 +43,7 @@ __all__ = [
     "launch",
     "occupancy",
     "predict",
+    "progress",
     "quiz",
     "sanitize",
     "use_device",
@@ -62,6 +63,7 @@ _HOME = {
     "launch": "gpulab.lab",
     "occupancy": "gpulab.lab",
     "predict": "gpulab.teach",
+    "progress": "gpulab.teach",
     "quiz": "gpulab.teach",
     "sanitize": "gpulab.lab",
     "use_device": "gpulab.session",

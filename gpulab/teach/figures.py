@@ -15,7 +15,7 @@ _DPI = 100
 _INK = "#1f2933"
 _HOST = "#dbe8f6"
 _DEVICE = "#dff2dc"
-_SOFT = "#7b8794"
+_SOFT = "#57606a"
 _COLOURS = ("#88b4dd", "#f2ab90", "#7cc7bb", "#e8cb7a")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 
 from gpulab.teach.store import store
@@ -33,9 +34,29 @@ class Progress:
             lines.append(f"  quiz {topic}: {right} of {count} right first time")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        rows = [(name, "✓ passed" if done else "open") for name, done in self.exercises.items()]
+        rows += [
+            (f"quiz {topic}", f"{right} of {count} right first time")
+            for topic, (right, count) in self.quizzes.items()
+        ]
+        cells = "".join(
+            f'<tr><th scope="row" style="text-align:left">{html.escape(name)}</th>'
+            f'<td style="text-align:left">{html.escape(state)}</td></tr>'
+            for name, state in rows
+        )
+        return f"<p>{html.escape(repr(self))}</p><table>{cells}</table>"
+
 
 def progress() -> Progress:
-    """What this learner has done, from the learner's store."""
+    """What this learner has done so far, from the notes kept on this computer (``GPULAB_HOME``).
+
+    Returns
+    -------
+    Progress
+        Which exercises have passed, the quizzes' results and the number of locked predictions; a table
+        in JupyterLab, the same as text with ``print``.
+    """
     from gpulab.teach.exercises import EXERCISES
     from gpulab.teach.quizzes import QUIZZES
 

@@ -105,11 +105,15 @@ class Quiz:
         lines.append("Answer with q.answer(number, 'a').")
         return "\n".join(lines)
 
-    def __repr__(self) -> str:
+    def score_words(self) -> str:
+        """How far the learner is."""
         count = len(self.questions)
         if not self.answered:
-            return f"Quiz '{self.topic}': {count} questions, none answered yet."
-        return f"Quiz '{self.topic}': {self.answered} of {count} answered, {self.score} right first time."
+            return f"{count} questions, none answered yet."
+        return f"{self.answered} of {count} answered, {self.score} right first time."
+
+    def __repr__(self) -> str:
+        return f"Quiz '{self.topic}': {self.score_words()}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         from gpulab.teach.widgets import quiz_bundle

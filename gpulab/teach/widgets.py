@@ -1,4 +1,4 @@
-"""Forms for predictions and quizzes: ipywidgets in JupyterLab, plain text everywhere else."""
+"""Forms for predictions and quizzes: widgets in JupyterLab, plain text everywhere else."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import html
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpulab.teach.forms import Form
     from gpulab.teach.prediction import Prediction, Reveal
     from gpulab.teach.questions import Quiz
 
 Bundle = dict[str, object]
 
+_WAIT = "Lock your prediction above first, and the comparison appears here."
+_MISSING = "Choose or type an answer first."
+
 _BLUE, _GREEN, _ORANGE = "#0072b2", "#009e73", "#d55e00"
-_NOTE = '<div aria-live="polite" style="padding:2px 0">{}</div>'
 
 
 def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
@@ -36,92 +39,86 @@ def verdict_page(opening: str, message: str, passed: bool) -> str:
     return boxed(content, _GREEN if passed else _ORANGE)
 
 
-def widgets_module() -> Any | None:
-    """The ipywidgets module inside a running Jupyter kernel, else None."""
+def in_jupyter() -> bool:
+    """Whether a Jupyter kernel runs this and its front end can therefore show a form."""
     try:
-        import ipywidgets
+        import anywidget  # noqa: F401
         from IPython import get_ipython
     except ImportError:
-        return None
+        return False
     shell = get_ipython()
-    return ipywidgets if shell is not None and hasattr(shell, "kernel") else None
+    return shell is not None and hasattr(shell, "kernel")
 
 
 def prediction_bundle(prediction: Prediction) -> Bundle:
     """A form to lock a prediction, or the question as text."""
-    widgets = widgets_module()
     page = f"<b>Predict:</b> {html.escape(prediction.question)}"
     if prediction.choices:
         page += "<br>" + " &nbsp;/&nbsp; ".join(html.escape(str(choice)) for choice in prediction.choices)
-    form = _prediction_form(prediction, widgets) if widgets else None
+    form = prediction_form(prediction) if in_jupyter() else None
     return bundle_of(form, str(prediction), boxed(page))
 
 
 def reveal_bundle(reveal: Reveal) -> Bundle:
     """The comparison as text; in JupyterLab it waits for a prediction that is still open."""
-    widgets = widgets_module()
-    form = _reveal_gate(reveal, widgets) if widgets and not reveal.prediction.locked else None
+    form = reveal_form(reveal) if in_jupyter() and not reveal.prediction.locked else None
     return bundle_of(form, repr(reveal), boxed(html.escape(repr(reveal))))
 
 
-def _prediction_form(prediction: Prediction, w: Any) -> Any:
-    question = w.HTML(f"<b>Predict:</b> {html.escape(prediction.question)}")
-    if prediction.choices:
-        field = w.ToggleButtons(options=[str(choice) for choice in prediction.choices], value=None)
-    else:
-        field = w.Text(placeholder="a number", layout=w.Layout(width="12em"))
-    if prediction.value is not None:
-        field.value = str(prediction.value)
-    button = w.Button(description="Lock", button_style="primary", layout=w.Layout(width="8em"))
-    note = w.HTML()
+def prediction_form(prediction: Prediction) -> Form:
+    """The form that locks a prediction, or takes it back while nothing is revealed."""
+    from gpulab.teach.forms import Form
 
-    def refresh() -> None:
-        field.disabled = prediction.locked
-        button.description = "Change" if prediction.locked else "Lock"
-        button.disabled = prediction.revealed and prediction.locked
-        if prediction.value is not None:
-            note.value = _NOTE.format(f"Locked: {html.escape(prediction.show(prediction.value))}")
-        elif not note.value.startswith("<div role"):
-            note.value = ""
+    def state(wrong: str = "") -> dict[str, object]:
+        value = prediction.value
+        return {
+            "value": "" if value is None else str(value),
+            "locked": prediction.locked,
+            "final": prediction.revealed and prediction.locked,
+            "note": "" if value is None else f"Locked: {prediction.show(value)}",
+            "wrong": wrong,
+        }
 
-    def clicked(_: object) -> None:
-        note.value = ""
+    def heard(message: dict[str, Any]) -> None:
         if prediction.locked:
             prediction.unlock()
             return
         try:
-            prediction.lock(field.value if field.value is not None else "")
+            prediction.lock(message.get("value", ""))
         except ValueError as error:
-            note.value = f'<div role="alert">{html.escape(str(error))}</div>'
+            form.state = state(str(error) if message.get("value") else _MISSING)
 
-    button.on_click(clicked)
+    def refresh() -> None:
+        form.state = state()
+
+    facts = {
+        "question": prediction.question,
+        "choices": [str(choice) for choice in prediction.choices],
+        "unit": prediction.unit,
+    }
+    form = Form("prediction", facts, state(), heard)
     prediction.on_change(refresh)
-    refresh()
-    row = w.HBox([field, w.Label(prediction.unit), button])
-    return w.VBox([question, row, note])
+    return form
 
 
-def _reveal_gate(reveal: Reveal, w: Any) -> Any:
+def reveal_form(reveal: Reveal) -> Form:
     """Hold the number back until the prediction above is locked, or the learner asks for it."""
-    note = w.HTML(_NOTE.format("Lock your prediction above first, and the comparison appears here."))
-    button = w.Button(description="Show it anyway", layout=w.Layout(width="12em"))
+    from gpulab.teach.forms import Form
 
     def show(_: object = None) -> None:
-        note.value = _NOTE.format(html.escape(repr(reveal)))
-        button.layout.display = "none"
+        form.state = {"shown": repr(reveal)}
 
     def locked() -> None:
         if reveal.prediction.locked:
             show()
 
-    button.on_click(show)
+    form = Form("reveal", {"wait": _WAIT}, {"shown": ""}, show)
     reveal.prediction.on_change(locked)
-    return w.VBox([note, button])
+    return form
 
 
 def quiz_bundle(quiz: Quiz) -> Bundle:
     """The questions as a form with feedback, or as text."""
-    widgets = widgets_module()
     questions = "".join(
         f'<li>{html.escape(question.text)}<ol type="a">'
         + "".join(f"<li>{html.escape(choice)}</li>" for choice in question.choices)
@@ -129,29 +126,27 @@ def quiz_bundle(quiz: Quiz) -> Bundle:
         for question in quiz.questions
     )
     page = f"<b>{html.escape(quiz.title)}</b><ol>{questions}</ol>"
-    return bundle_of(_quiz_form(quiz, widgets) if widgets else None, str(quiz), page)
+    return bundle_of(quiz_form(quiz) if in_jupyter() else None, str(quiz), page)
 
 
-def _quiz_form(quiz: Quiz, w: Any) -> Any:
-    score = w.HTML()
-    rows: list[Any] = [w.HTML(f"<b>{html.escape(quiz.title)}</b>")]
-    for number, question in enumerate(quiz.questions, start=1):
-        rows.append(_question_form(quiz, number, question.text, question.choices, score, w))
-    score.value = _NOTE.format(html.escape(repr(quiz)))
-    rows.append(score)
-    return w.VBox(rows)
+def quiz_form(quiz: Quiz) -> Form:
+    """All questions of a quiz; every choice answers with its reason."""
+    from gpulab.teach.forms import Form
 
+    answers: dict[str, dict[str, object]] = {}
 
-def _question_form(quiz: Quiz, number: int, text: str, choices: tuple[str, ...], score: Any, w: Any) -> Any:
-    options = [(choice, index) for index, choice in enumerate(choices)]
-    field = w.RadioButtons(options=options, value=None, layout=w.Layout(width="max-content"))
-    feedback = w.HTML()
+    def heard(message: dict[str, Any]) -> None:
+        number, choice = int(message["number"]), int(message["choice"])
+        text = quiz.answer(number, choice)
+        right = quiz.questions[number - 1].options[choice - 1].right
+        answers[str(number)] = {"choice": choice, "right": right, "text": text}
+        form.state = {"answers": dict(answers), "score": quiz.score_words()}
 
-    def picked(change: Any) -> None:
-        if change["new"] is None:
-            return
-        feedback.value = _NOTE.format(html.escape(quiz.answer(number, int(change["new"]) + 1)))
-        score.value = _NOTE.format(html.escape(repr(quiz)))
-
-    field.observe(picked, names="value")
-    return w.VBox([w.HTML(f"{number}. {html.escape(text)}"), field, feedback])
+    facts = {
+        "title": quiz.title,
+        "questions": [
+            {"text": question.text, "choices": list(question.choices)} for question in quiz.questions
+        ],
+    }
+    form = Form("quiz", facts, {"answers": {}, "score": quiz.score_words()}, heard)
+    return form

@@ -145,7 +145,7 @@ def _numbers(fig: Figure, trace: LaunchTrace, left: float) -> None:
     ax.text(
         0,
         y + 22,
-        f"Occupancy {percent(fit.fraction)}:\n{occupancy_words(fit)},\n{limiter_words(fit)}",
+        f"Theoretical occupancy {percent(fit.fraction)}:\n{occupancy_words(fit)},\n{limiter_words(fit)}",
         size=8,
         color=f.INK,
         va="top",

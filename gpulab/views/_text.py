@@ -20,8 +20,10 @@ def count(value: int, noun: str) -> str:
 
 
 def percent(fraction: float) -> str:
-    """``0.5`` as ``50 %``; what is above 0 never reads as 0."""
+    """``0.5`` as ``50 %``; what is above 0 never reads as 0, what is below 1 never as 100."""
     share = 100 * fraction
+    if 99.5 <= share < 100:
+        return f"{min(share, 99.9):.1f} %"
     return f"{share:.0f} %" if share == 0 or share >= 1 else f"{share:.1g} %"
 
 

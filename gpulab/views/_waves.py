@@ -88,7 +88,7 @@ class Waves:
             return "no block fits on an SM"
         if not self.full_waves:
             share = percent(self.tail_blocks / self.trace.blocks_per_wave)
-            return f"less than one wave ({share} of the places)"
+            return f"less than one wave ({share} of the blocks that fit at once)"
         full = count(self.full_waves, "full wave")
         if not self.tail_blocks:
             return full
@@ -109,11 +109,21 @@ class Waves:
         return [
             ["Blocks in the grid", number(self.blocks), f"of {count(product(trace.block), 'thread')}"],
             ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave],
-            ["Waves", f"{waves:.2f}" if waves < 100 else number(waves), f"tail: {tail}"],
-            ["Occupancy", percent(fit.fraction), occupancy_words(fit)],
+            ["Waves", _wave_count(waves), f"tail: {tail}"],
+            ["Theoretical occupancy", percent(fit.fraction), occupancy_words(fit)],
             ["Span", duration(trace.span_ns), f"median block {duration(median)}"],
-            ["Idle block places", percent(self.idle_share), "of places × time"],
+            ["Idle room for blocks", percent(self.idle_share), "of blocks at once × span"],
         ]
+
+
+def _wave_count(waves: float) -> str:
+    """Two decimals, and more where these would hide a tail: 217 of 216 blocks are not 1.00 waves."""
+    if waves >= 100:
+        return number(waves)
+    if waves < 0.1:
+        return f"{waves:.2g}"
+    hides_a_tail = round(waves, 2).is_integer() and not float(waves).is_integer()
+    return f"{waves:.3f}" if hides_a_tail else f"{waves:.2f}"
 
 
 def occupancy_words(fit: Occupancy) -> str:

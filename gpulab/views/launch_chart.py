@@ -117,7 +117,7 @@ class LaunchChart(View, module="launch_chart"):
                 f"{duration(trace.span_ns)}, {percent(waves.idle_share)} of the block places idle."
             )
             lines.append(
-                f"Occupancy {percent(fit.fraction)}, {occupancy_words(fit)}; "
+                f"Theoretical occupancy {percent(fit.fraction)}, {occupancy_words(fit)}; "
                 f"blocks per SM by limit: {limits}."
             )
             if trace.note:
@@ -158,7 +158,8 @@ def _facts(trace: LaunchTrace) -> dict[str, Any]:
         "span_ns": trace.span_ns,
         "wave_words": waves.wave_words(),
         "numbers": waves.numbers(),
-        "occupancy": f"Occupancy {percent(fit.fraction)} ({occupancy_words(fit)}), {limiter_words(fit)}",
+        "occupancy": f"Theoretical occupancy {percent(fit.fraction)} ({occupancy_words(fit)}), "
+        f"{limiter_words(fit)}",
         "limits": limit_rows(fit),
         "limit_scale": limit_scale(fit),
         "registers": fit.registers_per_thread,

@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import ipywidgets
 import pytest
+from ipywidgets import Widget
 
 from gpulab.teach import check, predict, quiz, widgets
+from gpulab.teach.forms import Form
+from gpulab.teach.widgets import prediction_form, quiz_form, reveal_form
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-@pytest.fixture
-def in_jupyter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(widgets, "widgets_module", lambda: ipywidgets)
+@pytest.fixture(autouse=True)
+def no_widgets_left() -> Iterator[None]:
     yield
-    ipywidgets.Widget.close_all()
+    Widget.close_all()
 
 
-def shown(bundle: dict[str, Any]) -> list[Any]:
-    """All widgets of a form, outermost first."""
-    from ipywidgets.widgets.widget import _instances
-
-    def below(widget: Any) -> list[Any]:
-        return [widget] + [child for one in getattr(widget, "children", ()) for child in below(one)]
-
-    return below(_instances[bundle[WIDGET]["model_id"]])
-
-
-def only(widgets_: list[Any], kind: type) -> Any:
-    (found,) = [widget for widget in widgets_ if isinstance(widget, kind)]
-    return found
+def say(form: Form, **message: Any) -> None:
+    """What arrives when the browser sends a message."""
+    form._handle_custom_msg(message, [])
 
 
 def test_without_jupyter_only_text_is_shown() -> None:
@@ -60,69 +51,89 @@ def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
     assert "✓ 00-blocks: passed:" in check("00-blocks", lambda n, threads: -(-n // threads))._repr_html_()
 
 
-@pytest.mark.usefixtures("in_jupyter")
+def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widgets, "in_jupyter", lambda: True)
+    guess = predict("How many?", key="n", default=1)
+    for shown_thing in (guess, guess.reveal(2), quiz("start")):
+        assert shown_thing._repr_mimebundle_().keys() == {WIDGET, "text/html", "text/plain"}
+
+
 def test_a_number_is_locked_by_the_button() -> None:
     guess = predict("How many?", key="n", unit="blocks")
-    form = shown(guess._repr_mimebundle_())
-    field, button = only(form, ipywidgets.Text), only(form, ipywidgets.Button)
-    field.value = "a lot"
-    button.click()
+    form = prediction_form(guess)
+    say(form, do="press", value="a lot")
     assert not guess.locked
-    assert "not a number" in form[-1].value
-    field.value = "4"
-    button.click()
+    assert "not a number" in form.state["wrong"]
+    say(form, do="press", value="")
+    assert form.state["wrong"] == "Choose or type an answer first."
+    say(form, do="press", value="4")
     assert guess.value == 4
-    assert field.disabled
-    assert "Locked: 4 blocks" in form[-1].value
-    assert button.description == "Change"
+    assert form.state["note"] == "Locked: 4 blocks"
+    assert (form.state["locked"], form.state["final"], form.state["wrong"]) == (True, False, "")
     guess.reveal(5)
-    assert button.disabled
+    assert form.state["final"]
+    say(form, do="press", value="5")
+    assert guess.value == 4
 
 
-@pytest.mark.usefixtures("in_jupyter")
 def test_a_locked_choice_can_be_changed_until_it_is_revealed() -> None:
     guess = predict("Which?", key="w", choices=("yes", "no"))
-    form = shown(guess._repr_mimebundle_())
-    field, button = only(form, ipywidgets.ToggleButtons), only(form, ipywidgets.Button)
-    assert field.value is None
-    button.click()
+    form = prediction_form(guess)
+    assert form.facts["choices"] == ["yes", "no"]
+    say(form, do="press", value="")
     assert not guess.locked
-    field.value = "yes"
-    button.click()
-    button.click()
+    say(form, do="press", value="yes")
+    say(form, do="press", value="yes")
     assert not guess.locked
-    assert not field.disabled
-    field.value = "no"
-    button.click()
+    assert not form.state["locked"]
+    say(form, do="press", value="no")
     assert guess.value == "no"
 
 
-@pytest.mark.usefixtures("in_jupyter")
-def test_the_number_waits_for_the_prediction() -> None:
+def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
+    predict("How many?", key="n", answer=7)
+    form = prediction_form(predict("How many?", key="n"))
+    assert (form.state["value"], form.state["locked"]) == ("7", True)
+
+
+def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widgets, "in_jupyter", lambda: True)
     guess = predict("How many?", key="n", default=1)
-    bundle = guess.reveal(42, "counted")._repr_mimebundle_()
-    form = shown(bundle)
-    assert "42" not in form[1].value
-    assert "42" in str(bundle["text/plain"]), "batch runs and saved notebooks show it"
+    found = guess.reveal(42, "counted")
+    form = reveal_form(found)
+    assert form.state == {"shown": ""}
+    assert "42" in str(found._repr_mimebundle_()["text/plain"]), "batch runs and saved notebooks show it"
     guess.lock(40)
-    assert "You said 40. Counted: 42." in form[1].value
+    assert "You said 40. Counted: 42." in form.state["shown"]
 
 
-@pytest.mark.usefixtures("in_jupyter")
 def test_the_number_can_be_shown_without_a_prediction() -> None:
-    form = shown(predict("How many?", key="n").reveal(42)._repr_mimebundle_())
-    only(form, ipywidgets.Button).click()
-    assert "42" in form[1].value
+    form = reveal_form(predict("How many?", key="n").reveal(42))
+    say(form, do="show")
+    assert "42" in form.state["shown"]
 
 
-@pytest.mark.usefixtures("in_jupyter")
 def test_a_quiz_answers_with_feedback_and_score() -> None:
     questions = quiz("start")
-    form = shown(questions._repr_mimebundle_())
-    first = next(widget for widget in form if isinstance(widget, ipywidgets.RadioButtons))
-    assert first.value is None
-    first.value = 1
-    assert questions.score == 1
-    notes = [widget.value for widget in form if isinstance(widget, ipywidgets.HTML)]
-    assert any("Right. Results and counters" in note for note in notes)
-    assert any("1 of 5 answered, 1 right first time" in note for note in notes)
+    form = quiz_form(questions)
+    assert [len(question["choices"]) for question in form.facts["questions"]] == [3] * 5
+    say(form, do="answer", number=1, choice=1)
+    assert not form.state["answers"]["1"]["right"]
+    say(form, do="answer", number=1, choice=2)
+    assert form.state["answers"]["1"]["right"]
+    assert "Right. Results and counters" in form.state["answers"]["1"]["text"]
+    assert form.state["score"] == "1 of 5 answered, 0 right first time."
+    assert questions.score == 0
+
+
+def test_progress_is_public_and_counts_what_was_done() -> None:
+    import gpulab as gl
+
+    before = gl.progress()
+    assert (before.passed, before.predictions) == (0, 0)
+    check("00-blocks", lambda n, threads: -(-n // threads))
+    predict("How many?", key="n", answer=1)
+    after = gl.progress()
+    assert (after.passed, after.predictions) == (1, 1)
+    assert "✓ passed" in after._repr_html_()
+    assert "[x] 00-blocks" in str(after)

@@ -32,7 +32,9 @@ def test_waves_and_tail_follow_from_what_fits() -> None:
 def test_whole_waves_have_no_tail_and_small_grids_no_wave() -> None:
     assert not Waves(synthetic.launch_trace(blocks=1296)).in_tail.any()
     assert Waves(synthetic.launch_trace(blocks=1296)).wave_words() == "2 full waves"
-    assert Waves(synthetic.launch_trace(blocks=40)).wave_words() == "less than one wave (6 % of the places)"
+    assert Waves(synthetic.launch_trace(blocks=40)).wave_words() == (
+        "less than one wave (6 % of the blocks that fit at once)"
+    )
 
 
 def test_blocks_on_one_place_never_overlap() -> None:

@@ -28,7 +28,7 @@ class LaunchPanel {
     this.heading = element("div", { class: "gl-heading" });
     this.waves = element("div", { class: "gl-waves" });
     this.canvas = element("canvas", {
-      tabindex: 0, role: "img",
+      tabindex: 0, role: "application", "aria-roledescription": "chart",
       onkeydown: (event) => this.onKey(event),
       onpointermove: (event) => this.choose(this.blockAt(event)),
       onfocus: () => { if (this.chosen < 0) this.choose(0); },
@@ -179,6 +179,22 @@ class LaunchPanel {
     pen.textAlign = "center";
     pen.fillText("running", 0, 0);
     pen.restore();
+    this.markTail(pen, top);
+  }
+
+  /** The tail in words, too: its colour alone would not reach everyone. */
+  markTail(pen, top) {
+    const first = this.blocks.tail.indexOf(1);
+    if (first < 0) return;
+    const at = this.x(this.blocks.start_ns[first]);
+    pen.strokeStyle = this.frame.colour("fg");
+    pen.beginPath();
+    pen.moveTo(at, top - GAP);
+    pen.lineTo(at, top + RUNNING_HEIGHT);
+    pen.stroke();
+    const room = LEFT + this.plotWidth - at > 40;
+    pen.textAlign = room ? "left" : "right";
+    pen.fillText(room ? "tail ▸" : "◂ tail", at + (room ? 4 : -4), top + RUNNING_HEIGHT - 12);
   }
 
   drawAxes(pen) {

@@ -70,7 +70,8 @@ function render({ model, el }) {
     const point = points[at];
     bars.forEach((node, other) => node.classList.toggle("gl-chosen", other === at));
     mark.setAttribute("x", Math.max(LEFT + 26, Math.min(WIDTH - 26, LEFT + (at + 0.5) * wide)));
-    mark.setAttribute("y", y(point.fraction) - 6);
+    // Above all bars: beside a taller one the number could not be read.
+    mark.setAttribute("y", TOP - 6);
     mark.textContent = `▼ ${point.threads}`;
     chart.setAttribute("aria-valuenow", point.threads);
     chart.setAttribute("aria-valuetext", point.words);

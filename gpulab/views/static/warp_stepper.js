@@ -1,5 +1,5 @@
 import { Frame, columns, element, number } from "./base.js";
-import { WarpSteps, laneCount, valueText } from "./warp_steps.js";
+import { WarpSteps, boxText, laneCount, valueText } from "./warp_steps.js";
 import { SharedMemory, firstAtLeast } from "./warp_state.js";
 import { bankPicture, sectorPicture } from "./warp_access.js";
 import { registerPanel } from "./warp_registers.js";
@@ -11,6 +11,12 @@ import { Timeline } from "./warp_timeline.js";
 
 const SYMBOLS = { active: "●", inactive: "○", off: "◐", none: "–" };
 const STATE_WORDS = { active: "active", inactive: "inactive", off: "predicated off", none: "no thread" };
+const STATE_HELP = {
+  active: "executes this instruction",
+  inactive: "is elsewhere, or has ended",
+  off: "is here, but the instruction's own condition is false for it",
+  none: "the block's last warp has fewer threads",
+};
 const PLAY_MS = 350;
 
 /** Columns by the part of their name before the slash. */
@@ -150,7 +156,7 @@ function render({ model, el }) {
       element(
         "div", { class: "gl-right" }, lanes,
         element("div", { class: "gl-legend" }, ...Object.keys(SYMBOLS).filter((s) => s !== "none" || ragged)
-          .map((state) => element("span", {}, `${SYMBOLS[state]} ${STATE_WORDS[state]}`))),
+          .map((state) => element("span", { title: STATE_HELP[state] }, `${SYMBOLS[state]} ${STATE_WORDS[state]}`))),
         lanesNote,
         registers?.node,
       ),
@@ -286,11 +292,12 @@ function render({ model, el }) {
       const shown = bits !== null && (kept || state === "active");
       cell.dataset.state = state;
       symbol.textContent = SYMBOLS[state];
-      value.textContent = shown ? valueText(bits, values.type) : "";
+      const words = shown ? valueText(bits, values.type) : "";
+      value.textContent = boxText(words);
       value.title = shown ? valueText(bits, values.type, true) : "";
       cell.setAttribute("aria-pressed", String(number_ === lane));
       cell.setAttribute("tabindex", number_ === lane ? "0" : "-1");
-      cell.setAttribute("aria-label", `lane ${number_}: ${STATE_WORDS[state]}${value.textContent ? `, ${value.textContent}` : ""}`);
+      cell.setAttribute("aria-label", `lane ${number_}: ${STATE_WORDS[state]}${words ? `, ${words}` : ""}`);
     });
     const mask = `mask 0x${steps.active[at].toString(16).padStart(8, "0")}`;
     const what = values ? `numbers: ${values.what} (${values.type || "bits"}) after this step` : chosen ? `${chosen} has no value yet` : "";

@@ -30,6 +30,8 @@ export class WarpSteps {
     this.addresses = columns.address_base ? new LaneRows(columns, "address") : null;
     this.stores = new LaneRows(columns, "store");
     this.store_step ??= new Int32Array(0);
+    /** Whether any lane was active at an instruction and did not execute it. */
+    this.anyOff = this.active.some((mask, at) => mask !== this.executed[at]);
   }
 
   clamp(step) { return Math.max(0, Math.min(step, this.length - 1)); }
@@ -153,4 +155,9 @@ function floatText(value, digits) {
 function compact(value, width) {
   const text = value.toString();
   return text.length <= 8 ? text : `0x${BigInt.asUintN(width, value).toString(16)}`;
+}
+
+/** A value for a small box: of a long one its end, where neighbouring addresses differ. */
+export function boxText(text) {
+  return text.length > 8 && text.startsWith("0x") ? `…${text.slice(-5)}` : text;
 }

@@ -84,7 +84,7 @@ export class Timeline {
     pen.stroke();
     pen.fillStyle = colour("muted");
     pen.textBaseline = "bottom";
-    pen.fillText(`active lanes over steps; marks below: memory accesses${shown.length ? "; one turn of each loop shown" : ""}`, 0, height);
+    pen.fillText(`active lanes over steps${steps.anyOff ? ", light: predicated off" : ""}; marks below: memory accesses${shown.length ? "; one turn of each loop shown" : ""}`, 0, height);
   }
 
   bars(pen, steps, width, barsHeight, colour) {
