@@ -49,3 +49,22 @@ def module_getattr(
         raise absent(where, name, namespace, (remedies or {}).get(name, ""))
 
     return missing
+
+
+class Namespace:
+    """A submodule such as ``cp.cuda.stream``: names given one by one, and what is said of others."""
+
+    def __init__(self, where: str, **members: Any) -> None:
+        self.__dict__.update(members)
+        self._where = where
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {self.__dict__.get('_where')!r} has no attribute {name!r}")
+        raise absent(self._where, name, self.__dict__)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in self.__dict__ if not name.startswith("_"))
+
+    def __repr__(self) -> str:
+        return f"<{self._where} of the virtual GPU>"

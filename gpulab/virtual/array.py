@@ -13,7 +13,7 @@ import numpy as np
 
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.indexing import host_key
-from gpulab.virtual.layout import Flags, checked_dtype, copy_order, extents_of
+from gpulab.virtual.layout import Flags, checked_dtype, extents_of
 from gpulab.virtual.machine import current
 from gpulab.virtual.more_methods import MoreMethods
 from gpulab.virtual.operators import FunctionMethods, Operators
@@ -96,7 +96,17 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
         array._host[...] = host
         return array
 
+    @classmethod
+    def _laid_out(cls, host: np.ndarray[Any, Any]) -> ndarray:
+        """Like `_stored`, with the steps of a host array that NumPy has just made."""
+        check_host_memory(host.nbytes)
+        array = cls(host.shape, host.dtype, strides=host.strides)
+        array._host[...] = host
+        return array
+
     def _view_of(self, host: np.ndarray[Any, Any]) -> ndarray:
+        if not host.flags.writeable:
+            host.flags.writeable = True  # NumPy guards diagonals and broadcast views, CuPy does not
         view: ndarray = ndarray.__new__(type(self))
         view._host = host
         view._mem = self._mem
@@ -261,7 +271,7 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
 
     def copy(self, order: Any = "C") -> ndarray:
         """A copy on the current device."""
-        result = ndarray._stored(self._host.copy(order=order), order=copy_order(self._host, order))
+        result = ndarray._laid_out(self._host.copy(order=order))
         device = result._mem.owner
         name = "Memcpy DtoD" if device is self._mem.owner else "Memcpy PtoP"
         duration = device.copy_ns("d2d", self.nbytes, pinned=False)
@@ -276,13 +286,14 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
         if not copy and kind == self.dtype:
             return self
         check_device(self)
+        layout: Any = order
         if not np.can_cast(self.dtype, kind, casting or "unsafe"):
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
             )
         with np.errstate(all="ignore"):
-            host = self._host.astype(kind)
-        result = ndarray._stored(host, order=copy_order(self._host, order))
+            host = self._host.astype(kind, order=layout)
+        result = ndarray._laid_out(host)
         launch(self._mem.owner, f"cupy_copy__{self.dtype.name}_{kind.name}", self.nbytes + result.nbytes)
         return result
 

@@ -89,6 +89,9 @@ _REMEDIES = {
     "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
     "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
     "memoize": "use functools.cache",
+    "int": "use Python's int, or cp.int64 and its relatives",
+    "float": "use Python's float, or cp.float32 and its relatives",
+    "object": "device arrays hold numbers only",
     "prof": "time with cp.cuda.Event, whose times are modelled",
 }
 

@@ -10,8 +10,8 @@ import numpy as np
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.host import check_host_memory
-from gpulab.virtual.layout import checked_dtype
-from gpulab.virtual.rules import launch
+from gpulab.virtual.layout import checked_dtype, extents_of
+from gpulab.virtual.rules import launch, unsupported
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -57,18 +57,17 @@ def empty_like(
     return _unwritten(_like(prototype, dtype, order, shape))
 
 
-def _like(prototype: ndarray, dtype: Any, order: str, shape: Any) -> ndarray:
-    if not isinstance(prototype, ndarray):
-        raise TypeError(
-            f"Unsupported type {type(prototype)}: this function takes a device array; "
-            "cp.asarray(x) makes one."
-        )
-    if order.upper() in "KA":
-        flags = prototype.flags
-        order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
-    return ndarray(
-        prototype.shape if shape is None else shape, prototype.dtype if dtype is None else dtype, order=order
-    )
+def _like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
+    host = prototype._host if isinstance(prototype, ndarray) else prototype
+    if not isinstance(host, np.ndarray):
+        raise unsupported(prototype)
+    kind = checked_dtype(host.dtype if dtype is None else dtype)
+    extents = host.shape if shape is None else extents_of(shape)
+    if len(extents) != host.ndim and order.upper() == "K":
+        order = "C"
+    # Its steps are all that is wanted of NumPy's array: nothing writes to it, so it takes no memory.
+    strides = np.empty_like(host, dtype=kind, order=order, subok=False, shape=extents).strides
+    return ndarray(extents, kind, strides=strides)
 
 
 def zeros_like(

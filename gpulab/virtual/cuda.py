@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 from gpulab.errors import NotSupportedError
 from gpulab.virtual import handles, pinned, runtime
 from gpulab.virtual import machine as _machine
-from gpulab.virtual.absent import module_getattr
+from gpulab.virtual.absent import Namespace, module_getattr
 from gpulab.virtual.errors import CompileException, CUDADriverError, CUDARuntimeError, OutOfMemoryError
 from gpulab.virtual.pinned import (
     PinnedMemory,
@@ -183,11 +182,20 @@ def _ignore(*_: Any, **__: Any) -> None:
     """Accept what NVTX accepts; nothing collects ranges on the virtual GPU."""
 
 
-nvrtc = SimpleNamespace(getVersion=_nvrtc_version, getSupportedArchs=_nvrtc_targets)
-nvtx = SimpleNamespace(RangePush=_ignore, RangePushC=_ignore, RangePop=_ignore, Mark=_ignore, MarkC=_ignore)
-compiler = SimpleNamespace(CompileException=CompileException)
-driver = SimpleNamespace(CUDADriverError=CUDADriverError, get_build_version=runtime.runtimeGetVersion)
-memory = SimpleNamespace(
+def _capability() -> str:
+    return Device().compute_capability
+
+
+nvrtc = Namespace("cp.cuda.nvrtc", getVersion=_nvrtc_version, getSupportedArchs=_nvrtc_targets)
+nvtx = Namespace(
+    "cp.cuda.nvtx", RangePush=_ignore, RangePushC=_ignore, RangePop=_ignore, Mark=_ignore, MarkC=_ignore
+)
+compiler = Namespace("cp.cuda.compiler", CompileException=CompileException)
+driver = Namespace(
+    "cp.cuda.driver", CUDADriverError=CUDADriverError, get_build_version=runtime.runtimeGetVersion
+)
+memory = Namespace(
+    "cp.cuda.memory",
     BaseMemory=BaseMemory,
     Memory=Memory,
     MemoryPointer=MemoryPointer,
@@ -201,7 +209,8 @@ memory = SimpleNamespace(
     set_allocator=set_allocator,
     using_allocator=using_allocator,
 )
-pinned_memory = SimpleNamespace(
+pinned_memory = Namespace(
+    "cp.cuda.pinned_memory",
     PinnedMemory=PinnedMemory,
     PinnedMemoryPointer=PinnedMemoryPointer,
     PinnedMemoryPool=PinnedMemoryPool,
@@ -209,17 +218,22 @@ pinned_memory = SimpleNamespace(
     is_memory_pinned=pinned.is_pinned_address,
     set_pinned_memory_allocator=set_pinned_memory_allocator,
 )
-stream = SimpleNamespace(
+stream = Namespace(
+    "cp.cuda.stream",
     Event=Event,
     ExternalStream=ExternalStream,
     Stream=Stream,
     get_current_stream=get_current_stream,
     get_elapsed_time=get_elapsed_time,
 )
-device = SimpleNamespace(Device=Device, get_device_id=get_device_id)
+device = Namespace(
+    "cp.cuda.device", Device=Device, get_device_id=get_device_id, get_compute_capability=_capability
+)
 
 
-profiler = SimpleNamespace(start=handles.profilerStart, stop=handles.profilerStop, profile=profile)
+profiler = Namespace(
+    "cp.cuda.profiler", start=handles.profilerStart, stop=handles.profilerStop, profile=profile
+)
 
 _NO_MANAGED = "the virtual GPU does not model page migration; use cp.cuda.alloc and copies"
 _POOL = "use cp.cuda.MemoryPool, the default, whose rules are CuPy's"

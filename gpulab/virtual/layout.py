@@ -61,10 +61,3 @@ class Flags:
         return "\n".join(
             f"  {name.upper()} : {self[name]}" for name in ("c_contiguous", "f_contiguous", "owndata")
         )
-
-
-def copy_order(host: np.ndarray[Any, Any], order: str) -> str:
-    """Memory layout that `order` ('C', 'F', 'A' or 'K') gives a copy of `host`."""
-    if order.upper() in "CF":
-        return order.upper()
-    return "F" if host.flags.f_contiguous and not host.flags.c_contiguous else "C"

@@ -160,5 +160,9 @@ class MemoryPointer:
 
 
 def _host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
+    if isinstance(mem, np.ndarray):
+        raise TypeError(
+            "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."
+        )
     address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

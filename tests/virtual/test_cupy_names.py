@@ -199,6 +199,61 @@ def test_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(buffer), X.T)
 
 
+# Layout of copies, writable views
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x, xp: x.copy("K"),
+        lambda x, xp: x.copy("A"),
+        lambda x, xp: x.copy(),
+        lambda x, xp: x.astype("i4"),
+        lambda x, xp: x.astype("i4", order="C"),
+        lambda x, xp: xp.empty_like(x),
+        lambda x, xp: xp.zeros_like(x, dtype="i2"),
+        lambda x, xp: xp.ones_like(x, order="F"),
+        lambda x, xp: xp.zeros_like(x, shape=(3, 3)),
+    ],
+)
+@pytest.mark.parametrize(
+    "view", [lambda a: a.transpose(1, 2, 0), lambda a: a.T, lambda a: a[:, ::-1], lambda a: a[:, ::2, :0]]
+)
+def test_copies_keep_the_order_of_axes_as_in_numpy(make: Any, view: Any) -> None:
+    host = view(np.arange(24.0).reshape(2, 3, 4))
+    device = view(cp.arange(24.0).reshape(2, 3, 4))
+    mine, theirs = make(device, cp), make(host, np)
+    assert mine.shape == theirs.shape
+    if theirs.size:
+        assert mine.strides == theirs.strides
+
+
+def test_like_a_host_array() -> None:
+    made = cp.zeros_like(np.ones((2, 3), dtype="f4").T)
+    assert isinstance(made, cp.ndarray)
+    assert (made.shape, made.dtype, made.strides) == ((3, 2), np.float32, (4, 12))
+    with pytest.raises(TypeError, match=r"cp\.asarray"):
+        cp.zeros_like([1, 2])
+
+
+def test_diagonals_and_broadcast_views_can_be_written() -> None:
+    """NumPy returns these views read-only; CuPy has no such flag."""
+    x = cp.zeros((3, 3))
+    x.diagonal()[...] = 5
+    cp.diag(x, 1)[:] = 2
+    np.testing.assert_array_equal(x.get(), [[5, 2, 0], [0, 5, 2], [0, 0, 5]])
+    row = cp.arange(3)
+    cp.broadcast_to(row, (2, 3))[0, 0] = 9
+    assert int(row[0]) == 9
+
+
+def test_submodules_explain_absent_names() -> None:
+    assert cp.cuda.device.get_compute_capability() == "80"
+    for submodule in ("stream", "memory", "device", "nvtx", "compiler", "driver", "pinned_memory"):
+        with pytest.raises(AttributeError, match=rf"cp\.cuda\.{submodule} has no 'nothing'"):
+            getattr(cp.cuda, submodule).nothing
+
+
 # Exchange
 
 
