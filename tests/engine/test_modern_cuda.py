@@ -242,3 +242,62 @@ def test_ldmatrix_hands_out_rows_or_columns() -> None:
     _, rows, columns = run(code, a, zeros, zeros)
     np.testing.assert_array_equal(rows.view(np.uint16).reshape(8, 8), a)
     np.testing.assert_array_equal(columns.view(np.uint16).reshape(8, 8), a.T)
+
+
+def test_groups_of_several_warps_meet_in_reserved_shared_memory() -> None:
+    code = """#include <cooperative_groups.h>
+    #include <cooperative_groups/reduce.h>
+    namespace cg = cooperative_groups;
+    extern "C" __global__ void k(int* x, int* sums) {
+        __shared__ cg::block_tile_memory<256> memory;
+        __shared__ int s[256];
+        auto block = cg::this_thread_block(memory);
+        auto tile = cg::tiled_partition<64>(block);
+        int i = blockIdx.x * blockDim.x + threadIdx.x, v = x[i];
+        sums[i] = cg::reduce(tile, v, cg::plus<int>());
+        for (int turn = 0; turn < 4; ++turn) {
+            s[threadIdx.x] = v;
+            tile.sync();
+            v = s[(threadIdx.x & ~63) | ((threadIdx.x + 33) & 63)] + turn;
+            tile.sync();
+        }
+        x[i] = v;
+    }"""
+    x = np.random.default_rng(0).integers(0, 1000, 1024).astype(np.int32)
+    out, sums = run(code, x, np.zeros_like(x), grid=4, block=256)
+    tiles = x.reshape(-1, 64)
+    np.testing.assert_array_equal(sums, tiles.sum(1).repeat(64))
+    np.testing.assert_array_equal(out, (np.roll(tiles, -4 * 33, axis=1) + 6).ravel())
+
+
+WIDE = {
+    "v / 1000003u": lambda v, w: v // 1000003,
+    "v / w": lambda v, w: v // w,
+    "v % w": lambda v, w: v % w,
+    "v / (((wide)7 << 70) + 5)": lambda v, w: v // ((7 << 70) + 5),
+    "(v << 3) - v * w + ~v": lambda v, w: (v << 3) - v * w + ~v,
+}
+
+
+@pytest.mark.parametrize("expression", WIDE)
+def test_integers_of_128_bits(expression: str) -> None:
+    """Their division adds the carry flag of a subtraction, which is set where nothing was borrowed."""
+    code = (
+        "typedef unsigned __int128 wide;"
+        + HEAD
+        + f"""(const unsigned long long* a, unsigned long long* out) {{
+        int t = threadIdx.x;
+        wide v = (wide)a[t] * a[(t + 1) % 64], w = a[63 - t] >> (t % 48);
+        v = {expression};
+        out[2 * t] = (unsigned long long)v;
+        out[2 * t + 1] = (unsigned long long)(v >> 64);
+    }}"""
+    )
+    a = np.random.default_rng(3).integers(1 << 60, 1 << 63, 64).astype(np.uint64)
+    ptx = nvrtc.compile_ptx(code, target=80, options=("--device-int128",)).ptx
+    _, out = launch(ptx, "k", [a, np.zeros(128, np.uint64)], 1, 64)
+    numbers = a.tolist()
+    for t in range(64):
+        v, w = numbers[t] * numbers[(t + 1) % 64], numbers[63 - t] >> (t % 48)
+        want = WIDE[expression](v, w) % (1 << 128)
+        assert (int(out[2 * t + 1]) << 64 | int(out[2 * t])) == want

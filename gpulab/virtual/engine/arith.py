@@ -82,16 +82,20 @@ def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 
 def _with_carry(c: FunctionCompiler, i: ir.Instruction, a: str, b: str, subtract: bool) -> None:
-    """add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector."""
+    """add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
+
+    A difference is the sum with the complement and one more, so its flag is set where nothing was
+    borrowed. NVVM's division of 128-bit integers adds such a flag.
+    """
     e, llvm = c.e, llvm_of(i.type)
-    operation = "sub" if subtract else "add"
-    value = e.binary(operation, llvm, a, b)
-    out = e.compare("ult", llvm, a, b) if subtract else e.compare("ult", llvm, value, a)
-    if i.root in ("addc", "subc", "madc"):
-        carry = e.convert("zext", "i1", c.carry, llvm)
-        again = e.binary(operation, llvm, value, carry)
-        more = e.compare("ult", llvm, value, carry) if subtract else e.compare("ult", llvm, again, value)
-        value, out = again, e.binary("or", "i1", out, more)
+    if subtract:
+        b = e.binary("xor", llvm, b, constant(llvm, -1))
+    value = e.binary("add", llvm, a, b)
+    out = e.compare("ult", llvm, value, a)
+    if subtract or i.root in ("addc", "madc"):
+        carry = c.carry if i.root in ("addc", "subc", "madc") else constant("i1", 1)
+        again = e.binary("add", llvm, value, e.convert("zext", "i1", carry, llvm))
+        value, out = again, e.binary("or", "i1", out, e.compare("ult", llvm, again, value))
     if "cc" in i.parts:
         c.carry = out
     c.set(i.operands[0], value, i.type)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import callgraph, ir
 from gpulab.ptx.inline import inline
-from gpulab.virtual.engine import calls, common_ir, driver_ir
+from gpulab.virtual.engine import calls, common_ir, driver_ir, layout
 from gpulab.virtual.engine.function import FunctionCompiler
 from gpulab.virtual.engine.plan import FunctionPlan, Options, Tables, plan
 
@@ -26,6 +26,11 @@ class Kernel:
     frame_bytes: int
     local_bytes: int
     float_atomics: bool
+
+    @property
+    def reserved_shared_bytes(self) -> int:
+        """The part of the static shared memory that the program did not ask for."""
+        return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
 
 
 def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
@@ -58,6 +63,9 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
         variables += function.shared.values()
     offsets: dict[str, int] = {}
     at = 0
+    if layout.RESERVED_SHARED in used:
+        offsets[layout.RESERVED_SHARED] = 0
+        at = layout.RESERVED_SHARED_BYTES
     for variable in variables:
         if not variable.dynamic:
             at = -(-at // variable.align) * variable.align
@@ -74,6 +82,8 @@ def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict
 def _symbols(operand: ir.Operand | None) -> list[str]:
     if isinstance(operand, ir.Symbol):
         return [operand.name]
+    if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED):
+        return [layout.RESERVED_SHARED]
     if isinstance(operand, ir.Address):
         return _symbols(operand.base)
     if isinstance(operand, ir.Vector):

@@ -166,6 +166,8 @@ entry:
         "trace_block",
         "trace_warp",
         "patience",
+        "shared",
+        "reserved_shared_bytes",
         "barrier",
         "observed",
     )
@@ -209,6 +211,10 @@ number:
   store i64 %clock0, ptr %clock_at_start.p
   store i64 0, ptr %sectors.p
   store i64 0, ptr %wavefronts.p
+  ; A block finds what the system keeps for itself, at the start of shared memory, full of zeros.
+  %kept = inttoptr i64 %shared to ptr
+  %kept.bytes = zext i32 %reserved_shared_bytes to i64
+  call void @llvm.memset.p0.i64(ptr %kept, i8 0, i64 %kept.bytes, i1 false)
   br label %prepare
 prepare:
   %pw = phi i32 [0, %number], [%pw1, %prepare]

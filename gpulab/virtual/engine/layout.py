@@ -50,6 +50,10 @@ FRAME_HEADER = 192
 # Generic addresses carry the state space in their top byte; 0 is global.
 SHARED_TAG = 1 << 56
 LOCAL_TAG = 2 << 56
+# The registers that say where the system keeps shared memory for itself, and how much. Groups of
+# several warps meet there (cooperative_groups).
+RESERVED_SHARED, RESERVED_SHARED_BYTES = "%reserved_smem", 1024
+
 # A function pointer: this tag and the function's number in the module.
 FUNCTION_TAG = 3 << 56
 
@@ -155,6 +159,7 @@ CONTEXT = np.dtype(
         ("depth", "<i4"),
         ("patience", "<i4"),
         ("rotate_every", "<i4"),
+        ("reserved_shared_bytes", "<i4"),
         ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),

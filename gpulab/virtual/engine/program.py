@@ -229,7 +229,11 @@ class Program:
             workers = run(launch, pieces)
         provenance = Provenance("modelled", device_name)
         counted = (
-            self._counters(kernel, provenance, grid, block, launch.shared_bytes, workers) if count else None
+            self._counters(
+                kernel, provenance, grid, block, launch.shared_bytes - kernel.reserved_shared_bytes, workers
+            )
+            if count
+            else None
         )
         columns = launch.block_clock, launch.block_sectors, launch.block_wavefronts
         if trace is None:

@@ -20,7 +20,6 @@ _ZERO_SPECIALS = (
     "%clusterid",
     "%cluster_ctaid",
     "%envreg",
-    "%reserved_smem",
 )
 _ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
@@ -145,6 +144,9 @@ class Registers:
             address = e.context_load("grid_workspace")
             part = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
             return e.splat("i64", part), "i64"
+        if name.startswith(layout.RESERVED_SHARED):
+            size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
+            return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
         if name.startswith(_ZERO_SPECIALS):
             return constant("i32", 0), "i32"
         if name.startswith(_ONE_SPECIALS):

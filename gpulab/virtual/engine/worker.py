@@ -100,6 +100,7 @@ class Worker:
             "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET, "sm_count": launch.sm_count,
             "dynamic_shared_bytes": launch.dynamic_shared_bytes,
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
+            "reserved_shared_bytes": kernel.reserved_shared_bytes,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
             "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,

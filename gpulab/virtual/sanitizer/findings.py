@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpulab.records import Dim3, Hazard, Place, Severity
-from gpulab.virtual.engine import results
+from gpulab.virtual.engine import layout, results
 from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer.history import THREAD_BITS, Batch, Conflicts, Ints
 from gpulab.virtual.sanitizer.ordering import Ordering
@@ -124,10 +124,12 @@ class Findings:
             self.more += 1
 
     def hazards(self, kernel: str, code: str, grid: Dim3, block: Dim3, shared: SharedNames) -> list[Hazard]:
-        """All entries as records."""
+        """All entries as records, but for those about memory that the system keeps for itself."""
         lines = code.splitlines()
         return [
-            self._hazard(key, found, kernel, lines, grid, block, shared) for key, found in self._found.items()
+            self._hazard(key, found, kernel, lines, grid, block, shared)
+            for key, found in self._found.items()
+            if not (key[1] == "shared" and self._is_reserved(found, shared))
         ]
 
     def _hazard(
@@ -147,6 +149,11 @@ class Findings:
             line = self.sites[who[1] >> THREAD_BITS].line
             text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
             number = int(self.ordering.columns[0, who[0]])
+    def _is_reserved(self, found: _Found, shared: SharedNames) -> bool:
+        at = shared.offsets.get(layout.RESERVED_SHARED)
+        address = found.word % max(shared.words, 1) * self.granule_bytes
+        return at is not None and at <= address < at + layout.RESERVED_SHARED_BYTES
+
             thread = results.unlinear(who[1] & (1 << THREAD_BITS) - 1, block)
             return Place(line, text, results.unlinear(number, grid), thread)
 
