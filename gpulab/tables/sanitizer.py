@@ -12,6 +12,7 @@ _RACES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
     "WAW": ("writes", "writes it"),
+    "copy not awaited": ("copies", "comes too early"),
 }
 _SOURCE_CHARACTERS = 60
 

@@ -56,7 +56,7 @@ def open_barriers(worker: Worker) -> int:
         row["barrier_arrived"][number] = 0
         if worker.launch.observer is not None:
             everyone = bool((here == alive).all())
-            worker.launch.observer.barrier(int(row["block_linear"]), here, everyone)
+            worker.launch.observer.barrier(int(row["block_linear"]), here, everyone, number)
         pcs[here] &= _BLOCK_MASK
         opened = True
     if opened:

@@ -232,6 +232,8 @@ prepare:
   store <32 x i32> %pcs, ptr %f.p, align 64
   %f.turns = getelementptr i8, ptr %f.p, i64 {layout.TURNS_OFFSET}
   store i32 0, ptr %f.turns
+  %f.copies = getelementptr i8, ptr %f.p, i64 {layout.COPIES_OFFSET}
+  store i32 0, ptr %f.copies
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round

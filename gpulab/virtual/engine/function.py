@@ -233,6 +233,9 @@ class FunctionCompiler(Watching):
             e.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
         lanes = self.executed(i)
         if "arrive" in i.parts:
+            if self.options.observe:
+                wide = e.op(f"zext i32 {number} to i64")
+                self.observe(layout.ARRIVE, e.splat("i64", wide), lanes)
             base = e.context_pointer("barrier_arrived")
             pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
             old = e.op(f"load i32, ptr {pointer}")

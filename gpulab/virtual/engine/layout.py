@@ -30,6 +30,10 @@ NAN_PRODUCED = 15
 
 # Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
 WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
+# Threads arrive at a barrier without waiting; from COPY down, by site and event: what happens to a copy.
+ARRIVE, COPY = -4, -16
+# Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
+BY_WAIT, TO_BARRIER, BY_BARRIER = 0, 1, 2
 
 # What the barrier callback answers.
 NOTHING_OPENED, OPENED, BARRIER_FAULT = 0, 1, 2
@@ -45,15 +49,16 @@ NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
 
 # A warp's frame begins with 32 program counters, then the count of budgets spent.
 TURNS_OFFSET = 128
+COPIES_OFFSET = 132  # asynchronous copies under way
 FRAME_HEADER = 192
 
-# Generic addresses carry the state space in their top byte; 0 is global.
-SHARED_TAG = 1 << 56
-LOCAL_TAG = 2 << 56
 # The registers that say where the system keeps shared memory for itself, and how much. Groups of
 # several warps meet there (cooperative_groups).
 RESERVED_SHARED, RESERVED_SHARED_BYTES = "%reserved_smem", 1024
 
+# Generic addresses carry the state space in their top byte; 0 is global.
+SHARED_TAG = 1 << 56
+LOCAL_TAG = 2 << 56
 # A function pointer: this tag and the function's number in the module.
 FUNCTION_TAG = 3 << 56
 
@@ -128,6 +133,7 @@ CONTEXT = np.dtype(
         ("observer", "<u8"),
         ("service", "<u8"),
         ("grid_workspace", "<u8"),
+        ("copies", "<u8"),
         ("block_linear", "<i8"),
         ("fault_code", "<i4"),
         ("fault_function", "<i4"),
@@ -155,11 +161,11 @@ CONTEXT = np.dtype(
         ("budget", "<i4"),
         ("forced", "<i4"),
         ("dynamic_shared_bytes", "<i4"),
+        ("reserved_shared_bytes", "<i4"),
         ("sm_count", "<i4"),
         ("depth", "<i4"),
         ("patience", "<i4"),
         ("rotate_every", "<i4"),
-        ("reserved_shared_bytes", "<i4"),
         ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError, PtxError
@@ -105,9 +106,19 @@ def address_of(c: FunctionCompiler, operand: ir.Operand | None, space: str) -> s
 
 
 def host_addresses(
-    c: FunctionCompiler, i: ir.Instruction, address: str, space: str, size: int, stored: str = ""
+    c: FunctionCompiler,
+    i: ir.Instruction,
+    address: str,
+    space: str,
+    size: int,
+    stored: str = "",
+    *,
+    before: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """Check and count an access; give the host address of each lane."""
+    """Check and count an access; give the host address of each lane.
+
+    `before` is given them too, and may emit code that comes before an observer is told.
+    """
     e = c.e
     mask = c.executed(i)
     site = c.site(i)
@@ -121,6 +132,7 @@ def host_addresses(
         failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
         c.leave_on_fault(failed)
         c.trace_address(address, mask)
+        before(out)
         if c.options.observe:
             c.observe(site, address, mask, stored)
         return out
@@ -135,15 +147,17 @@ def host_addresses(
         shown = e.cast(address, "i32", "i64") if space == "shared" else address
         c.trace_address(shown, mask)
     c.leave_on_fault(failed)
+    host = address
+    if space == "shared":
+        wide = e.convert("zext", "i32", address, "i64")
+        host = e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
+    elif space == "local":
+        host = e.binary("add", "i64", local_lane_bases(c), address)
+    before(host)
     if c.options.observe:
         shown = e.cast(address, "i32", "i64") if space == "shared" else address
         c.observe(site, shown, mask, stored)
-    if space == "shared":
-        wide = e.convert("zext", "i32", address, "i64")
-        return e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
-    if space == "local":
-        return e.binary("add", "i64", local_lane_bases(c), address)
-    return address
+    return host
 
 
 def local_lane_bases(c: FunctionCompiler) -> str:

@@ -33,6 +33,7 @@ class Tables:
     support: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     services: list[Any] = field(default_factory=list)
+    copies: int = 0  # instructions that need a queue of asynchronous copies
 
 
 @dataclass(slots=True)

@@ -84,8 +84,26 @@ class Observer(Protocol):
     def fence(self, block: int, warp: int, mask: int) -> None:
         """Lanes of a warp executed a memory fence."""
 
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool) -> None:
+    def copy(
+        self,
+        block: int,
+        warp: int,
+        i: ir.Instruction,
+        addresses: npt.NDArray[np.int64],
+        mask: int,
+        event: int,
+    ) -> None:
+        """Something happens to what the lanes in `mask` copied with ``cp.async`` to shared memory.
+
+        It arrives as they wait (``layout.BY_WAIT``), is bound to a phase of an mbarrier
+        (``TO_BARRIER``), or arrives as the phase ends (``BY_BARRIER``).
+        """
+
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
         """Threads of a block, shape (warps, 32), passed a barrier; `everyone`: all that live."""
+
+    def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
+        """Lanes of a warp arrived at a barrier and went on."""
 
     def block_end(self, block: int) -> None:
         """A block that was told of is over. The last ones of a launch are not announced."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab.ptx import ir
 from gpulab.records import Dim3
-from gpulab.virtual.engine import barriers, faults, layout, origin, printf, results, services
+from gpulab.virtual.engine import barriers, copy_queue, faults, layout, origin, printf, results, services
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.run import Launch
@@ -62,6 +62,7 @@ class Worker:
         frames, frames_at = _aligned(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
         local, local_at = _aligned(warps * local_stride + 64)
+        copies, copies_at = _aligned(warps * copy_queue.WARP_BYTES if tables.copies else 0)
         # Shared memory starts as garbage on a GPU too; all ones read as NaN or -1 and so show up.
         shared, shared_at = _aligned(launch.shared_bytes + 64)
         shared[:] = 0xFF
@@ -82,7 +83,7 @@ class Worker:
         self._observed_block = -1
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
-        self._keep = [cache, frames, local, shared, tids, params, starts, ends]
+        self._keep = [cache, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
             "block_counters": self.blocks, "access_cache": cache, "live_starts": starts, "live_ends": ends,
@@ -99,8 +100,8 @@ class Worker:
             "threads": launch.threads, "warps": warps, "trace_block": launch.trace_block,
             "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET, "sm_count": launch.sm_count,
             "dynamic_shared_bytes": launch.dynamic_shared_bytes,
-            "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "reserved_shared_bytes": kernel.reserved_shared_bytes,
+            "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
             "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
@@ -108,6 +109,7 @@ class Worker:
             "patience": launch.patience,
             "rotate_every": rotate_every,
             "grid_workspace": launch.grid_workspace,
+            "copies": copies_at,
         }  # fmt: skip
         for axis, n in zip("xyz", launch.block, strict=True):
             numbers[f"ntid_{axis}"] = n
@@ -150,6 +152,12 @@ class Worker:
                 observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
             elif site == layout.FENCE:
                 observer.fence(block, warp, mask)
+            elif site == layout.ARRIVE:
+                observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
+            elif site <= layout.COPY:
+                number, event = divmod(layout.COPY - site, 4)
+                _, copy = self.launch.kernel.tables.accesses[number]
+                observer.copy(block, warp, copy, self.lanes_at(lanes), mask, event)
             else:
                 assert stored is not None
                 function, pc = divmod(int(self.lanes_at(stored)[0]), 1 << 32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +11,10 @@ import numpy.typing as npt
 from gpulab.ptx import ir
 from gpulab.virtual.engine import layout
 from gpulab.virtual.memory import DeviceMemory
-from gpulab.virtual.sanitizer import history
+from gpulab.virtual.sanitizer import copies, history
 from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
 from gpulab.virtual.sanitizer.ordering import Message, Ordering
+from gpulab.virtual.sanitizer.rows import CODES, Rows, batch_of
 from gpulab.virtual.sanitizer.sites import UNBOUNDED, Site, register_site, site
 
 _EVENTS = 4096
@@ -55,6 +56,9 @@ class Checker:
     report_stray
         Is told the segment, thread and address of accesses that leave the allocation their pointer
         belongs to for another one.
+    report_hasty
+        Is told of accesses to shared words that a copy was still on its way to: the accesses, and
+        segment and thread of the copies.
     bounds
         Gives the allocation (start, end) that an instruction's pointer belongs to.
     races, unwritten, shuffles, strays
@@ -71,6 +75,7 @@ class Checker:
         *,
         report_absent: Callable[[int, int, int], None],
         report_stray: Callable[[Ints, Ints, Ints], None],
+        report_hasty: Callable[[Batch, Ints, Ints], None] = lambda *_: None,
         bounds: Callable[[ir.Instruction], tuple[int, int]] = lambda _: UNBOUNDED,
         races: bool = True,
         unwritten: bool = True,
@@ -80,7 +85,7 @@ class Checker:
     ) -> None:
         self.shape, self.memory, self.report = shape, memory, report
         self.report_absent = report_absent
-        self.report_stray, self.bounds = report_stray, bounds
+        self.report_stray, self.report_hasty, self.bounds = report_stray, report_hasty, bounds
         self.races, self.unwritten, self.shuffles, self.strays = races, unwritten, shuffles, strays
         self._collects = races or unwritten or strays
         self.unwritten_words = unwritten_words or {}
@@ -91,9 +96,11 @@ class Checker:
         self._instructions: list[ir.Instruction] = []  # keeps them alive, so that their ids stay theirs
         self._addresses = np.zeros((_EVENTS, layout.LANES), np.int64)
         self._values = np.zeros((_EVENTS, layout.LANES), np.int64)
-        self._rows: list[tuple[int, int, int, int]] = []  # segment, site, warp, mask
+        self._rows: list[tuple[int, int, int, int, int]] = []  # segment, site, warp, mask, step of a copy
         self._fenced: dict[int, int] = {}  # (block, warp) as one number -> lanes
         self._messages: dict[int, Message] = {}
+        self._arrived: dict[tuple[int, int], Message] = {}  # at barriers, by block and number
+        self._copies: copies.Copies | None = None
         self._starts, self._ends = memory.live()
         self._regions: dict[int, History | None] = {}
         self._shared_words = -(-shape.shared_bytes // shape.granule_bytes)
@@ -123,6 +130,8 @@ class Checker:
         number = self._numbers.get(id(i))
         if number is None:
             number = self._new(i, lambda n, i: site(n, i, self.bounds(i)))
+            if stored is None:
+                self.sites[number] = replace(self.sites[number], scalar=False)
         here = self.sites[number]
         if not here.space:
             return
@@ -130,9 +139,27 @@ class Checker:
         self._addresses[row] = addresses
         if stored is not None:
             self._values[row] = stored
-        self._rows.append((self.ordering.segment(block), number, warp, mask))
+        self._rows.append((self.ordering.segment(block), number, warp, mask, copies.ISSUED * here.copies))
         if here.strong or here.volatile:
             self._synchronise(here, block, warp, self._addresses[row], mask)
+        if row == _EVENTS - 1:
+            self.flush()
+
+    def copy(
+        self,
+        block: int,
+        warp: int,
+        i: ir.Instruction,
+        addresses: npt.NDArray[np.int64],
+        mask: int,
+        event: int,
+    ) -> None:
+        number = self._numbers.get(id(i))
+        if not self._collects or number is None:
+            return
+        row = len(self._rows)
+        self._addresses[row] = addresses
+        self._rows.append((self.ordering.segment(block), number, warp, mask, copies.EVENTS[event]))
         if row == _EVENTS - 1:
             self.flush()
 
@@ -170,14 +197,23 @@ class Checker:
         at = block << 5 | warp
         self._fenced[at] = self._fenced.get(at, 0) | mask
 
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool) -> None:
-        if everyone:
+    def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
+        lanes = [warp * layout.LANES + lane for lane in range(layout.LANES) if mask >> lane & 1]
+        if lanes:
+            self.ordering.release(block, lanes, self._arrived.setdefault((block, number), Message()))
+
+    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
+        arrived = self._arrived.pop((block, number), None)
+        if everyone and arrived is None:
             if self.ordering.has_partial(block):
                 self.flush()
             self.ordering.full_barrier(block)
             return
         self.flush()
-        self.ordering.partial_barrier(block, np.flatnonzero(threads.reshape(-1)))
+        waiting = np.flatnonzero(threads.reshape(-1))
+        if arrived is not None:
+            self.ordering.acquire(block, waiting.tolist(), arrived)
+        self.ordering.partial_barrier(block, waiting)
 
     def block_end(self, block: int) -> None:
         self._over.append(block)
@@ -221,6 +257,8 @@ class Checker:
                 self._free.append(slot)
                 if self._shared is not None:
                     self._shared.clear(slot * self._shared_words, (slot + 1) * self._shared_words)
+                if self._copies is not None:
+                    self._copies.clear(slot * self._shared_words, (slot + 1) * self._shared_words)
                 if self._local is not None:
                     size = self._local_words * self.ordering.threads
                     self._local.clear(slot * size, (slot + 1) * size)
@@ -230,25 +268,25 @@ class Checker:
 
     def _check(self) -> None:
         count = len(self._rows)
-        segment, number, warp, mask = np.array(self._rows, np.int64).T
+        segment, number, warp, mask, step = np.array(self._rows, np.int64).T
         event, lane = np.nonzero(mask[:, None] >> np.arange(layout.LANES) & 1)
         address = self._addresses[:count][event, lane]
         value = self._values[:count][event, lane]
-        number, segment = number[event], segment[event]
+        number, segment, step = number[event], segment[event], step[event]
         thread = warp[event] * layout.LANES + lane
-        space = np.array([_CODES[s.space] for s in self.sites])[number]
-        generic = space == _CODES["generic"]
+        space = np.array([CODES[s.space] for s in self.sites])[number]
+        generic = space == CODES["generic"]
         if generic.any():
             tag = address >> _TAG
             space = np.where(generic, np.select([tag == 1, tag == 2], [1, 2], 0), space)
             address = np.where(generic & (tag > 0), address & _OFFSET, address)
-        rows = _Rows(address, value, number, segment, thread)
+        rows = Rows(address, value, number, segment, thread, step)
         for code, handle in ((0, self._global), (1, self._block_shared), (2, self._block_local)):
             chosen = space == code
             if chosen.any():
                 handle(rows if chosen.all() else rows.take(chosen))
 
-    def _global(self, rows: _Rows) -> None:
+    def _global(self, rows: Rows) -> None:
         if self.strays:
             self._find_strays(rows)
         at = np.searchsorted(self._starts, rows.address, side="right") - 1
@@ -258,11 +296,11 @@ class Checker:
             region = self._region(start, end)
             if region is None or not mine.address.size:
                 continue
-            batch = self._batch(mine, mine.address - start, "global")
+            batch, _ = batch_of(mine, self.sites, self.shape.granule_bytes, "global", mine.address - start)
             batch.coarse = self.ordering.columns[0, batch.segment]
             self._add(region, batch, "global", start)
 
-    def _find_strays(self, rows: _Rows) -> None:
+    def _find_strays(self, rows: Rows) -> None:
         low = np.array([s.low for s in self.sites])[rows.number]
         high = np.array([s.high - s.size_bytes for s in self.sites])[rows.number]
         stray = (rows.address < low) | (rows.address > high)
@@ -287,24 +325,36 @@ class Checker:
             self._regions[start] = region
         return self._regions[start]
 
-    def _block_shared(self, rows: _Rows) -> None:
+    def _block_shared(self, rows: Rows) -> None:
         if not (self.races or self.unwritten):
             return
         base = self._slot_of(rows) * self._shared_words
-        batch = self._batch(rows, rows.address, "shared", base)
+        batch, step = batch_of(rows, self.sites, self.shape.granule_bytes, "shared", rows.address, base)
+        if self.races and (self._copies is not None or step.any()):
+            batch = self._without_hasty(batch, step)
         batch.coarse = (batch.who & (1 << history.THREAD_BITS) - 1) >> 5
         assert self._shared is not None
         self._add(self._shared, batch, "shared", 0)
 
-    def _block_local(self, rows: _Rows) -> None:
+    def _without_hasty(self, batch: Batch, step: Ints) -> Batch:
+        """Report what did not wait for a copy; those accesses need no further look."""
+        if self._copies is None:
+            assert self._shared is not None
+            self._copies = copies.Copies(self._shared.words)
+        hasty, segment, who = self._copies.add(batch, step)
+        if hasty.any():
+            self.report_hasty(batch.take(hasty), segment, who)
+        return batch.take(~hasty & (step != copies.LANDED))
+
+    def _block_local(self, rows: Rows) -> None:
         if not self.unwritten:
             return
         base = (self._slot_of(rows) * self.ordering.threads + rows.thread) * self._local_words
-        batch = self._batch(rows, rows.address, "local", base)
+        batch, _ = batch_of(rows, self.sites, self.shape.granule_bytes, "local", rows.address, base)
         assert self._local is not None
         self._add(self._local, batch, "local", 0)
 
-    def _slot_of(self, rows: _Rows) -> Ints:
+    def _slot_of(self, rows: Rows) -> Ints:
         """Slots of the blocks that rows belong to; new blocks get one."""
         blocks, where = np.unique(self.ordering.columns[0, rows.segment], return_inverse=True)
         for block in blocks.tolist():
@@ -320,6 +370,8 @@ class Checker:
         self._free += range(held, slots)
         threads = self.ordering.threads
         self._shared = self._grown(self._shared, slots * self._shared_words, races=self.races)
+        if self._copies is not None:
+            self._copies.grow(slots * self._shared_words)
         self._local = self._grown(self._local, slots * self._local_words * threads, races=False)
 
     def _grown(self, old: History | None, words: int, *, races: bool) -> History:
@@ -334,44 +386,7 @@ class Checker:
                 written[: old.words] = old.written
         return new
 
-    def _batch(self, rows: _Rows, offset: Ints, space: str, base: Ints | int = 0) -> Batch:
-        """One row a granule: wide accesses touch several."""
-        unit = self.shape.granule_bytes
-        size = np.array([s.size_bytes for s in self.sites])[rows.number]
-        kind = np.array([s.kind(space) for s in self.sites])[rows.number]
-        reads = np.array([s.reads for s in self.sites])[rows.number]
-        scalar = np.array([s.scalar for s in self.sites])[rows.number]
-        parts = np.maximum(size // unit, 1)
-        who = rows.number << history.THREAD_BITS | rows.thread
-        value = np.where(scalar, rows.value, history.UNKNOWN_VALUE)
-        word = offset // unit + base
-        if (parts == 1).all():
-            return Batch(word, rows.segment, who, rows.segment, kind, reads, value)
-        row = np.repeat(np.arange(parts.size), parts)
-        part = np.arange(row.size) - np.repeat(np.cumsum(parts) - parts, parts)
-        piece = np.where(scalar[row], value[row] >> (8 * unit * part) & ((1 << 8 * unit) - 1), value[row])
-        return Batch(
-            word[row] + part, rows.segment[row], who[row], rows.segment[row], kind[row], reads[row], piece
-        )
-
     def _add(self, region: History, batch: Batch, space: str, start: int) -> None:
         conflicts, unwritten = region.add(batch)
         if conflicts is not None or unwritten is not None:
             self.report(space, start, conflicts, unwritten)
-
-
-@dataclass(slots=True)
-class _Rows:
-    """One row a lane: where it went, what it stored, which instruction, segment and thread it was."""
-
-    address: Ints
-    value: Ints
-    number: Ints
-    segment: Ints
-    thread: Ints
-
-    def take(self, rows: npt.NDArray[np.bool_]) -> _Rows:
-        return _Rows(*(getattr(self, name)[rows] for name in self.__slots__))
-
-
-_CODES = {"global": 0, "shared": 1, "local": 2, "generic": 3, "": 4}

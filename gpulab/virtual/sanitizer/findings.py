@@ -19,6 +19,7 @@ from gpulab.virtual.sanitizer.sites import Site
 MOST_HAZARDS = 64
 UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
 STRAY = "outside its array"
+HASTY = "copy not awaited"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 _WARP, _BLOCK, _GRID = 0, 1, 2
 _REMEDY = {
@@ -26,6 +27,7 @@ _REMEDY = {
     _BLOCK: "Put __syncthreads() between{}.",
     _GRID: "Blocks run in any order and at once: use an atomic, or two launches.",
 }
+_AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
 _LOCAL_NAME = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
 _ELEMENT = re.compile(r"(\w+) array of shape")
 
@@ -78,6 +80,21 @@ class Findings:
             key = (STRAY, "global", self.sites[site].low, self.sites[site].line, 0)
             place = int(segment[row]), int(who[row])
             self._count(key, _Found(rows.size, False, "global", int(address[row]), 0, None, place))
+
+    def hasty(self, batch: Batch, segment: Ints, who: Ints) -> None:
+        """Accesses to shared words that an asynchronous copy, named by segment and who, was going to."""
+        pairs = np.stack([who >> THREAD_BITS, batch.who >> THREAD_BITS])
+        groups, which = np.unique(pairs, axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        for n in range(groups.shape[1]):
+            rows = np.flatnonzero(which == n)
+            row = rows[np.lexsort((batch.who[rows], batch.segment[rows]))[0]]
+            copy, access = (self.sites[k].line for k in groups[:, n].tolist())
+            found = _Found(
+                rows.size, False, "shared", 0, int(batch.word[row]), (int(segment[row]), int(who[row])),
+                (int(batch.segment[row]), int(batch.who[row])),
+            )  # fmt: skip
+            self._count((HASTY, "shared", copy, access, 0), found)
 
     def _races(self, space: str, start: int, found: Conflicts) -> None:
         assert self.ordering is not None
@@ -132,6 +149,11 @@ class Findings:
             if not (key[1] == "shared" and self._is_reserved(found, shared))
         ]
 
+    def _is_reserved(self, found: _Found, shared: SharedNames) -> bool:
+        at = shared.offsets.get(layout.RESERVED_SHARED)
+        address = found.word % max(shared.words, 1) * self.granule_bytes
+        return at is not None and at <= address < at + layout.RESERVED_SHARED_BYTES
+
     def _hazard(
         self,
         key: tuple[str, str, int, int, int],
@@ -149,11 +171,6 @@ class Findings:
             line = self.sites[who[1] >> THREAD_BITS].line
             text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
             number = int(self.ordering.columns[0, who[0]])
-    def _is_reserved(self, found: _Found, shared: SharedNames) -> bool:
-        at = shared.offsets.get(layout.RESERVED_SHARED)
-        address = found.word % max(shared.words, 1) * self.granule_bytes
-        return at is not None and at <= address < at + layout.RESERVED_SHARED_BYTES
-
             thread = results.unlinear(who[1] & (1 << THREAD_BITS) - 1, block)
             return Place(line, text, results.unlinear(number, grid), thread)
 
@@ -186,6 +203,12 @@ class Findings:
                 _unwritten_message(space, second, array),
             )  # fmt: skip
         first = place(found.first)
+        if kind == HASTY:
+            hasty = self.sites[found.second[1] >> THREAD_BITS]
+            return Hazard(
+                "race", kind, "error", space, kernel, first, second, address, array, found.count,
+                _hasty_message(hasty, first, second, array),
+            )  # fmt: skip
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if relation == _WARP and kind != "WAW" else "error"
         stale = self._only_stale(found)
@@ -194,7 +217,8 @@ class Findings:
         return Hazard(
             "race", kind, severity, space, kernel, first, second,
             address, array, found.count,
-            _race_message(kind, first, second, array, relation, found.agree, stale),
+            _race_message(kind, first, second, array, relation, found.agree, stale)
+            + (_AFTER_COPY if self.sites[found.first[1] >> THREAD_BITS].copies else ""),
         )  # fmt: skip
 
     def _only_stale(self, found: _Found) -> bool:
@@ -258,6 +282,19 @@ def _race_message(
         return f"{what} All of them write the same value, so the result does not depend on it."
     lines = f" lines {first.line} and {second.line}" if first.line != second.line else " the two"
     return f"{what} {_REMEDY[relation].format(lines)}"
+
+
+def _hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
+    does = "copies to" if site.copies else "reads" if not site.writes else "writes"
+    fix = f"Wait for it between lines {first.line} and {second.line} (cp.async.wait_group, which is"
+    if first.line == second.line:
+        fix = "Wait for it before (cp.async.wait_group, which is"
+    barrier = "" if first.thread == second.thread else ", then __syncthreads()"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array}, where what thread {first.thread} "
+        f"copies there asynchronously (line {first.line}) has not arrived. {fix} __pipeline_wait_prior, "
+        f"consumer_wait or cuda::barrier's wait in CUDA C++){barrier}."
+    )
 
 
 def _stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:

@@ -30,8 +30,8 @@ _IS_RIVAL = {kind: np.isin(np.arange(4), rivals) for kind, rivals in _RIVALS.ite
 # Reads of a region without writes that wait to be sorted.
 _READS_KEPT = 4 << 20
 THREAD_BITS = 10
-_WHO_BITS = 32
-_WHO = (1 << _WHO_BITS) - 1
+WHO_BITS = 32
+_WHO = (1 << WHO_BITS) - 1
 _THREAD = (1 << THREAD_BITS) - 1
 UNKNOWN_VALUE = -0x5EED_5EED_5EED_5EED
 
@@ -131,7 +131,7 @@ class History:
             self._remember_reads()
         order = np.argsort(batch.word, kind="stable")
         batch, writes = batch.take(order), writes[order]
-        opens = _changes(batch.word)
+        opens = changes(batch.word)
         starts = np.flatnonzero(opens)
         unwritten = self._unwritten(batch, writes, starts, opens)
         conflicts = None
@@ -179,7 +179,7 @@ class History:
         the same epoch, or another block does at any time."""
         block, epoch = self.ordering.columns[0][batch.segment], self.ordering.columns[1][batch.segment]
         thread = batch.who & _THREAD
-        run = opens | _changes(epoch) | _changes(block)
+        run = opens | changes(epoch) | changes(block)
         runs = np.flatnonzero(run)
         low, high = np.minimum.reduceat(thread, runs), np.maximum.reduceat(thread, runs)
         written = np.logical_or.reduceat(writes, runs)
@@ -195,7 +195,7 @@ class History:
                 at = np.flatnonzero(past)
                 if not at.size:
                     continue
-                segment, who = (past[at] >> _WHO_BITS) - 1, past[at] & _THREAD
+                segment, who = (past[at] >> WHO_BITS) - 1, past[at] & _THREAD
                 here = first_run[at]
                 same = self.ordering.columns[0][segment] == block[runs[here]]
                 if not self.coarse_is_warp:
@@ -221,7 +221,7 @@ class History:
 
     def _conflicts(self, batch: Batch) -> Conflicts | None:
         """Conflicts in a batch sorted by word."""
-        opens = _changes(batch.word)
+        opens = changes(batch.word)
         start = np.flatnonzero(opens)[np.cumsum(opens) - 1]
         thread = self._thread(batch.segment, batch.who)
         found: list[Conflicts] = []
@@ -236,7 +236,7 @@ class History:
                 if not chosen.size:
                     continue
                 rows = todo[chosen]
-                segment, who = (packed[chosen] >> _WHO_BITS) - 1, packed[chosen] & _WHO
+                segment, who = (packed[chosen] >> WHO_BITS) - 1, packed[chosen] & _WHO
                 free = self.ordering.unordered(
                     segment, who & _THREAD, batch.segment[rows], batch.who[rows] & _THREAD
                 )
@@ -262,7 +262,7 @@ class History:
         out: list[tuple[Ints, Ints]] = []
         if place.size:
             position = np.cumsum(mine) - 1
-            packed = (batch.segment[place] + 1) << _WHO_BITS | batch.who[place]
+            packed = (batch.segment[place] + 1) << WHO_BITS | batch.who[place]
             last = position[todo] - mine[todo]
             for chain in (None, thread[place], batch.coarse[place]):
                 at = last
@@ -282,7 +282,7 @@ class History:
             if not lasting.any():
                 return
             batch = batch if lasting.all() else batch.take(lasting)
-        group: Ints = np.cumsum(_changes(batch.word))
+        group: Ints = np.cumsum(changes(batch.word))
         thread = self._thread(batch.segment, batch.who)
         for kind in _KEPT:
             place = np.flatnonzero(batch.kind == kind)
@@ -291,7 +291,7 @@ class History:
             groups = group[place]
             ends = np.flatnonzero(np.append(groups[1:] != groups[:-1], True))
             word = batch.word[place[ends]]
-            packed = (batch.segment[place] + 1) << _WHO_BITS | batch.who[place]
+            packed = (batch.segment[place] + 1) << WHO_BITS | batch.who[place]
             latest = packed[ends]
             fresh = np.zeros_like(latest)
             for chain in (thread[place], batch.coarse[place]):
@@ -305,12 +305,12 @@ class History:
 
     def _choose(self, latest: Ints, options: list[Ints]) -> Ints:
         """The first option of another warp or block than the latest access, else of another thread."""
-        segment, who = (latest >> _WHO_BITS) - 1, latest & _WHO
+        segment, who = (latest >> WHO_BITS) - 1, latest & _WHO
         thread, coarse = self._thread(segment, who), self._coarse(segment, who)
         far, near = np.zeros_like(latest), np.zeros_like(latest)
         for option in reversed(options):
             some = option != 0
-            segment, who = np.maximum((option >> _WHO_BITS) - 1, 0), option & _WHO
+            segment, who = np.maximum((option >> WHO_BITS) - 1, 0), option & _WHO
             far = np.where(some & (self._coarse(segment, who) != coarse), option, far)
             near = np.where(some & (self._thread(segment, who) != thread), option, near)
         return np.where(far != 0, far, near)
@@ -322,7 +322,7 @@ class History:
         return block
 
 
-def _changes(column: Ints) -> npt.NDArray[np.bool_]:
+def changes(column: Ints) -> npt.NDArray[np.bool_]:
     """Where a value differs from the one before it; the first place counts."""
     out = np.empty(column.size, np.bool_)
     out[:1] = True
@@ -341,7 +341,7 @@ def _previous_run(chain: Ints, group: Ints) -> Ints:
     """For each item the last item before its run of equal values in `chain`, -1 outside its group."""
     if not chain.size:
         return np.zeros(0, np.int64)
-    opens = _changes(chain) | _changes(group)
+    opens = changes(chain) | changes(group)
     first = np.flatnonzero(opens)[np.cumsum(opens) - 1]
     before = first - 1
     same = group[before] == group

@@ -98,6 +98,7 @@ def sanitize(
             findings.add,
             report_absent=findings.absent,
             report_stray=findings.stray,
+            report_hasty=findings.hasty,
             bounds=_bounds(launch, kernel),
             strays="memory" in names,
             shuffles="sync" in names,
@@ -140,7 +141,7 @@ def sanitize(
         block_order=f"{block_order}, seed {seed}" if block_order == RANDOM else block_order,
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
-        left_out=_left_out(fault, findings, checker, kernel),
+        left_out=_left_out(fault, findings, checker),
     )
 
 
@@ -193,7 +194,7 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     )
 
 
-def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | None, kernel: Kernel) -> str:
+def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | None) -> str:
     notes = []
     if fault is not None:
         notes.append("The launch stopped at the fault; what would have come after it was not checked.")
@@ -201,10 +202,4 @@ def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | 
         notes.append(f"Only the first {MOST_HAZARDS} pairs of source lines are listed.")
     if checker is not None and checker.left_out:
         notes.append("Arrays of more than 1 GiB were not checked for races.")
-    if checker is not None and any(
-        i.root in ("bar", "barrier") and "arrive" in i.parts
-        for plan in kernel.plans
-        for i in plan.function.instructions
-    ):
-        notes.append("Barriers at which threads only arrive do not count as synchronisation here.")
     return " ".join(notes)

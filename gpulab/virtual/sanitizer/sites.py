@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpulab.ptx import ir
-from gpulab.virtual.engine import memory_ops
+from gpulab.virtual.engine import async_ops, memory_ops
 from gpulab.virtual.sanitizer import history
 
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
+_ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive")
 _SUBSPACES = ("global", "shared", "local", "generic")
 
 
@@ -28,6 +29,7 @@ class Site:
     releases: bool
     scalar: bool
     swaps: bool
+    copies: bool  # a cp.async, whose data arrive later
     low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
     high: int
 
@@ -58,9 +60,10 @@ def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) ->
         reads=kind != "store" and not i.text.startswith("mbarrier.init"),
         strong=atomic or bool(parts & _STRONG),
         volatile="volatile" in parts,
-        releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith("mbarrier.arrive"),
+        releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith(_ARRIVES),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in parts,
+        copies=async_ops.COPYING in parts,
         low=bounds[0],
         high=bounds[1],
     )
@@ -68,7 +71,7 @@ def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) ->
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i.line, i.text, "", 0, *(False,) * 7, *UNBOUNDED)
+    return Site(number, i.line, i.text, "", 0, *(False,) * 8, *UNBOUNDED)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:
