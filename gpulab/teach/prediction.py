@@ -243,4 +243,6 @@ def _verdict(said: Value, found: Value, tolerance: float) -> str:
     if said <= 0 or found <= 0:
         return "Not this one."
     ratio = found / said
-    return f"{ratio:,.3g} times that." if ratio >= 1 else f"1/{said / found:,.3g} of that."
+    if ratio < 1 and math.isclose(said / found, round(said / found), rel_tol=1e-3):
+        return f"1/{round(said / found):,} of that."
+    return f"{ratio:,.3g} times that."

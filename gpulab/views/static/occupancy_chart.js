@@ -35,7 +35,7 @@ function render({ model, el }) {
   const labels = points.map(({ threads }, at) => ((at + 1) % every ? null : element(
     "svg:text", { x: LEFT + (at + 0.5) * wide, y: TOP + PLOT_HEIGHT + 15, class: "gl-axis gl-mid" }, String(threads),
   )));
-  const mark = element("svg:text", { class: "gl-axis gl-mid gl-chosen-mark" });
+  const mark = element("svg:text", { class: "gl-axis gl-chosen-mark" });
   const chart = element(
     "svg:svg",
     {
@@ -69,10 +69,13 @@ function render({ model, el }) {
     const at = chosenAt();
     const point = points[at];
     bars.forEach((node, other) => node.classList.toggle("gl-chosen", other === at));
-    mark.setAttribute("x", Math.max(LEFT + 26, Math.min(WIDTH - 26, LEFT + (at + 0.5) * wide)));
+    const left = LEFT + (at + 0.5) * wide;
+    const before = left > WIDTH / 2;
+    mark.setAttribute("x", left + (before ? 5 : -5));
+    mark.setAttribute("text-anchor", before ? "end" : "start");
     // Above all bars: beside a taller one the number could not be read.
     mark.setAttribute("y", TOP - 6);
-    mark.textContent = `▼ ${point.threads}`;
+    mark.textContent = before ? `${point.threads} ▼` : `▼ ${point.threads}`;
     chart.setAttribute("aria-valuenow", point.threads);
     chart.setAttribute("aria-valuetext", point.words);
     if (!first) spoken.textContent = point.words;
