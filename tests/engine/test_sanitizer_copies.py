@@ -1,0 +1,205 @@
+"""Kernels with asynchronous copies, right ones and wrong ones, through ``gl.sanitize``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from gpulab.ptx import nvrtc
+
+TILE = """
+extern "C" __global__ void k(const float* a, float* out, int n) {
+__shared__ __align__(16) float tile[2][256]; int t = threadIdx.x;
+"""
+BLOCK = "auto block = cooperative_groups::this_thread_block();\n"
+BARRIER = (
+    BLOCK
+    + "__shared__ cuda::barrier<cuda::thread_scope_block> b; if (t == 0) init(&b, 256); __syncthreads();\n"
+)
+FIRST = "__pipeline_memcpy_async(&tile[0][t], &a[t], 4); __pipeline_commit();\n"
+NEXT = "__pipeline_memcpy_async(&tile[(i + 1) & 1][t], &a[(i + 1) * 256 + t], 4);"
+WAITS = "__pipeline_wait_prior(1); __syncthreads(); s += tile[i & 1][255 - t];"
+WHOLE = "cuda::aligned_size_t<16>(sizeof(float) * 256)"
+EACH = "cuda::aligned_size_t<4>(4)"
+
+# Right kernels, and whether `out` is the first tile reversed or the sum of all.
+RIGHT = {
+    "waits": (FIRST + "__pipeline_wait_prior(0); __syncthreads(); out[t] = tile[0][255 - t]; }", False),
+    "wait_all takes what is not committed": (
+        """__pipeline_memcpy_async(&tile[0][t], &a[t], 4); asm volatile("cp.async.wait_all;");
+        __syncthreads(); out[t] = tile[0][255 - t]; }""",
+        False,
+    ),
+    "double buffer": (
+        FIRST + f"float s = 0; for (int i = 0; i < n; i++) {{ if (i + 1 < n) {NEXT} __pipeline_commit();"
+        f"{WAITS} __syncthreads(); }} out[t] = s; }}",
+        True,
+    ),
+    "wide copies of a few threads": (
+        """if (t < 64) __pipeline_memcpy_async(&tile[0][4 * t], &a[4 * t], 16); __pipeline_commit();
+        __pipeline_wait_prior(0); __syncthreads(); out[t] = tile[0][255 - t]; }""",
+        False,
+    ),
+    "group": (
+        BLOCK
+        + """cooperative_groups::memcpy_async(block, tile[0], a, sizeof(float) * 256);
+        cooperative_groups::wait(block); out[t] = tile[0][255 - t]; }""",
+        False,
+    ),
+    "barrier": (
+        BARRIER + f"cuda::memcpy_async(block, tile[0], a, {WHOLE}, b); b.arrive_and_wait();"
+        "out[t] = tile[0][255 - t]; }",
+        False,
+    ),
+    "mbarrier with noinc": (
+        """__shared__ unsigned long long bar; unsigned at = (unsigned)__cvta_generic_to_shared(&bar);
+        if (t == 0) asm volatile("mbarrier.init.shared.b64 [%0], 256;" :: "r"(at));
+        __syncthreads(); __pipeline_memcpy_async(&tile[0][t], &a[t], 4);
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" :: "r"(at) : "memory");
+        unsigned over; do asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], 0;"
+            "selp.u32 %0, 1, 0, p; }" : "=r"(over) : "r"(at) : "memory"); while (!over);
+        out[t] = tile[0][255 - t]; }""",
+        False,
+    ),
+    "pipeline of a thread": (
+        f"""auto pipe = cuda::make_pipeline(); float s = 0; pipe.producer_acquire();
+        cuda::memcpy_async(&tile[0][t], &a[t], {EACH}, pipe); pipe.producer_commit();
+        for (int i = 0; i < n; i++) {{
+            if (i + 1 < n) {{ pipe.producer_acquire();
+                cuda::memcpy_async(&tile[(i + 1) & 1][t], &a[(i + 1) * 256 + t], {EACH}, pipe);
+                pipe.producer_commit(); }}
+            pipe.consumer_wait(); __syncthreads(); s += tile[i & 1][255 - t]; __syncthreads();
+            pipe.consumer_release(); }}
+        out[t] = s; }}""",
+        True,
+    ),
+    "pipeline of a block": (
+        BLOCK
+        + """__shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+        auto pipe = cuda::make_pipeline(block, &state); float s = 0; pipe.producer_acquire();
+        cuda::memcpy_async(block, tile[0], a, sizeof(float) * 256, pipe); pipe.producer_commit();
+        for (int i = 0; i < n; i++) {
+            if (i + 1 < n) { pipe.producer_acquire();
+                cuda::memcpy_async(block, tile[(i + 1) & 1], a + (i + 1) * 256, sizeof(float) * 256, pipe);
+                pipe.producer_commit(); }
+            pipe.consumer_wait(); s += tile[i & 1][255 - t]; pipe.consumer_release(); }
+        out[t] = s; }""",
+        True,
+    ),
+}
+
+# Wrong kernels: what is to be found, and whether their result shows it here, where copies come late.
+HASTY = "copy not awaited"
+WRONG = {
+    "no wait": (FIRST + "out[t] = tile[0][t]; }", {HASTY}, True),
+    "a barrier is no wait": (FIRST + "__syncthreads(); out[t] = tile[0][255 - t]; }", {HASTY}, True),
+    "a wait is no barrier": (
+        FIRST + "__pipeline_wait_prior(0); out[t] = tile[0][255 - t]; }",
+        {"RAW", "WAR"},
+        True,
+    ),
+    "waits for too few": (
+        FIRST
+        + """__pipeline_memcpy_async(&tile[1][t], &a[256 + t], 4); __pipeline_commit();
+        __pipeline_wait_prior(1); __syncthreads(); out[t] = tile[1][255 - t]; }""",
+        {HASTY},
+        True,
+    ),
+    "not committed": (
+        """__pipeline_memcpy_async(&tile[0][t], &a[t], 4); asm volatile("cp.async.wait_group 0;");
+        __syncthreads(); out[t] = tile[0][255 - t]; }""",
+        {HASTY},
+        True,
+    ),
+    "last step waits for too few": (
+        FIRST
+        + f"float s = 0; for (int i = 0; i < n; i++) {{ if (i + 1 < n) {{ {NEXT} __pipeline_commit(); }}"
+        f"{WAITS} __syncthreads(); }} out[t] = s; }}",
+        {HASTY},
+        True,
+    ),
+    "buffer filled while others read": (
+        FIRST + f"float s = 0; for (int i = 0; i < n; i++) {{ if (i + 1 < n) {NEXT} __pipeline_commit();"
+        f"{WAITS} }} out[t] = s; }}",
+        {HASTY, "WAR"},
+        False,
+    ),
+    "group without wait": (
+        BLOCK
+        + """cooperative_groups::memcpy_async(block, tile[0], a, sizeof(float) * 256); block.sync();
+        out[t] = tile[0][255 - t]; }""",
+        {HASTY},
+        True,
+    ),
+    "barrier without wait": (
+        BARRIER + f"cuda::memcpy_async(block, tile[0], a, {WHOLE}, b); __syncthreads();"
+        "out[t] = tile[0][255 - t]; }",
+        {HASTY},
+        True,
+    ),
+}
+
+
+HEADERS = {
+    "__pipeline_": "cuda_pipeline.h",
+    "cuda::make_pipeline": "cuda/pipeline",
+    "cuda::barrier": "cuda/barrier",
+    "this_thread_block": "cooperative_groups.h",
+    "cooperative_groups::memcpy_async": "cooperative_groups/memcpy_async.h",
+    "cuda::memcpy_async": "cuda/barrier",
+}
+
+
+def checked(body: str) -> tuple[Any, Any, gl.records.SanitizerReport]:
+    """The input, by tiles, the result, and the report."""
+    wanted = dict.fromkeys(header for word, header in HEADERS.items() if word in body)
+    code = "".join(f"#include <{header}>\n" for header in wanted) + TILE + body
+    with session.on_device("virtual:A100"):
+        a = np.random.default_rng(0).integers(1, 100, (4, 256)).astype(np.float32)
+        out, kernel = cp.zeros(256, cp.float32), cp.RawKernel(code, "k")
+        args = (cp.asarray(a), out, np.int32(4))
+        kernel((1,), (256,), args)
+        return a, cp.asnumpy(out), gl.sanitize(kernel, 1, 256, args)
+
+
+needs_headers = pytest.mark.skipif(
+    not nvrtc.available() or not nvrtc.include_options(), reason="NVRTC or the CUDA headers are not installed"
+)
+
+
+@needs_headers
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_are_not_blamed(name: str) -> None:
+    body, all_tiles = RIGHT[name]
+    a, out, report = checked(body)
+    np.testing.assert_array_equal(out, (a.sum(axis=0) if all_tiles else a[0])[::-1])
+    assert report.hazards == ()
+    assert report.left_out == ""
+
+
+@needs_headers
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_kernels_are_found_and_mostly_compute_wrongly(name: str) -> None:
+    body, kinds, shows = WRONG[name]
+    a, out, report = checked(body)
+    found = {hazard.kind for hazard in report.hazards if hazard.severity == "error"}
+    assert found == kinds
+    right = any(np.array_equal(out, tile[::-1]) for tile in (a[0], a[1], a.sum(axis=0)))
+    assert right != shows
+
+
+@needs_headers
+def test_a_finding_names_the_copy_and_who_came_too_early() -> None:
+    report = checked(FIRST + "__syncthreads();\nout[t] = tile[0][255 - t]; }")[2]
+    (hazard,) = report.hazards
+    assert hazard.first is not None
+    assert (hazard.first.source, hazard.second.source) == (FIRST.strip(), "out[t] = tile[0][255 - t]; }")
+    assert hazard.first.thread == (255 - hazard.second.thread[0], 0, 0)
+    assert hazard.address == 4 * hazard.first.thread[0]
+    assert hazard.count == 256
+    for text in ("has not arrived", "__pipeline_wait_prior", "__syncthreads()", "shared array tile"):
+        assert text in hazard.message
