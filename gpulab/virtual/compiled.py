@@ -196,6 +196,14 @@ _HOST_HEADERS = {
     "stdlib.h": "malloc and free need no header in a kernel",
     "assert.h": "assert needs no header in a kernel",
     "cassert": "assert needs no header in a kernel",
+    "stdint.h": "#include <cuda/std/cstdint> has its types",
+    "cstdint": "#include <cuda/std/cstdint> has its types",
+    "limits.h": "#include <cuda/std/climits> has its constants",
+    "climits": "#include <cuda/std/climits> has its constants",
+    "float.h": "#include <cuda/std/cfloat> has its constants",
+    "cfloat": "#include <cuda/std/cfloat> has its constants",
+    "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
+    "curand_kernel.h": "it comes with the CUDA toolkit only; cp.random makes random arrays",
     "cupy/complex.cuh": "it is CuPy's own header; a complex array is also a float2* or double2*",
 }
 

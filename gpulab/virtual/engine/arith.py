@@ -53,12 +53,13 @@ class _Half:
 
 
 def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
-    if i.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh"):
+    if i.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
         raise NotSupportedError(f"The virtual GPU does not do the packed instruction {i.opcode}.")
+    halved = {"f16x2": "f16", "bf16x2": "bf16"} | ({"u32": "u16", "s32": "s16"} if i.root == "set" else {})
     single = ir.Instruction(
         i.pc,
         i.opcode[:-2],
-        (*i.parts[:-1], i.type[:-2]),
+        tuple(halved.get(part, part) for part in i.parts),
         i.operands,
         None,
         False,

@@ -221,7 +221,8 @@ def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], result
         start = e.splat("i64", e.op(f"add i64 {e.op('ptrtoint ptr %frame to i64')}, {place}"))
         lanes = e.binary("mul", "i64", IOTA, constant("i64", record))
         host = e.binary("add", "i64", start, lanes)
-        memory_ops.scatter(c, constant("i32", 0), host, c.executed(i), "b32")
+        count = e.op(f"load <32 x i64>, ptr {values}")
+        memory_ops.scatter(c, e.cast(count, "i64", "i32"), host, c.executed(i), "b32")
 
 
 def _assert(c: FunctionCompiler, i: ir.Instruction, arguments: list[str]) -> None:

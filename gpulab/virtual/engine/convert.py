@@ -62,6 +62,8 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
     e = c.e
     llvm = "float" if target == "bf16" else llvm_of(target)
     mode = floats.rounding(i)
+    if source == "double" and target in ("f16", "bf16"):  # LLVM has no function for it here
+        value, source = floats.odd_float(c, value), "float"
     if bits(source) < bits(llvm):
         value = e.convert("fpext", source, value, llvm)
     elif bits(source) > bits(llvm) and mode != "rn" and llvm != "half":

@@ -132,14 +132,20 @@ def fused(c: FunctionCompiler, kind: str, a: str, b: str, d: str, mode: str) -> 
         total = odd_sum(c, wider, product, wide[2])
         if kind == "f16":
             return e.convert("fptrunc", "float", total, "half")
-        short = directed(c, "fptrunc", "rz", "float", "double", total)
-        lost = e.compare("one", "double", e.convert("fpext", "float", short, "double"), total)
-        raw = e.convert("bitcast", "float", short, "i32")
-        raw = e.binary("or", "i32", raw, e.convert("zext", "i1", lost, "i32"))
-        return e.convert("bitcast", "i32", raw, "float")
+        return odd_float(c, total)
     if mode == "rn":
         return e.intrinsic("fma", llvm, a, b, d)
     return directed(c, "fma", mode, llvm, llvm, a, b, d)
+
+
+def odd_float(c: FunctionCompiler, value: str) -> str:
+    """Double lanes as floats rounded to odd, so that rounding them once more to 16 bits rounds only once."""
+    e = c.e
+    short = directed(c, "fptrunc", "rz", "float", "double", value)
+    lost = e.compare("one", "double", e.convert("fpext", "float", short, "double"), value)
+    raw = e.convert("bitcast", "float", short, "i32")
+    raw = e.binary("or", "i32", raw, e.convert("zext", "i1", lost, "i32"))
+    return e.convert("bitcast", "i32", raw, "float")
 
 
 def odd_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> str:

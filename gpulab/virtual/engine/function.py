@@ -111,8 +111,8 @@ class FunctionCompiler(Watching):
         """All active lanes continue at one block: directly, unless others wait at or before it."""
         e = self.e
         if target <= self.block.number:
-            here, answers = self.block.number, self.plan.answers
-            spins = cfg.waits_on_memory(self.function, self.flow, here, target, answers)
+            source, answers = self.block.number, self.plan.answers
+            spins = cfg.waits_on_memory(self.function, self.flow, source, target, answers)
             price = layout.SPIN_PRICE if spins else 1
             left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
             e.context_store("budget", left)

@@ -24,6 +24,34 @@ def text_at(read: Callable[[int, int], bytes], address: int) -> str:
     return out.decode(errors="replace")
 
 
+def arguments_of(template: str) -> int:
+    """Arguments that a format asks for, which is what CUDA's ``printf`` returns."""
+    found = _SPECIFIER.findall(template)
+    return sum(
+        1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in found if kind != "%"
+    )
+
+
+def _integer(spec: str, kind: str, value: int) -> str:
+    """As C prints it, where Python differs: no sign of unsigned numbers, ``#`` of zero and of octals."""
+    if kind in "ouxX":
+        spec = spec.replace("+", "").replace(" ", "")
+    if "#" in spec and (kind == "o" or not value):
+        spec, digits = spec.replace("#", ""), f"0{value:o}" if kind == "o" and value else "0"
+        if "." not in spec and not re.match(r"%-?0", spec):
+            return str((spec + "s") % digits)
+    return str((spec + ("d" if kind == "u" else kind)) % value)
+
+
+def _hexadecimal(number: float, kind: str) -> str:
+    """``%a``: no more digits than it takes."""
+    text = number.hex()
+    if "p" in text:
+        digits, exponent = text.split("p")
+        text = digits.rstrip("0").rstrip(".") + "p" + exponent if "." in digits else text
+    return text.upper() if kind == "A" else text
+
+
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
     """Apply a C format to arguments packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
     at = 0
@@ -55,7 +83,7 @@ def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                     value -= 1 << size
             if kind == "c":
                 return str((spec + "c") % chr(value & 0xFF))
-            return str((spec + ("d" if kind == "u" else kind)) % value)
+            return _integer(spec, kind, value)
         if kind == "s":
             (pointer,) = struct.unpack("<Q", take(8))
             return str((spec + "s") % (text_at(read, pointer) if pointer else "(null)"))
@@ -64,7 +92,7 @@ def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             return f"{pointer:#x}"
         (number,) = struct.unpack("<d", take(8))
         if kind in "aA":
-            return float(number).hex()
+            return _hexadecimal(number, kind)
         return str((spec + kind) % number)
 
     return _SPECIFIER.sub(one, template)

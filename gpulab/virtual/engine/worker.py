@@ -234,6 +234,7 @@ class Worker:
                     template = printf.text_at(self.read, int(templates[lane]))
                     packed = self.argument_bytes(int(pointers[lane]), lane, row)
                     self.launch.printed.append(printf.format_text(template, packed, self.read))
+                    pointers[lane] = printf.arguments_of(template)  # the result
         except BaseException as error:
             self.error = error
             return 1
