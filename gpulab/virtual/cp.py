@@ -70,6 +70,7 @@ from gpulab.virtual.ufunc import ufunc
 
 if _TYPE_CHECKING:
     from gpulab.virtual.generated.elementwise import ElementwiseKernel
+    from gpulab.virtual.generated.fusion import fuse
     from gpulab.virtual.generated.reduction import ReductionKernel
     from gpulab.virtual.kernels import RawKernel, RawModule
 
@@ -82,10 +83,10 @@ _COMPILED = {
     "RawModule": "kernels",
     "ElementwiseKernel": "generated.elementwise",
     "ReductionKernel": "generated.reduction",
+    "fuse": "generated.fusion",
 }
 
 _REMEDIES = {
-    "fuse": "leave the decorator away (the result is the same), or write a cp.ElementwiseKernel",
     "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
     "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
     "memoize": "use functools.cache",

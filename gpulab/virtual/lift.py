@@ -10,7 +10,7 @@ import numpy as np
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.machine import VirtualDevice
-from gpulab.virtual.rules import check_device, launch, unsupported
+from gpulab.virtual.rules import Traceable, check_device, launch, unsupported
 from gpulab.virtual.streams import get_current_stream
 
 FlopCount = Callable[..., float]
@@ -97,6 +97,9 @@ def lift(
         for keyword in lacks:
             if keyword in kwargs:
                 raise TypeError(f"{title}() got an unexpected keyword argument '{keyword}'")
+        for value in args:
+            if isinstance(value, Traceable):
+                return value.fused_call(title, args, kwargs)
         for value in args[:operands]:
             _check_operand(value)
         device = _machine.current().current_device

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,16 @@ from gpulab.virtual.streams import get_current_stream
 
 if TYPE_CHECKING:
     from gpulab.virtual.transfer import HostAccess
+
+
+class Traceable:
+    """A value without contents that a fused function computes with; functions hand it their arguments."""
+
+    __slots__ = ()
+
+    def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note a call of the function ``cp.<name>``."""
+        raise NotImplementedError(name)
 
 
 def launch(device: VirtualDevice, name: str, bytes_moved: float, flop: float = 0.0) -> None:

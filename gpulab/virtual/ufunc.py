@@ -12,7 +12,7 @@ from gpulab.virtual.array import ndarray
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype
 from gpulab.virtual.machine import VirtualDevice
-from gpulab.virtual.rules import check_device, launch, unsupported
+from gpulab.virtual.rules import Traceable, check_device, launch, unsupported
 
 _REDUCIBLE = frozenset({"add", "multiply"})
 _SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})
@@ -64,6 +64,8 @@ class ufunc:  # noqa: N801 - CuPy's name
             if outputs:
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
             outputs = out if isinstance(out, tuple) else (out,)
+        if any(isinstance(value, Traceable) for value in inputs):
+            return self._function(*inputs, out=outputs or None, dtype=dtype)  # which asks the traced value
         device = _machine.current().current_device
         operands = [operand(value, device) for value in inputs]
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):

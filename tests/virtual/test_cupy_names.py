@@ -251,7 +251,7 @@ def test_submodules_explain_absent_names() -> None:
     assert cp.cuda.device.get_compute_capability() == "80"
     for submodule in ("stream", "memory", "device", "nvtx", "compiler", "driver", "pinned_memory"):
         with pytest.raises(AttributeError, match=rf"cp\.cuda\.{submodule} has no 'nothing'"):
-            getattr(cp.cuda, submodule).nothing
+            getattr(cp.cuda, submodule).nothing  # noqa: B018
 
 
 # Exchange
