@@ -39,7 +39,8 @@ def clean_output(output: Any) -> Any | None:
     data = output.get("data")
     if data is not None:
         data.pop(WIDGET_VIEW, None)
-        output.metadata = {}
+        # A picture keeps its size and the sentence that screen readers and exports need.
+        output.metadata = {kind: kept for kind, kept in output.metadata.items() if kind == "image/png"}
         if not data:
             return None
     return output

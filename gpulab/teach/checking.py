@@ -146,7 +146,7 @@ def _abandon(thread: threading.Thread) -> None:
 
 
 def _unexpected(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
+    text = str(error).strip().splitlines() if error.args != (None,) else []
     return f"it raised {type(error).__name__}" + (f": {text[0]}" if text else ".")
 
 

@@ -29,8 +29,10 @@ class Picture:
     def __repr__(self) -> str:
         return self.caption
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        return {"image/png": self.png, "text/plain": self.caption}
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, object], dict[str, object]]:
+        return {"image/png": self.png, "text/plain": self.caption}, {"image/png": {"alt": self.caption}}
 
 
 def stack() -> Picture:

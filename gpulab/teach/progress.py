@@ -21,9 +21,11 @@ class Progress:
         return sum(self.exercises.values())
 
     def __repr__(self) -> str:
+        quizzes = "1 quiz" if len(self.quizzes) == 1 else f"{len(self.quizzes)} quizzes"
+        predictions = "1 prediction" if self.predictions == 1 else f"{self.predictions} predictions"
         return (
             f"Progress: {self.passed} of {len(self.exercises)} exercises passed, "
-            f"{len(self.quizzes)} quizzes finished, {self.predictions} predictions locked."
+            f"{quizzes} finished, {predictions} locked."
         )
 
     def __str__(self) -> str:

@@ -43,6 +43,7 @@ def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
         (output,) = [output for output in cell.outputs if output.output_type == "execute_result"]
         assert "image/png" in output.data, cell.id
         assert len(output.data["text/plain"]) > 20, cell.id
+        assert output.metadata["image/png"]["alt"] == output.data["text/plain"], "exports and screen readers"
 
 
 @each_notebook

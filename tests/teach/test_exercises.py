@@ -40,7 +40,7 @@ BALLOT = "unsigned b = __ballot_sync(0xffffffff, i < n && x[i] > 0.0f);"
 
 WRONG_PYTHON = [
     ("00-blocks", lambda n, t: n // t, "blocks_for(1, 256) returns 0: 0 × 256 = 0 threads leave 1 elements"),
-    ("00-blocks", lambda n, t: n // t + 1, "blocks_for(256, 256) returns 2, but 1 blocks are enough"),
+    ("00-blocks", lambda n, t: n // t + 1, "blocks_for(256, 256) returns 2, but 1 block is enough"),
     ("00-blocks", lambda n, t: n / t, "whole numbers; use // instead of /"),
     ("00-blocks", lambda n: n, "blocks_for(1, 256) raised TypeError"),
     ("00-blocks", lambda n, t: None, "returns nothing; replace the TODO"),

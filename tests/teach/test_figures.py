@@ -23,7 +23,8 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
 
 
 def test_pictures_are_png_with_a_sentence() -> None:
-    bundle = figures.stack()._repr_mimebundle_()
+    bundle, metadata = figures.stack()._repr_mimebundle_()
+    assert metadata == {"image/png": {"alt": repr(figures.stack())}}
     assert isinstance(bundle["image/png"], bytes)
     assert size_of(bundle["image/png"]) == (760, 390)
     assert bundle["text/plain"] == repr(figures.stack())

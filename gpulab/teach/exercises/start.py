@@ -25,8 +25,9 @@ def judge_blocks(answer: Any) -> str:
                 f"{left:,} elements without one; round up."
             )
         if found > wanted:
+            enough = "1 block is enough" if wanted == 1 else f"{wanted} blocks are enough"
             raise NotYet(
-                f"{shown} returns {found}, but {wanted} blocks are enough; a block with nothing to do still "
+                f"{shown} returns {found}, but {enough}; a block with nothing to do still "
                 "has to be launched. Round up only where there is a remainder."
             )
     return "every element has a thread, and no block is launched for nothing."

@@ -7,7 +7,7 @@ const MOST_HEIGHT = 528;
 const SM_HEIGHT = 4;
 const RUNNING_HEIGHT = 60;
 const AXIS_HEIGHT = 34;
-const LEFT = 46;
+const LEFT = 54;
 const GAP = 10;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
@@ -308,7 +308,7 @@ function render({ model, el }) {
   const slider = element("input", { type: "range", min: 32, max: 1024, step: 32, value: wanted, "aria-label": "Threads a block" });
   const shown = element("output", { class: "gl-slider-value" });
   const showValue = () => {
-    shown.textContent = `${slider.value} threads = ${Number(slider.value) / 32} warps`;
+    shown.textContent = `${slider.value} threads = ${Number(slider.value) / 32} ${Number(slider.value) === 32 ? "warp" : "warps"}`;
     slider.setAttribute("aria-valuetext", shown.textContent);
   };
   const ask = () => {

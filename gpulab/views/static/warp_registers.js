@@ -30,6 +30,7 @@ export function registerPanel(onChoose) {
       parts[3].textContent = wrote === step ? "now" : steps.line[wrote] ? `line ${steps.line[wrote]}` : "";
       row.classList.toggle("gl-now", wrote === step);
       row.setAttribute("aria-pressed", String(name === chosen));
+      row.setAttribute("aria-label", `${name}, ${type}: ${parts[2].textContent}, ${wrote === step ? "written now" : parts[3].textContent}`);
       row.title = `${name} (${type}) = ${valueText(bits, type, true)}, written by ${bareText(steps.instruction(wrote))}. Press to see it in all lanes.`;
       return row;
     });
