@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from gpulab.ptx import ir, nvrtc
 from gpulab.ptx.cubin import KernelResources, kernel_resources
 from gpulab.records import DeviceInfo, KernelStats, Provenance
+from gpulab.virtual.complex_header import with_complex
 from gpulab.virtual.errors import CompileException, CUDADriverError
 from gpulab.virtual.occupancy import occupancy
 from gpulab.virtual.signature import SourceParam, kernel_names, source_params
@@ -172,14 +173,15 @@ def compiled_module(
 def _compile(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int
 ) -> CompiledModule:
+    source = with_complex(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
-        image = nvrtc.compile_ptx(code, target=target, options=flags, name_expressions=name_expressions)
+        image = nvrtc.compile_ptx(source, target=target, options=flags, name_expressions=name_expressions)
         if image.resources is not None:
             return CompiledModule(
                 code, options, target, image.ptx, image.lowered_names, image.resources, in_advance=True
             )
-        machine = nvrtc.compile_cubin(code, target=target, options=flags, name_expressions=name_expressions)
+        machine = nvrtc.compile_cubin(source, target=target, options=flags, name_expressions=name_expressions)
     except nvrtc.NvrtcCompileError as error:
         raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from error
     resources = kernel_resources(machine.cubin)
@@ -204,7 +206,6 @@ _HOST_HEADERS = {
     "cfloat": "#include <cuda/std/cfloat> has its constants",
     "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
     "curand_kernel.h": "it comes with the CUDA toolkit only; cp.random makes random arrays",
-    "cupy/complex.cuh": "it is CuPy's own header; a complex array is also a float2* or double2*",
 }
 
 

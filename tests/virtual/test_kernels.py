@@ -354,3 +354,40 @@ def test_the_process_lives_on_after_a_fault() -> None:
     assert "float32 array of shape (16,)" in str(caught.value)
     kernel("bounded")((1,), (16,), (x,))
     assert x.get().tolist() == [1.0] * 16
+
+
+COMPLEX = r"""
+#include <cupy/complex.cuh>
+#include <cupy/complex.cuh>  // twice does no harm
+
+extern "C" __global__ void my_func(const complex<float>* x1, const complex<float>* x2,
+                                   complex<float>* y, float a) {
+  int tid = blockDim.x * blockIdx.x + threadIdx.x;
+  y[tid] = x1[tid] + a * x2[tid];
+}
+
+extern "C" __global__ void functions(const complex<double>* z, complex<double>* out) {
+  complex<double> w = z[threadIdx.x];
+  out[threadIdx.x] = pow(sin(w), 2.0) + cos(w) * cos(w) + tanh(w) / conj(w) - sqrt(exp(log(w))) + abs(w);
+}
+"""
+
+
+def test_the_header_of_complex_numbers() -> None:
+    """The example of CuPy's documentation, and functions against NumPy's."""
+    x1 = (np.arange(10) + 2j).astype("c8")
+    x2 = (1 - 3j * np.arange(10)).astype("c8")
+    y = cp.zeros(10, "c8")
+    cp.RawKernel(COMPLEX, "my_func")((1,), (10,), (cp.asarray(x1), cp.asarray(x2), y, np.float32(2)))
+    np.testing.assert_allclose(y.get(), x1 + np.float32(2) * x2, rtol=1e-6)
+    z = np.array([0.5 + 2j, -1.5 - 0.25j, 3 - 4j, 1 + 1j])
+    out = cp.zeros(4, "c16")
+    cp.RawKernel(COMPLEX, "functions")((1,), (4,), (cp.asarray(z), out))
+    expected = np.sin(z) ** 2 + np.cos(z) ** 2 + np.tanh(z) / np.conj(z) - np.sqrt(np.exp(np.log(z))) + abs(z)
+    np.testing.assert_allclose(out.get(), expected, rtol=1e-12)
+
+
+def test_the_header_of_complex_numbers_keeps_line_numbers() -> None:
+    code = COMPLEX.replace("y[tid] =", "wrong =")
+    with pytest.raises(cp.cuda.compiler.CompileException, match=r"kernel\.cu\(8\)"):
+        cp.RawKernel(code, "my_func").compile()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpulab.virtual.complex_header import COMPLEX
+
 ARRAYS = """\
 template <int ndim>
 struct CLayout { ptrdiff_t shape[ndim]; ptrdiff_t strides[ndim]; };
@@ -76,69 +78,6 @@ struct float16 {
   template <typename U> __device__ float16& operator*=(U x) { return *this = float16(float(*this) * x); }
   template <typename U> __device__ float16& operator/=(U x) { return *this = float16(float(*this) / x); }
 };
-"""
-
-COMPLEX = """\
-template <typename T>
-struct alignas(2 * sizeof(T)) complex {
-  T re_, im_;
-  __device__ complex(T re = T(), T im = T()) : re_(re), im_(im) {}
-  template <typename U> __device__ complex(const complex<U>& z) : re_(T(z.real())), im_(T(z.imag())) {}
-  __device__ T real() const { return re_; }
-  __device__ T imag() const { return im_; }
-  __device__ void real(T value) { re_ = value; }
-  __device__ void imag(T value) { im_ = value; }
-  __device__ complex operator-() const { return complex(-re_, -im_); }
-  __device__ complex operator+() const { return *this; }
-  __device__ complex& operator+=(const complex& z) { return *this = *this + z; }
-  __device__ complex& operator-=(const complex& z) { return *this = *this - z; }
-  __device__ complex& operator*=(const complex& z) { return *this = *this * z; }
-  __device__ complex& operator/=(const complex& z) { return *this = *this / z; }
-  friend __device__ complex operator+(const complex& a, const complex& b) {
-    return complex(a.re_ + b.re_, a.im_ + b.im_);
-  }
-  friend __device__ complex operator-(const complex& a, const complex& b) {
-    return complex(a.re_ - b.re_, a.im_ - b.im_);
-  }
-  friend __device__ complex operator*(const complex& a, const complex& b) {
-    return complex(a.re_ * b.re_ - a.im_ * b.im_, a.re_ * b.im_ + a.im_ * b.re_);
-  }
-  friend __device__ complex operator/(const complex& a, const complex& b) {
-    // Scaled by the larger part of the divisor (Smith's method), so that squares do not overflow.
-    if (fabs(b.re_) >= fabs(b.im_)) {
-      T ratio = b.im_ / b.re_, scale = T(1) / (b.re_ + b.im_ * ratio);
-      return complex((a.re_ + a.im_ * ratio) * scale, (a.im_ - a.re_ * ratio) * scale);
-    }
-    T ratio = b.re_ / b.im_, scale = T(1) / (b.re_ * ratio + b.im_);
-    return complex((a.re_ * ratio + a.im_) * scale, (a.im_ * ratio - a.re_) * scale);
-  }
-  friend __device__ bool operator==(const complex& a, const complex& b) {
-    return a.re_ == b.re_ && a.im_ == b.im_;
-  }
-  friend __device__ bool operator!=(const complex& a, const complex& b) { return !(a == b); }
-};
-template <typename T> __device__ T real(const complex<T>& z) { return z.real(); }
-template <typename T> __device__ T imag(const complex<T>& z) { return z.imag(); }
-template <typename T> __device__ complex<T> conj(const complex<T>& z) {
-  return complex<T>(z.real(), -z.imag());
-}
-template <typename T> __device__ T norm(const complex<T>& z) {
-  return z.real() * z.real() + z.imag() * z.imag();
-}
-template <typename T> __device__ T abs(const complex<T>& z) { return hypot(z.real(), z.imag()); }
-template <typename T> __device__ T arg(const complex<T>& z) { return atan2(z.imag(), z.real()); }
-template <typename T> __device__ complex<T> polar(T length, T angle) {
-  return complex<T>(length * cos(angle), length * sin(angle));
-}
-template <typename T> __device__ complex<T> exp(const complex<T>& z) {
-  return polar(exp(z.real()), z.imag());
-}
-template <typename T> __device__ complex<T> log(const complex<T>& z) {
-  return complex<T>(log(abs(z)), arg(z));
-}
-template <typename T> __device__ complex<T> sqrt(const complex<T>& z) {
-  return polar(sqrt(abs(z)), arg(z) / T(2));
-}
 """
 
 
