@@ -97,11 +97,16 @@ def _import_cupy() -> Any:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
         raise CudaUnavailableError(f"{status.problem} was found" if status.problem else "CuPy is absent")
     try:
-        return importlib.import_module("cupy")
+        module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
         raise CudaUnavailableError(
             f"CuPy is installed but cannot be imported ({_first_line(error)}); gpulab doctor says more"
         ) from error
+    if not hasattr(module, "cuda"):
+        # A folder called cupy beside the notebook, a clone of its sources for instance, is found first.
+        where = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", "something")
+        raise CudaUnavailableError(f"`import cupy` finds {where}, which is not CuPy and should be renamed")
+    return module
 
 
 def _reason(error: Exception) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +59,17 @@ def test_a_broken_cupy_is_explained_and_left(
         gl.use_device("cuda")
     assert why in str(caught.value)
     assert 'gl.use_device("virtual")' in str(caught.value)
+
+
+def test_a_folder_called_cupy_is_not_cupy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").touch()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    choice = gl.which_device()
+    assert choice.kind == "virtual"
+    assert "which is not CuPy and should be renamed" in str(choice)
+    sys.modules.pop("cupy", None)
 
 
 def test_a_device_number_that_is_not_there(fake_cupy: FakeCupy) -> None:
