@@ -15,7 +15,8 @@ from tests.engine.ptx_runner import apply
 
 MODES = ("rn", "rz", "rm", "rp")
 # Bits of the significand, exponent of the smallest subnormal, exponent just beyond the largest number.
-FORMATS = {"f32": (24, -149, 128), "f64": (53, -1074, 1024)}
+FORMATS = {"f16": (11, -24, 16), "f32": (24, -149, 128), "f64": (53, -1074, 1024)}
+KINDS = ("f32", "f64")
 DTYPES = {"f32": np.float32, "f64": np.float64}
 Floats = npt.NDArray[np.floating]
 
@@ -182,7 +183,7 @@ def bits_of(values: Floats) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_results_are_the_exact_ones_rounded_once(name: str, kind: str, mode: str) -> None:
     count, function = FUNCTIONS[name]

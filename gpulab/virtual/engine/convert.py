@@ -71,10 +71,11 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
     elif bits(source) > bits(llvm):
         nearest = e.convert("fptrunc", source, value, llvm)
         if mode != "rn":
-            gap = e.binary("fsub", source, value, e.convert("fpext", llvm, nearest, source))
+            near = e.convert("fpext", llvm, nearest, source)
+            gap = e.binary("fsub", source, value, near)
             sign = e.intrinsic("copysign", source, float_constant(source, floats.ONE[source]), gap)
-            zero = e.compare("oeq", source, gap, float_constant(source, 0))
-            sign = e.select(source, zero, float_constant(source, 0), sign)
+            inexact = e.compare("one", source, value, near)  # neither infinities nor NaN
+            sign = e.select(source, inexact, sign, float_constant(source, 0))
             nearest = floats.one_unit(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
         value = nearest
     if "sat" in i.parts:
@@ -84,7 +85,7 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
     if target == "f32" and "ftz" in i.parts:
         value = floats.flush(c, llvm, value)
     if target == "bf16":
-        value = floats.narrow_bf16(c, value, truncate=mode == "rz")
+        value = floats.narrow_bf16(c, value, mode)
     return value
 
 
@@ -103,22 +104,20 @@ def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str)
 
 
 def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
-    e = c.e
-    llvm = "float" if target == "bf16" else llvm_of(target)
+    e, whole = c.e, llvm_of(source)
     up = "sitofp" if source[0] == "s" else "uitofp"
     mode = floats.rounding(i)
-    if mode != "rn" and target in ("f32", "f64"):
-        return directed(c, up, mode, llvm, llvm_of(source), value)
-    result = e.convert(up, llvm_of(source), value, llvm)
-    if mode != "rn":
-        if bits(llvm_of(source)) > 32:
-            raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; use the default rounding.")
-        exact = e.convert(up, llvm_of(source), value, "double")
-        gap = e.binary("fsub", "double", exact, e.convert("fpext", llvm, result, "double"))
-        result = floats.one_unit(c, llvm, result, e.convert("fptrunc", "double", gap, llvm), mode)
-    if target == "bf16":
-        result = floats.narrow_bf16(c, result)
-    return result
+    if target in ("f32", "f64"):
+        if mode != "rn":
+            return directed(c, up, mode, llvm_of(target), whole, value)
+        return e.convert(up, whole, value, llvm_of(target))
+    if bits(whole) <= 16:
+        wide = e.convert(up, whole, value, "float")
+    else:
+        short = directed(c, up, "rz", "float", whole, value)
+        back = _float_to_integer(c, short, "float", source)
+        wide = floats.odd(c, short, e.compare("ne", whole, back, value))
+    return _float_to_float(c, i, wide, "float", target)
 
 
 def _saturate_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:

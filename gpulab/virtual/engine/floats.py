@@ -52,15 +52,19 @@ def widen_bf16(c: FunctionCompiler, value: str) -> str:
     return c.e.convert("bitcast", "i32", c.e.binary("shl", "i32", wide, constant("i32", 16)), "float")
 
 
-def narrow_bf16(c: FunctionCompiler, value: str, truncate: bool = False) -> str:
-    """Round float lanes to bf16, to nearest even (or toward zero); NaN becomes 0x7FFF."""
+def narrow_bf16(c: FunctionCompiler, value: str, mode: str = "rn") -> str:
+    """Round float lanes to bf16; NaN becomes 0x7FFF."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
     high = e.binary("lshr", "i32", raw, constant("i32", 16))
-    if not truncate:
-        odd = e.binary("and", "i32", high, constant("i32", 1))
-        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), odd)
+    if mode == "rn":
+        last = e.binary("and", "i32", high, constant("i32", 1))
+        raw = e.binary("add", "i32", e.binary("add", "i32", raw, constant("i32", 0x7FFF)), last)
         high = e.binary("lshr", "i32", raw, constant("i32", 16))
+    elif mode != "rz":
+        away = e.compare("slt" if mode == "rm" else "sge", "i32", raw, constant("i32", 0))
+        up = e.binary("add", "i32", raw, e.select("i32", away, constant("i32", 0xFFFF), constant("i32", 0)))
+        high = e.binary("lshr", "i32", up, constant("i32", 16))
     nan = e.compare("uno", "float", value, value)
     high = e.select("i32", nan, constant("i32", 0x7FFF), high)
     return e.convert("trunc", "i32", high, "i16")
@@ -142,8 +146,13 @@ def odd_float(c: FunctionCompiler, value: str) -> str:
     """Double lanes as floats rounded to odd, so that rounding them once more to 16 bits rounds only once."""
     e = c.e
     short = directed(c, "fptrunc", "rz", "float", "double", value)
-    lost = e.compare("one", "double", e.convert("fpext", "float", short, "double"), value)
-    raw = e.convert("bitcast", "float", short, "i32")
+    return odd(c, short, e.compare("one", "double", e.convert("fpext", "float", short, "double"), value))
+
+
+def odd(c: FunctionCompiler, value: str, lost: str) -> str:
+    """Float lanes rounded toward zero made odd where that lost something."""
+    e = c.e
+    raw = e.convert("bitcast", "float", value, "i32")
     raw = e.binary("or", "i32", raw, e.convert("zext", "i1", lost, "i32"))
     return e.convert("bitcast", "i32", raw, "float")
 
