@@ -2,9 +2,9 @@
 
 from gpulab.teach.checking import Verdict, check
 from gpulab.teach.prediction import Prediction, predict
-from gpulab.teach.progress import Progress, progress
 from gpulab.teach.questions import Quiz, quiz
 from gpulab.teach.safe import on_device, virtual_cp
+from gpulab.teach.standing import Progress, progress
 
 __all__ = [
     "Prediction",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpulab import session
 from gpulab.backend import kernel_source
 from gpulab.records import Dim3, KernelSource
 from gpulab.teach.checking import NotYet
@@ -70,21 +71,44 @@ class KernelUnderTest:
         NotYet
             If the kernel faults, does not end or refuses its arguments; the message opens with `case`.
         """
+        arguments, device_outputs = self._on_device(inputs, outputs)
+        try:
+            self.kernel(grid, block, arguments, shared_mem=shared_bytes)
+            self.cp.cuda.Device().synchronize()
+        except Exception as error:
+            raise NotYet(f"{case}: {_plain(error)}") from error
+        return [self.cp.asnumpy(output) for output in device_outputs]
+
+    def require_no_luck(
+        self, grid: Dim3, block: Dim3, inputs: list[Any], outputs: list[Array], *, case: str
+    ) -> None:
+        """Launch under checks: a result may be right although nothing promises it.
+
+        Raises
+        ------
+        NotYet
+            If threads race, or a shuffle or vote names lanes that stay away.
+        """
+        arguments, _ = self._on_device(inputs, outputs)
+        backend = session.virtual_side().backend
+        report = backend.sanitize(
+            self.kernel, grid, block, arguments, 0, ("race", "sync"), "in order", 0, False
+        )
+        for hazard in report.hazards:
+            if hazard.severity != "info":
+                raise NotYet(f"{case}: the result is right by luck only: {hazard.message}")
+
+    def _on_device(self, inputs: list[Any], outputs: list[Array]) -> tuple[tuple[Any, ...], list[Any]]:
         device_outputs = [self.cp.asarray(output) for output in outputs]
-        arguments = [
+        arguments = tuple(
             device_outputs[item.index]
             if isinstance(item, Out)
             else self.cp.asarray(item)
             if isinstance(item, np.ndarray)
             else item
             for item in inputs
-        ]
-        try:
-            self.kernel(grid, block, tuple(arguments), shared_mem=shared_bytes)
-            self.cp.cuda.Device().synchronize()
-        except Exception as error:
-            raise NotYet(f"{case}: {_plain(error)}") from error
-        return [self.cp.asnumpy(output) for output in device_outputs]
+        )
+        return arguments, device_outputs
 
 
 class Out:
