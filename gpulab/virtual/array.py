@@ -19,7 +19,7 @@ from gpulab.virtual.more_methods import MoreMethods
 from gpulab.virtual.operators import FunctionMethods, Operators
 from gpulab.virtual.pointer import BaseMemory, MemoryPointer
 from gpulab.virtual.pool import alloc
-from gpulab.virtual.rules import check_device, launch, unsupported
+from gpulab.virtual.rules import check_device, launch
 from gpulab.virtual.streams import get_current_stream
 
 
@@ -242,15 +242,15 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
         """Set all elements to a scalar."""
         if isinstance(value, ndarray):
             check_device(value, self._mem.owner)
+            if value.ndim:
+                raise ValueError("non-scalar cupy.ndarray cannot be used for fill")
             value = value._host
-        elif isinstance(value, np.ndarray):
-            if value.shape != ():
+        else:
+            value = np.asarray(value, dtype=self.dtype)
+            if value.ndim:
                 raise ValueError(
                     "non-scalar numpy.ndarray cannot be used for fill; cp.asarray(x) copies it to the device."
                 )
-            value = value.item()
-        elif not isinstance(value, (bool, int, float, complex, np.generic)):
-            raise unsupported(value)
         device = self._mem.owner
         if not self.size:
             return

@@ -300,12 +300,12 @@ def blackman(M: int) -> ndarray:  # noqa: N803
     return _generated(np.blackman, M)
 
 
-def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> list[ndarray]:
+def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
     """Coordinate arrays of one-dimensional coordinates."""
     from gpulab.virtual.lift import lift
 
     grids = lift(np.meshgrid, operands=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
-    return list(grids)
+    return tuple(grids)
 
 
 class _Grid:

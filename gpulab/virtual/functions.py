@@ -171,7 +171,14 @@ nonzero, argwhere, flatnonzero = (
 extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, waits=True)
 choose, select = lift(np.choose), lift(np.select)
 diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
-diag, diagflat = lift(np.diag), lift(np.diagflat)
+diagflat = lift(np.diagflat)
+
+
+def _diag(v: Any, k: int = 0) -> Any:
+    return np.array(np.diag(v, k))  # a copy in both directions, as in CuPy
+
+
+diag = lift(_diag, name="diag")
 
 
 def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
@@ -195,10 +202,16 @@ union1d, intersect1d = lift(np.union1d, operands=2, waits=True), lift(np.interse
 setdiff1d, setxor1d = lift(np.setdiff1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
 take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
 unravel_index = lift(np.unravel_index)
+
+
+def _place(arr: Any, mask: Any, vals: Any) -> None:
+    np.place(arr, mask, np.asarray(vals).astype(arr.dtype))  # any type, as in CuPy
+
+
 copyto, putmask, place, fill_diagonal = (
     lift(np.copyto),
     lift(np.putmask),
-    lift(np.place),
+    lift(_place, name="place"),
     lift(np.fill_diagonal),
 )
 packbits, unpackbits = lift(np.packbits), lift(np.unpackbits)

@@ -130,9 +130,6 @@ class HostAccess:
     def __int__(self) -> int:
         return int(self.get())
 
-    def __index__(self) -> int:
-        return int(self.get().__index__())
-
     def __float__(self) -> float:
         return float(self.get())
 

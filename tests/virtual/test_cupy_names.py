@@ -131,7 +131,6 @@ def test_shapes_are_whole_numbers() -> None:
         with pytest.raises(TypeError):
             cp.zeros(shape)
     assert cp.zeros(np.int64(2)).shape == (2,)
-    assert cp.zeros((cp.array(2), 3)).shape == (2, 3)
 
 
 def test_truth_of_an_empty_array_warns_as_in_cupy() -> None:
@@ -150,7 +149,7 @@ def test_operators_with_sequences_say_what_to_do(operation: Any, other: Any) -> 
     with pytest.raises(TypeError, match=r"Unsupported type.*cp\.asarray"):
         operation(cp.arange(3), other)
     x = cp.arange(3)
-    with pytest.raises(TypeError, match=r"cp\.asarray"):
+    with pytest.raises(ValueError, match=r"non-scalar.*cp\.asarray"):
         x[:] = other
 
 
@@ -240,7 +239,7 @@ def test_diagonals_and_broadcast_views_can_be_written() -> None:
     """NumPy returns these views read-only; CuPy has no such flag."""
     x = cp.zeros((3, 3))
     x.diagonal()[...] = 5
-    cp.diag(x, 1)[:] = 2
+    x.diagonal(1)[...] = 2
     np.testing.assert_array_equal(x.get(), [[5, 2, 0], [0, 5, 2], [0, 0, 5]])
     row = cp.arange(3)
     cp.broadcast_to(row, (2, 3))[0, 0] = 9
