@@ -21,10 +21,16 @@ class Form(anywidget.AnyWidget):
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)
     state = traitlets.Dict().tag(sync=True)
+    heard = traitlets.Int(0).tag(sync=True)
+    """How many messages have arrived: the browser sees that somebody answers."""
 
     def __init__(
-        self, form: str, facts: dict[str, Any], state: dict[str, Any], heard: Callable[[dict[str, Any]], None]
+        self, form: str, facts: dict[str, Any], state: dict[str, Any], react: Callable[[dict[str, Any]], None]
     ) -> None:
         super().__init__(form=form, facts=facts, state=state)
-        self.heard = heard
-        self.on_msg(lambda _widget, content, _buffers: self.heard(content))
+        self._react = react
+        self.on_msg(self._hear)
+
+    def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
+        self.heard += 1
+        self._react(content)

@@ -96,18 +96,42 @@ function quiz(root, facts, name, tell) {
 }
 
 const FORMS = { prediction, reveal, quiz };
+const PATIENCE_MS = 6000;
 let forms = 0;
 
 function render({ model, el }) {
   forms += 1;
   const facts = model.get("facts");
   const root = element("div", { class: "gpulab-form", onkeydown: keepPlainKeys });
-  const update = FORMS[model.get("form")](root, facts, `gpulab-form-${forms}-${model.get("form")}`, (message) => model.send(message));
+  // After a restart, or in a saved notebook, nobody answers; a form that does nothing would puzzle.
+  const silence = element("div", { class: "gl-problem", role: "alert" });
+  let waiting = 0;
+  const answered = () => {
+    clearTimeout(waiting);
+    silence.textContent = "";
+  };
+  const unanswered = () => { silence.textContent = "No answer from Python. Run this cell again."; };
+  const tell = (message) => {
+    answered();
+    waiting = setTimeout(unanswered, PATIENCE_MS);
+    try {
+      model.send(message);
+    } catch {
+      unanswered();
+    }
+  };
+  const update = FORMS[model.get("form")](root, facts, `gpulab-form-${forms}-${model.get("form")}`, tell);
   const changed = () => update(model.get("state"));
   changed();
   model.on("change:state", changed);
+  model.on("change:heard", answered);
+  root.append(silence);
   el.replaceChildren(root);
-  return () => model.off("change:state", changed);
+  return () => {
+    clearTimeout(waiting);
+    model.off("change:state", changed);
+    model.off("change:heard", answered);
+  };
 }
 
 export default { render };

@@ -9,6 +9,7 @@ const RUNNING_HEIGHT = 60;
 const AXIS_HEIGHT = 34;
 const LEFT = 54;
 const GAP = 10;
+const PATIENCE_MS = 15_000;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
 function packed(colour) {
@@ -311,9 +312,17 @@ function render({ model, el }) {
     shown.textContent = `${slider.value} threads = ${Number(slider.value) / 32} ${Number(slider.value) === 32 ? "warp" : "warps"}`;
     slider.setAttribute("aria-valuetext", shown.textContent);
   };
+  let patience = 0;
   const ask = () => {
     if (waiting || wanted === model.get("block_threads")) return;
     waiting = true;
+    clearTimeout(patience);
+    patience = setTimeout(() => {
+      if (!waiting) return;
+      waiting = false;
+      redrawn.textContent = "no answer from Python yet: after a restart, run the cell again";
+      status.textContent = redrawn.textContent;
+    }, PATIENCE_MS);
     frame.send("block_threads", wanted);
   };
   slider.addEventListener("input", () => {
@@ -334,8 +343,10 @@ function render({ model, el }) {
   frame.on("pictures", () => {
     const asked = waiting;
     waiting = false;
+    clearTimeout(patience);
     panels[0].load();
     drawAll();
+    redrawn.textContent = "";
     if (!asked) return;
     if (wanted !== model.get("block_threads")) {
       ask();
@@ -358,6 +369,7 @@ function render({ model, el }) {
     element("div", { class: panels.length > 1 ? "gl-panels gl-two" : "gl-panels" }, ...panels.map((panel) => panel.node)),
   );
   frame.redraw(panels[0].chart, drawAll);
+  frame.endings.push(() => clearTimeout(patience));
   return frame.ending();
 }
 
