@@ -100,14 +100,19 @@ class Fused:
             f"return {reduction.value.converted(reduction.dtype)}; }}\n"
         )
         # What follows the reduction is computed where the outputs are written; numbers come along.
-        post = " ".join([*trace.statements[1], *(f"out{k} = {o.name};" for k, o in enumerate(outputs))])
+        numbers = [(name, dtype) for name, value, dtype in used if not isinstance(value, ndarray)]
+        targets = [*(f"const {c_name(dtype)}& {name}" for name, dtype in numbers)]
+        targets += [f"{c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs)]
+        lines = " ".join([*trace.statements[1], *(f"out{k} = {o.name};" for k, o in enumerate(outputs))])
+        preamble += f"__device__ void _post({', '.join([f'{kind} a', *targets])}) {{ {lines} }}\n"
+        passed = ", ".join(["a", *(name for name, _ in numbers), *(f"out{k}" for k in range(len(outputs)))])
         kernel = self._cached(
             ReductionKernel,
             _declared(used),
             ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs)),
             f"_map({', '.join(name for name, _, _ in used)})",
             reduction.expression,
-            post,
+            f"_post({passed})",
             reduction.identity,
             self._name,
             reduce_type=kind,

@@ -50,7 +50,7 @@ class ReductionKernel:
     reduce_expr : str
         How ``a`` and ``b`` become one.
     post_map_expr : str
-        How the result ``a`` becomes the outputs, such as ``"y = sqrt(a)"``.
+        How the result ``a`` becomes the outputs, such as ``"y = sqrt(a)"``; one expression.
     identity : str
         What a reduction starts from; with None an empty one is an error.
     name : str
@@ -135,9 +135,10 @@ class ReductionKernel:
             [a.dtype if isinstance(a, ndarray) else None for a in inputs],
             [a.dtype for a in given],
         )
-        reduced = tuple(
-            sorted(normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape), "axis"))
-        )
+        axes = range(len(shape)) if axis is None else axis
+        reduced = tuple(sorted(normalize_axis_tuple(axes, len(shape), allow_duplicate=True)))
+        if len(set(reduced)) < len(reduced):
+            raise ValueError("duplicate value in 'axis'")
         kept = tuple(a for a in range(len(shape)) if a not in reduced)
         out_shape = tuple(1 if a in reduced else n for a, n in enumerate(shape) if keepdims or a in kept)
         results = outputs(given, self.out_params, out_types, out_shape, False)
@@ -271,7 +272,7 @@ extern "C" __global__ void {self.name}({declared}) {{
       _out_ind.set(_i);
       {write}
       _type_reduce a = _shared[_tid];
-      {self.post_map_expr};
+      ({self.post_map_expr});
     }}
     __syncthreads();
   }}
