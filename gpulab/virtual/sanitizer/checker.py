@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +14,7 @@ from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer import copies, history
 from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
 from gpulab.virtual.sanitizer.ordering import Message, Ordering
-from gpulab.virtual.sanitizer.rows import CODES, Rows, batch_of
+from gpulab.virtual.sanitizer.rows import CODES, Rows, batch_of, wholly
 from gpulab.virtual.sanitizer.sites import UNBOUNDED, Site, register_site, site
 
 _EVENTS = 4096
@@ -61,6 +61,8 @@ class Checker:
         segment and thread of the copies.
     bounds
         Gives the allocation (start, end) that an instruction's pointer belongs to.
+    polled
+        Ids of the loads that wait for a flag.
     races, unwritten, shuffles, strays
         What to look for.
     unwritten_words
@@ -77,6 +79,7 @@ class Checker:
         report_stray: Callable[[Ints, Ints, Ints], None],
         report_hasty: Callable[[Batch, Ints, Ints], None] = lambda *_: None,
         bounds: Callable[[ir.Instruction], tuple[int, int]] = lambda _: UNBOUNDED,
+        polled: Set[int] = frozenset(),
         races: bool = True,
         unwritten: bool = True,
         shuffles: bool = True,
@@ -86,6 +89,7 @@ class Checker:
         self.shape, self.memory, self.report = shape, memory, report
         self.report_absent = report_absent
         self.report_stray, self.report_hasty, self.bounds = report_stray, report_hasty, bounds
+        self.polled = polled
         self.races, self.unwritten, self.shuffles, self.strays = races, unwritten, shuffles, strays
         self._collects = races or unwritten or strays
         self.unwritten_words = unwritten_words or {}
@@ -129,7 +133,7 @@ class Checker:
             return
         number = self._numbers.get(id(i))
         if number is None:
-            number = self._new(i, lambda n, i: site(n, i, self.bounds(i)))
+            number = self._new(i, lambda n, i: site(n, i, self.bounds(i), self.polled))
             if stored is None:
                 self.sites[number] = replace(self.sites[number], scalar=False)
         here = self.sites[number]
@@ -352,7 +356,11 @@ class Checker:
         base = (self._slot_of(rows) * self.ordering.threads + rows.thread) * self._local_words
         batch, _ = batch_of(rows, self.sites, self.shape.granule_bytes, "local", rows.address, base)
         assert self._local is not None
-        self._add(self._local, batch, "local", 0)
+        found = self._local.add(batch)[1]
+        if found is not None:
+            found = wholly(found, self.sites, self.shape.granule_bytes)
+        if found is not None:
+            self.report("local", 0, None, found)
 
     def _slot_of(self, rows: Rows) -> Ints:
         """Slots of the blocks that rows belong to; new blocks get one."""

@@ -55,3 +55,17 @@ def batch_of(
     piece = np.where(scalar[row], value[row] >> (8 * unit * part) & ((1 << 8 * unit) - 1), value[row])
     segment = rows.segment[row]
     return Batch(word[row] + part, segment, who[row], segment, kind[row], reads[row], piece), rows.step[row]
+
+
+def wholly(found: Batch, sites: Sequence[Site], unit: int) -> Batch | None:
+    """Of granules that accesses found unwritten, those of accesses that found nothing else.
+
+    Copying a structure copies the gaps between its members too, which nobody writes.
+    """
+    parts = np.maximum(np.array([s.size_bytes for s in sites])[found.who >> THREAD_BITS] // unit, 1)
+    access = np.stack([found.segment, found.who, found.word - found.word % parts])
+    _, which = np.unique(access, axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    granules = np.unique(np.stack([which, found.word]), axis=1)[0]
+    keep = np.bincount(granules)[which] == parts
+    return found.take(keep) if keep.any() else None

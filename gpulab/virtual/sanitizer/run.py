@@ -17,7 +17,7 @@ from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer.checker import Checker, Shape
 from gpulab.virtual.sanitizer.findings import MOST_HAZARDS, Findings, SharedNames
 from gpulab.virtual.sanitizer.orders import RANDOM, block_sequence
-from gpulab.virtual.sanitizer.sites import UNBOUNDED, granule_bytes
+from gpulab.virtual.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.codegen import Kernel
@@ -100,6 +100,7 @@ def sanitize(
             report_stray=findings.stray,
             report_hasty=findings.hasty,
             bounds=_bounds(launch, kernel),
+            polled=polls(kernel.plans),
             strays="memory" in names,
             shuffles="sync" in names,
             races="race" in names,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from gpulab.ptx import ir
+from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import async_ops, memory_ops
+from gpulab.virtual.engine.plan import FunctionPlan
 from gpulab.virtual.sanitizer import history
 
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
@@ -26,6 +28,7 @@ class Site:
     reads: bool
     strong: bool
     volatile: bool
+    flag: bool  # a volatile access where threads wait for what others write
     releases: bool
     scalar: bool
     swaps: bool
@@ -34,8 +37,8 @@ class Site:
     high: int
 
     def kind(self, space: str) -> int:
-        """Class of the access. Volatile counts as strong in global memory, where flags are passed."""
-        strong = self.strong or (self.volatile and space == "global")
+        """Class of the access. Volatile counts as strong where flags are passed."""
+        strong = self.strong or (self.volatile and (space == "global" or self.flag))
         if self.writes:
             return history.STRONG_WRITE if strong else history.WEAK_WRITE
         return history.STRONG_READ if strong else history.WEAK_READ
@@ -44,8 +47,38 @@ class Site:
 UNBOUNDED = (0, (1 << 63) - 1)
 
 
-def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) -> Site:
-    """Describe a memory instruction whose pointer belongs to an allocation (start, end)."""
+def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
+    """Ids of the volatile loads that loops repeat until another thread writes what they wait for.
+
+    Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race.
+    Those to a flag that another warp polls do not.
+    """
+    found = set()
+    for plan in plans:
+        for block in plan.flow.blocks:
+            for head in block.successors:
+                if plan.flow.is_back_edge(block.number, head) and cfg.waits_on_memory(
+                    plan.function, plan.flow, block.number, head
+                ):
+                    for inner in plan.flow.blocks[head : block.number + 1]:
+                        found |= {
+                            id(i)
+                            for i in plan.function.instructions[inner.first : inner.end]
+                            if i.root == "ld" and "volatile" in i.parts
+                        }
+    return found
+
+
+def site(
+    number: int,
+    i: ir.Instruction,
+    bounds: tuple[int, int] = UNBOUNDED,
+    polled: Set[int] = frozenset(),
+) -> Site:
+    """Describe a memory instruction.
+
+    Its pointer belongs to an allocation (start, end); `polled` are the kernel's loads of flags.
+    """
     kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
     parts = set(i.parts[1:])
@@ -60,6 +93,7 @@ def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) ->
         reads=kind != "store" and not i.text.startswith("mbarrier.init"),
         strong=atomic or bool(parts & _STRONG),
         volatile="volatile" in parts,
+        flag=bool(polled) and (kind == "store" or id(i) in polled),
         releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith(_ARRIVES),
         scalar=kind == "store" and memory_ops.vector_width(i) == 1,
         swaps="cas" in parts,
@@ -71,7 +105,7 @@ def site(number: int, i: ir.Instruction, bounds: tuple[int, int] = UNBOUNDED) ->
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i.line, i.text, "", 0, *(False,) * 8, *UNBOUNDED)
+    return Site(number, i.line, i.text, "", 0, *(False,) * 9, *UNBOUNDED)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:

@@ -1,0 +1,887 @@
+// Right kernels, in which nothing is to be found, and wrong ones, each after a line of its name, its grid,
+// its block and what is to be found.
+
+//! right: tree+shfl | 4 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[256];
+  int t=threadIdx.x;
+  s[t]=x[blockIdx.x*256+t];
+  __syncthreads();
+  for(int d=128; d>=32; d/=2){
+    if(t<d) s[t]+=s[t+d];
+    __syncthreads();
+  }
+  if(t<32){
+    float v=s[t];
+    for(int o=16; o; o/=2) v+=__shfl_down_sync(~0u, v, o);
+    if(t==0) atomicAdd(y, v);
+  }
+}
+
+//! right: hillis | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][256];
+  int t=threadIdx.x, p=0;
+  s[0][t]=x[t];
+  __syncthreads();
+  for(int d=1; d<256; d*=2){
+    s[1-p][t]=t>=d? s[p][t]+s[p][t-d]:s[p][t];
+    p=1-p;
+    __syncthreads();
+  }
+  y[t]=s[p][t];
+}
+
+//! right: blelloch | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[512];
+  int t=threadIdx.x;
+  s[2*t]=x[2*t];
+  s[2*t+1]=x[2*t+1];
+  int o=1;
+  for(int d=256; d>0; d/=2){
+    __syncthreads();
+    if(t<d){
+      int a=o*(2*t+1)-1, b=o*(2*t+2)-1;
+      s[b]+=s[a];
+    }
+    o*=2;
+  }
+  if(t==0) s[511]=0;
+  for(int d=1; d<512; d*=2){
+    o/=2;
+    __syncthreads();
+    if(t<d){
+      int a=o*(2*t+1)-1, b=o*(2*t+2)-1;
+      float q=s[a];
+      s[a]=s[b];
+      s[b]+=q;
+    }
+  }
+  __syncthreads();
+  y[2*t]=s[2*t];
+  y[2*t+1]=s[2*t+1];
+}
+
+//! right: histogram | 4 256 |
+extern "C" __global__ void k(float* x, int* y, int n){
+  __shared__ int h[64];
+  int t=threadIdx.x;
+  if(t<64) h[t]=0;
+  __syncthreads();
+  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) atomicAdd(&h[(int)x[i]&63],1);
+  __syncthreads();
+  if(t<64) atomicAdd(&y[t], h[t]);
+}
+
+//! right: flag volatile | 3 32 |
+__device__ volatile int flag;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(blockIdx.x==0){
+    if(threadIdx.x==0){
+      y[0]=x[0]*2;
+      __threadfence();
+      flag=1;
+    }
+  } else if(threadIdx.x==0){
+    while(flag==0);
+    __threadfence();
+    y[blockIdx.x]=y[0];
+  }
+}
+
+//! right: flag then whole block | 3 64 |
+__device__ volatile int flag;
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  if(blockIdx.x==0){
+    y[t]=x[t]*2;
+    __threadfence();
+    __syncthreads();
+    if(t==0) flag=1;
+  } else {
+    if(t==0) while(flag==0);
+    __syncthreads();
+    y[blockIdx.x*64+t]=y[63-t];
+  }
+}
+
+//! right: flag then whole block 2 | 3 64 |
+__device__ volatile int flag;
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  if(blockIdx.x==0){
+    y[t]=x[t]*2;
+    __syncthreads();
+    if(t==0){
+      __threadfence();
+      flag=1;
+    }
+  } else {
+    if(t==0) {
+      while(flag==0);
+      __threadfence();
+    }
+    __syncthreads();
+    y[blockIdx.x*64+t]=y[63-t];
+  }
+}
+
+//! right: ticket lock | 6 32 |
+__device__ int ticket;
+__device__ volatile int serving;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(threadIdx.x==0){
+    int m=atomicAdd(&ticket,1);
+    while(serving!=m);
+    __threadfence();
+    y[0]=y[0]+x[blockIdx.x];
+    __threadfence();
+    serving=m+1;
+  }
+}
+
+//! right: shared lock | 1 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ int l;
+  __shared__ float s;
+  int t=threadIdx.x;
+  if(t==0){
+    l=0;
+    s=0;
+  }
+  __syncthreads();
+  if(t%32==0){
+    while(atomicCAS(&l,0,1));
+    __threadfence_block();
+    s+=x[t];
+    __threadfence_block();
+    atomicExch(&l,0);
+  }
+  __syncthreads();
+  if(t==0) y[0]=s;
+}
+
+//! right: shared volatile flag | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ volatile int f;
+  __shared__ float s[32];
+  int t=threadIdx.x;
+  if(t==0) f=0;
+  __syncthreads();
+  if(t<32){
+    s[t]=x[t];
+    __syncwarp();
+    __threadfence_block();
+    if(t==0) f=1;
+  } else {
+    while(f==0);
+    __threadfence_block();
+    y[t]=s[t-32];
+  }
+}
+
+//! right: shared atomic flag | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ int f;
+  __shared__ float s[32];
+  int t=threadIdx.x;
+  if(t==0) f=0;
+  __syncthreads();
+  if(t<32){
+    s[t]=x[t];
+    __threadfence_block();
+    atomicAdd(&f,1);
+  } else {
+    while(atomicAdd(&f,0)<32);
+    __threadfence_block();
+    y[t]=s[t-32];
+  }
+}
+
+//! right: named barriers double buffer | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][32];
+  int t=threadIdx.x, l=t%32;
+  float a=0;
+  #define SYNC(i) asm volatile("bar.sync %0, 64;"::"r"(i):"memory")
+  #define ARRIVE(i) asm volatile("bar.arrive %0, 64;"::"r"(i):"memory")
+  if(t<32){
+    for(int i=0; i<n; i++){
+      if(i>=2) SYNC(3+i%2);
+      s[i%2][l]=x[i*32+l];
+      ARRIVE(1+i%2);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      SYNC(1+i%2);
+      a+=s[i%2][31-l];
+      if(i+2<n) ARRIVE(3+i%2);
+    }
+    y[l]=a;
+  }
+}
+
+//! right: warp aggregated append | 4 256 |
+extern "C" __global__ void k(float* x, float* y, int* c){
+  int t=blockIdx.x*256+threadIdx.x;
+  bool p=x[t]>0;
+  unsigned m=__ballot_sync(~0u, p);
+  int b=0;
+  int l=threadIdx.x%32;
+  if(l==0) b=atomicAdd(c, __popc(m));
+  b=__shfl_sync(~0u, b,0);
+  if(p) y[b+__popc(m&((1u<<l)-1))]=x[t];
+}
+
+//! right: bitonic | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[256];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  __syncthreads();
+  for(int k=2; k<=256; k*=2) for(int j=k/2; j>0; j/=2){
+    int o=t^j;
+    if(o>t){
+      bool up=(t&k)==0;
+      float a=s[t], b=s[o];
+      if((a>b)==up){
+        s[t]=b;
+        s[o]=a;
+      }
+    }
+    __syncthreads();
+  }
+  y[t]=s[t];
+}
+
+//! right: sub warp sync | 1 32 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x;
+  unsigned m=t<16?0xffffu:0xffff0000u;
+  s[t]=x[t];
+  __syncwarp(m);
+  y[t]=s[t^15];
+}
+
+//! right: syncthreads_count | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  int c=__syncthreads_count(x[t]>0);
+  y[t]=s[63-t]+c;
+}
+
+//! right: lookback | 6 64 |
+__device__ volatile unsigned long long st[16];
+__device__ int tick;
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  __shared__ int b;
+  __shared__ float pre;
+  int t=threadIdx.x;
+  if(t==0) b=atomicAdd(&tick,1);
+  __syncthreads();
+  int i=b;
+  s[t]=x[i*64+t];
+  __syncthreads();
+  for(int d=1; d<64; d*=2){
+    float v=t>=d?s[t-d]:0;
+    __syncthreads();
+    s[t]+=v;
+    __syncthreads();
+  }
+  if(t==0){
+    float p=0;
+    if(i>0){
+      unsigned long long q;
+      while(((q=st[i-1])>>32)==0);
+      p=__uint_as_float((unsigned)q);
+    }
+    st[i]=(1ull<<32)|__float_as_uint(p+s[63]);
+    pre=p;
+  }
+  __syncthreads();
+  y[i*64+t]=pre+s[t];
+}
+
+//! right: vector loads | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float4 s[64];
+  int t=threadIdx.x;
+  s[t]=((float4*)x)[t];
+  __syncthreads();
+  float* f=(float*)s;
+  y[t]=f[t]+f[t+64]+f[t+128]+f[t+192];
+}
+
+//! right: cas loop max | 4 64 |
+__device__ float amax(float* a, float v){
+  int* p=(int*)a;
+  int o=*p, q;
+  do{
+    q=o;
+    if(__int_as_float(q)>=v) break;
+    o=atomicCAS(p, q, __float_as_int(v));
+  } while(o!=q);
+  return v;
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  amax(y, x[blockIdx.x*64+threadIdx.x]);
+}
+
+//! right: linked push | 2 64 |
+__device__ int head=-1;
+extern "C" __global__ void k(float* x, int* y, int n){
+  int i=blockIdx.x*64+threadIdx.x;
+  int o=head;
+  int q;
+  do{
+    q=o;
+    y[i]=q;
+    __threadfence();
+    o=atomicCAS(&head, q, i);
+  } while(o!=q);
+}
+
+//! right: early exit threads | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  if(t>=48) return;
+  s[t]=x[t];
+  __syncthreads();
+  y[t]=s[47-t];
+}
+
+//! right: match any | 1 64 |
+extern "C" __global__ void k(float* x, int* y, int n){
+  int v=(int)(x[threadIdx.x]+5)%4;
+  unsigned m=__match_any_sync(~0u, v);
+  int lead=__ffs(m)-1;
+  if((threadIdx.x&31)==lead) atomicAdd(&y[v], __popc(m));
+}
+
+//! right: reduce in registers, two phases reuse s | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[8];
+  int t=threadIdx.x;
+  for(int r=0; r<3; r++){
+    float v=x[t]+r;
+    for(int o=16; o; o/=2) v+=__shfl_xor_sync(~0u, v, o);
+    if(t%32==0) s[t/32]=v;
+    __syncthreads();
+    float q=0;
+    for(int j=0; j<8; j++) q+=s[j];
+    y[t]=q;
+    __syncthreads();
+  }
+}
+
+//! right: swap pointers | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  float *a=x, *b=y;
+  int t=threadIdx.x;
+  for(int i=0; i<n; i++){
+    b[t]=a[63-t]+1;
+    __syncthreads();
+    float* q=a;
+    a=b;
+    b=q;
+  }
+}
+
+//! right: ternary pointers | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  float* a= t&1? x:y;
+  a[t]=t;
+  float* b=n>4?x+2000:y;
+  b[t+64]=t;
+}
+
+//! right: offset base | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  float* a=x-1;
+  a[t+1]=y[t];
+  float* z=x+2048;
+  z[t-64]=y[t];
+}
+
+//! right: padding struct | 1 16 |
+struct S{
+  char a;
+  int b;
+  short c;
+  double d;
+};
+__device__ S f(int i){
+  S s;
+  s.a=i;
+  s.b=i*2;
+  s.c=3;
+  s.d=i;
+  return s;
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  S s[4];
+  for(int i=0; i<4; i++) s[i]=f(i+n);
+  S* o=(S*)y;
+  for(int i=0; i<n/2; i++) o[threadIdx.x*4+i]=s[(i+threadIdx.x)&3];
+}
+
+//! right: local dynamic | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  float a[16];
+  for(int i=0; i<n; i++) a[i]=x[i];
+  float s=0;
+  for(int i=0; i<n; i++) s+=a[(i*5+threadIdx.x)%n];
+  y[threadIdx.x]=s;
+}
+
+//! right: bytes neighbours | 5 32 |
+extern "C" __global__ void k(unsigned char* x, unsigned char* y, int n){
+  int i=blockIdx.x*31+threadIdx.x;
+  if(threadIdx.x<31) y[i]=x[i+1];
+}
+
+//! right: vote loop barrier | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  s[t]=t;
+  __syncthreads();
+  while(__syncthreads_or(s[t]<50)){
+    float v=s[63-t];
+    __syncthreads();
+    s[t]=v+1;
+  }
+  y[t]=s[t];
+}
+
+//! right: rows of pointers | 1 64 |
+extern "C" __global__ void k(float** x, float* y, int n){
+  if(threadIdx.x==0){
+    for(int i=0; i<4; i++) x[i]=y+i*16;
+  }
+  __syncthreads();
+  x[threadIdx.x/16][threadIdx.x%16]=threadIdx.x;
+}
+
+//! right: queue consumer | 2 32 |
+__device__ int headq, tailq;
+__device__ volatile int slot[64];
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  if(blockIdx.x==0){
+    x[t]=t*3;
+    __threadfence();
+    int p=atomicAdd(&tailq,1);
+    slot[p]=t+1;
+  } else {
+    int c=atomicAdd(&headq,1);
+    int v;
+    while((v=slot[c])==0);
+    __threadfence();
+    y[t]=x[v-1];
+  }
+}
+
+//! right: two-phase block grid barrier handmade | 4 64 |
+__device__ unsigned cnt;
+__device__ volatile unsigned gen;
+__device__ void gsync(){
+  __syncthreads();
+  if(threadIdx.x==0){
+    unsigned g=gen;
+    __threadfence();
+    if(atomicAdd(&cnt,1)==gridDim.x-1){
+      cnt=0;
+      __threadfence();
+      gen=g+1;
+    } else while(gen==g);
+    __threadfence();
+  }
+  __syncthreads();
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=blockIdx.x*64+threadIdx.x, m=gridDim.x*64;
+  for(int r=0; r<3; r++){
+    y[i]=x[m-1-i];
+    gsync();
+    x[i]=y[(i+5)%m];
+    gsync();
+  }
+}
+
+//! right: threadfence between warps with shfl | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[8];
+  int t=threadIdx.x;
+  float v=x[t];
+  for(int o=16; o; o/=2) v+=__shfl_down_sync(~0u, v, o);
+  if((t&31)==0) s[t>>5]=v;
+  __syncthreads();
+  v=t<8?s[t]:0;
+  if(t<32){
+    for(int o=4; o; o/=2) v+=__shfl_down_sync(~0u, v, o);
+    if(t==0) y[0]=v;
+  }
+}
+
+//! right: stencil halo | 8 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[66];
+  int t=threadIdx.x, i=blockIdx.x*64+t;
+  s[t+1]=x[i];
+  if(t==0) s[0]=i?x[i-1]:0;
+  if(t==63) s[65]=x[i+1];
+  __syncthreads();
+  y[i]=s[t]+s[t+1]+s[t+2];
+}
+
+//! right: transpose | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32][33];
+  int a=threadIdx.x%32, b=threadIdx.x/32;
+  for(int j=b; j<32; j+=8) s[j][a]=x[j*32+a];
+  __syncthreads();
+  for(int j=b; j<32; j+=8) y[j*32+a]=s[a][j];
+}
+
+//! wrong: hillis in place | 1 256 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[256];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  __syncthreads();
+  for(int d=1; d<256; d*=2){
+    if(t>=d) s[t]+=s[t-d];
+    __syncthreads();
+  }
+  y[t]=s[t];
+}
+
+//! wrong: histogram plain | 4 256 | RAW WAR WAW
+extern "C" __global__ void k(float* x, int* y, int n){
+  __shared__ int h[64];
+  int t=threadIdx.x;
+  if(t<64) h[t]=0;
+  __syncthreads();
+  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) h[(int)x[i]&63]++;
+  __syncthreads();
+  if(t<64) atomicAdd(&y[t], h[t]);
+}
+
+//! wrong: histogram no sync before flush | 4 256 | RAW
+extern "C" __global__ void k(float* x, int* y, int n){
+  __shared__ int h[64];
+  int t=threadIdx.x;
+  if(t<64) h[t]=0;
+  __syncthreads();
+  for(int i=blockIdx.x*256+t; i<n; i+=gridDim.x*256) atomicAdd(&h[(int)x[i]&63],1);
+  if(t<64) atomicAdd(&y[t], h[t]);
+}
+
+//! wrong: flag volatile no fence | 3 32 | RAW
+__device__ volatile int flag;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(blockIdx.x==0){
+    if(threadIdx.x==0){
+      y[0]=x[0]*2;
+      flag=1;
+    }
+  } else if(threadIdx.x==0){
+    while(flag==0);
+    __threadfence();
+    y[blockIdx.x]=y[0];
+  }
+}
+
+//! wrong: flag before others wrote | 3 64 | RAW
+__device__ volatile int flag;
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  if(blockIdx.x==0){
+    y[t]=x[t]*2;
+    if(t==0){
+      __threadfence();
+      flag=1;
+    }
+  } else {
+    if(t==0) {
+      while(flag==0);
+      __threadfence();
+    }
+    __syncthreads();
+    y[blockIdx.x*64+t]=y[63-t];
+  }
+}
+
+//! wrong: ticket lock no fence | 6 32 | RAW WAR WAW
+__device__ int ticket;
+__device__ volatile int serving;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(threadIdx.x==0){
+    int m=atomicAdd(&ticket,1);
+    while(serving!=m);
+    y[0]=y[0]+x[blockIdx.x];
+    serving=m+1;
+  }
+}
+
+//! wrong: shared lock no fence | 1 128 | RAW WAR WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ int l;
+  __shared__ float s;
+  int t=threadIdx.x;
+  if(t==0){
+    l=0;
+    s=0;
+  }
+  __syncthreads();
+  if(t%32==0){
+    while(atomicCAS(&l,0,1));
+    s+=x[t];
+    atomicExch(&l,0);
+  }
+  __syncthreads();
+  if(t==0) y[0]=s;
+}
+
+//! wrong: named barriers no empty | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][32];
+  int t=threadIdx.x, l=t%32;
+  float a=0;
+  #define SYNC(i) asm volatile("bar.sync %0, 64;"::"r"(i):"memory")
+  #define ARRIVE(i) asm volatile("bar.arrive %0, 64;"::"r"(i):"memory")
+  if(t<32){
+    for(int i=0; i<n; i++){
+      s[0][l]=x[i*32+l];
+      SYNC(1);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      SYNC(1);
+      a+=s[0][31-l];
+    }
+    y[l]=a;
+  }
+}
+
+//! wrong: bitonic no sync in warp | 1 256 | RAW WAR WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[256];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  __syncthreads();
+  for(int k=2; k<=256; k*=2) for(int j=k/2; j>0; j/=2){
+    int o=t^j;
+    if(o>t){
+      bool up=(t&k)==0;
+      float a=s[t], b=s[o];
+      if((a>b)==up){
+        s[t]=b;
+        s[o]=a;
+      }
+    }
+    if(j>32) __syncthreads();
+  }
+  y[t]=s[t];
+}
+
+//! wrong: union reuse | 1 256 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ union{
+    float a[256];
+    int b[256];
+  } u;
+  int t=threadIdx.x;
+  u.a[t]=x[t];
+  __syncthreads();
+  float v=u.a[255-t];
+  u.b[t]=(int)v;
+  __syncthreads();
+  y[t]=u.b[255-t];
+}
+
+//! wrong: sub warp sync wrong | 1 32 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x;
+  unsigned m=t<16?0xffffu:0xffff0000u;
+  s[t]=x[t];
+  __syncwarp(m);
+  y[t]=s[31-t];
+}
+
+//! wrong: vector overlap | 1 64 | WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[68];
+  int t=threadIdx.x;
+  *(float2*)&s[t*2&62]=((float2*)x)[t];
+  __syncthreads();
+  y[t]=s[t];
+}
+
+//! wrong: uninit dynamic | 1 64 | uninitialised-read
+extern "C" __global__ void k(float* x, float* y, int n){
+  extern __shared__ float s[];
+  int t=threadIdx.x;
+  if(t<63) s[t]=x[t];
+  __syncthreads();
+  y[t]=s[63-t];
+}
+
+//! wrong: atomic vs read | 1 64 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s;
+  int t=threadIdx.x;
+  if(t==0) s=0;
+  __syncthreads();
+  atomicAdd(&s, x[t]);
+  y[t]=s;
+}
+
+//! wrong: reduce reuse s no second sync | 1 256 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[8];
+  int t=threadIdx.x;
+  for(int r=0; r<3; r++){
+    float v=x[t]+r;
+    for(int o=16; o; o/=2) v+=__shfl_xor_sync(~0u, v, o);
+    if(t%32==0) s[t/32]=v;
+    __syncthreads();
+    float q=0;
+    for(int j=0; j<8; j++) q+=s[j];
+    y[t]=q;
+  }
+}
+
+//! wrong: volatile warp reduce (pre Volta) | 1 32 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ volatile float s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  s[t+32]=x[t+32];
+  s[t]+=s[t+32];
+  s[t]+=s[t+16];
+  s[t]+=s[t+8];
+  s[t]+=s[t+4];
+  s[t]+=s[t+2];
+  s[t]+=s[t+1];
+  y[t]=s[0];
+}
+
+//! wrong: local dynamic uninit | 1 64 | uninitialised-read
+extern "C" __global__ void k(float* x, float* y, int n){
+  float a[16];
+  for(int i=0; i<n-1; i++) a[i]=x[i];
+  float s=0;
+  for(int i=0; i<n; i++) s+=a[(i*5+threadIdx.x)%n];
+  y[threadIdx.x]=s;
+}
+
+//! wrong: queue consumer no fence | 2 32 | RAW
+__device__ int headq, tailq;
+__device__ volatile int slot[64];
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  if(blockIdx.x==0){
+    x[t]=t*3;
+    int p=atomicAdd(&tailq,1);
+    slot[p]=t+1;
+  } else {
+    int c=atomicAdd(&headq,1);
+    int v;
+    while((v=slot[c])==0);
+    __threadfence();
+    y[t]=x[v-1];
+  }
+}
+
+//! wrong: handmade grid barrier without fence | 4 64 | RAW WAR WAW
+__device__ unsigned cnt;
+__device__ volatile unsigned gen;
+__device__ void gsync(){
+  __syncthreads();
+  if(threadIdx.x==0){
+    unsigned g=gen;
+    if(atomicAdd(&cnt,1)==gridDim.x-1){
+      cnt=0;
+      gen=g+1;
+    } else while(gen==g);
+  }
+  __syncthreads();
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=blockIdx.x*64+threadIdx.x, m=gridDim.x*64;
+  for(int r=0; r<3; r++){
+    y[i]=x[m-1-i];
+    gsync();
+    x[i]=y[(i+5)%m];
+    gsync();
+  }
+}
+
+//! wrong: bar.arrive missing second | 1 64 | barrier-deadlock
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x, l=t%32;
+  if(t<32){
+    s[l]=x[l];
+  } else {
+    asm volatile("bar.sync 1, 64;":::"memory");
+    y[l]=s[31-l];
+  }
+}
+
+//! wrong: arrive before write | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x, l=t%32;
+  if(t<32){
+    asm volatile("bar.arrive 1, 64;":::"memory");
+    s[l]=x[l];
+  } else {
+    asm volatile("bar.sync 1, 64;":::"memory");
+    y[l]=s[31-l];
+  }
+}
+
+//! wrong: arriver reads too | 1 64 | WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  if(t<32){
+    asm volatile("bar.arrive 1, 64;":::"memory");
+  } else {
+    asm volatile("bar.sync 1, 64;":::"memory");
+  }
+  y[t]=s[63-t];
+}
+
+//! wrong: use after shfl no sync | 1 64 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  float v=__shfl_xor_sync(~0u, x[t],1);
+  y[t]=s[t^33]+v;
+}
+
+//! wrong: stale loop exit barrier | 1 64 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s;
+  int t=threadIdx.x;
+  for(int i=0; i<4; i++){
+    if(t==0) s=x[i];
+    __syncthreads();
+    y[t]+=s;
+  }
+}

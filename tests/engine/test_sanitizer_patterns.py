@@ -1,0 +1,74 @@
+"""``gl.sanitize`` on patterns of parallel programs: right ones stay silent, wrong ones are found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from gpulab.ptx import nvrtc
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+@dataclass(frozen=True)
+class Pattern:
+    right: bool
+    name: str
+    grid: int
+    block: int
+    kinds: frozenset[str]
+    code: str
+
+
+def patterns() -> Iterator[Pattern]:
+    text = (Path(__file__).parent / "data" / "patterns.cu").read_text()
+    for part in text.split("//! ")[1:]:
+        head, code = part.split("\n", 1)
+        name, shape, kinds = (field.strip() for field in head.split("|"))
+        verdict, name = name.split(": ")
+        grid, block = map(int, shape.split())
+        found = frozenset(kind.replace("-", " ") for kind in kinds.split())
+        yield Pattern(verdict == "right", name, grid, block, found, code)
+
+
+ALL = list(patterns())
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with session.on_device("virtual:H200"):
+        gl.use_device(watchdog_s=20)
+        yield
+
+
+def test_there_are_right_and_wrong_ones() -> None:
+    assert sum(pattern.right for pattern in ALL) > 20
+    assert sum(not pattern.right for pattern in ALL) > 15
+    assert len({pattern.name for pattern in ALL}) == len(ALL)
+
+
+@pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
+def test_pattern(pattern: Pattern) -> None:
+    x = np.random.default_rng(0).random(4096).astype(np.float32) * 60 - 5
+    kernel = cp.RawKernel(pattern.code, "k")
+    types = {"char": np.uint8, "int": np.int32, "float": np.float32}
+    spelled = pattern.code[pattern.code.index(" k(") :].split(")")[0].split(",")
+    args = []
+    for parameter, values in zip(spelled, (x, np.zeros(4096), np.zeros(1)), strict=True):
+        if "**" in parameter:
+            args.append(cp.zeros(64, np.int64))
+        elif "*" in parameter:
+            kind = next(kind for word, kind in types.items() if word in parameter)
+            args.append(cp.asarray(values.astype(kind)))
+        else:
+            args.append(np.int32(4000 if "histogram" in pattern.name else 8))
+    shared = 256 if "extern __shared__" in pattern.code else 0
+    report = gl.sanitize(kernel, pattern.grid, pattern.block, args, shared_bytes=shared)
+    found = {hazard.kind for hazard in report.hazards if hazard.severity != "info"}
+    assert (found == set()) if pattern.right else (found >= pattern.kinds)
