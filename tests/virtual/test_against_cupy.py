@@ -1,0 +1,92 @@
+"""The virtual GPU's arrays answer as CuPy did on an H200 (``data/cupy_h200.json``)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab.virtual.cp as cp
+from tests.virtual.cupy_expressions import expressions
+from tests.virtual.cupy_outcomes import outcome
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "cupy_h200.json").read_text(encoding="utf-8"))
+RELATIVE_ERROR = {"f2": 4e-3, "f4": 1e-5, "c8": 1e-5, "f8": 1e-12, "c16": 1e-12}
+
+# Where the virtual GPU differs on purpose: expression -> why.
+DIFFERENT = {
+    "i[1.0]": "CuPy takes the whole number; NumPy's error teaches more",
+    "i['a']": "NumPy's error, which says what an index may be",
+    "cp.sum(n)": "CuPy sums on the host here; the virtual GPU says that the array is not on the device",
+    "cp.sum([1, 2])": "the virtual GPU says that a list is not on the device",
+    "cp.choose(cp.array([0, 1]), [cp.array([1, 2]), cp.array([3, 4])])": "CuPy fails with a list of choices",
+    "cp.vectorize(lambda x: x + 1)(i)": "not there, which the error says",
+    "del i[0] -> i": "Python's own error",
+}
+# What CuPy lays out in memory in its own way; values and types are the same.
+OTHER_STRIDES = {"cp.nonzero(i)", "cp.where(i > 5)", "cp.einsum('ij,jk->ik', m, m)"}
+
+
+def difference(real: Any, found: Any, strides: bool) -> str:
+    """What differs between two outcomes, in words; empty if nothing does."""
+    if "error" in real or "error" in found:
+        names = [found.get("error"), *found.get("is_a", ())]
+        same = real.get("error") in names and "error" in found
+        return "" if same else f"error {real.get('error')}, here {found.get('error')}"
+    if real["kind"] != found["kind"]:
+        return f"a {real['kind']}, here a {found['kind']}"
+    if "items" in real:
+        if len(real["items"]) != len(found["items"]):
+            return f"{len(real['items'])} items, here {len(found['items'])}"
+        pairs = zip(real["items"], found["items"], strict=True)
+        return next((text for pair in pairs if (text := difference(*pair, strides))), "")
+    for what in ("dtype", "shape", "text"):
+        if real.get(what) != found.get(what):
+            return f"{what} {real.get(what)}, here {found.get(what)}"
+    if "values" in real and not same_values(real, found):
+        return f"{str(real['values'])[:80]}, here {str(found['values'])[:80]}"
+    if strides and "strides" in real:
+        # An axis of one element has no stride that matters, an empty array has none at all.
+        counted = [n for n, length in enumerate(real["shape"]) if length > 1]
+        if 0 not in real["shape"] and [real["strides"][n] for n in counted] != [
+            found["strides"][n] for n in counted
+        ]:
+            return f"strides {real['strides']}, here {found['strides']}"
+    return ""
+
+
+def same_values(real: Any, found: Any) -> bool:
+    kind = real.get("dtype", "<f8" if real["kind"] == "float" else "")[1:]
+    tolerance = RELATIVE_ERROR.get(kind)
+    if tolerance is None:
+        return bool(real["values"] == found["values"])
+    a, b = (np.array(side["values"], np.float64) for side in (real, found))
+    return a.shape == b.shape and np.allclose(b, a, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.mark.parametrize(("code", "name"), expressions(), ids=lambda text: text[:60] or "value")
+def test_same_as_cupy(code: str, name: str) -> None:
+    key = f"{code} -> {name}" if name else code
+    real = RECORDED["outcomes"][key]
+    found = json.loads(json.dumps(outcome(cp, code, name)))
+    text = difference(real, found, key not in OTHER_STRIDES)
+    if key in DIFFERENT:
+        assert text, f"{key} is as CuPy's now: take it off the list"
+    else:
+        assert not text, f"{key}: CuPy on {RECORDED['device']} gives {text}"
+
+
+def test_differences_are_seen() -> None:
+    """The comparison itself: another type, shape, value, layout or error is found."""
+    one = outcome(cp, "cp.arange(6).reshape(2, 3)")
+    for other in (
+        "cp.arange(6, dtype=cp.int32).reshape(2, 3)", "cp.arange(6)", "cp.arange(6).reshape(2, 3) + 1",
+        "cp.arange(6).reshape(2, 3).copy(order='F')", "cp.arange(6).reshape(4, 3)", "[1]", "None",
+    ):  # fmt: skip
+        assert difference(one, outcome(cp, other), True)
+    assert not difference(one, outcome(cp, "cp.arange(6).reshape(2, 3)"), True)
