@@ -111,7 +111,26 @@ digitize, interp = lift(np.digitize, operands=2), lift(np.interp, operands=3)
 corrcoef, cov = lift(np.corrcoef), lift(np.cov)
 convolve, correlate = lift(np.convolve, operands=2), lift(np.correlate, operands=2)
 trapezoid = lift(np.trapezoid)
-cumulative_sum, cumulative_prod = lift(np.cumulative_sum), lift(np.cumulative_prod)
+
+
+def _cumulative(function: Any, first: int) -> Any:
+    """The array API's running total: NumPy has it from 2.1 on."""
+
+    def call(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        if axis is None and np.ndim(x) != 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0 if axis is None else axis
+        totals = function(x, axis=axis, dtype=dtype)
+        if not include_initial:
+            return totals
+        start = np.full_like(np.take(totals, [0], axis=axis, mode="clip"), first)
+        return np.concatenate([start, totals], axis=axis)
+
+    return call
+
+
+cumulative_sum = lift(_cumulative(np.cumsum, 0), name="cumulative_sum")
+cumulative_prod = lift(_cumulative(np.cumprod, 1), name="cumulative_prod")
 histogram2d, histogramdd = (
     lift(np.histogram2d, operands=2, waits=True),
     lift(np.histogramdd, waits=True),
@@ -122,7 +141,16 @@ polymul, roots = lift(np.polymul, operands=2), lift(np.roots, waits=True)
 vander, unwrap = lift(np.vander), lift(np.unwrap)
 
 # Rounding, clipping and comparison that are no ufuncs
-clip = lift(np.clip)
+
+
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
+) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    return np.clip(a, low, high, out=out)
+
+
+clip = lift(_clip, name="clip")
 round = around = lift(np.round, name="round")
 fix, nan_to_num, sinc, i0 = lift(np.fix), lift(np.nan_to_num), lift(np.sinc), lift(np.i0)
 isclose, allclose = lift(np.isclose, operands=2), lift(np.allclose, operands=2)
