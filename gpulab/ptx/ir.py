@@ -148,6 +148,7 @@ class Function:
     call_params: dict[str, Param] = field(default_factory=dict)
     branch_tables: dict[str, tuple[str, ...]] = field(default_factory=dict)
     max_threads: int = 0
+    cluster_blocks: int = 1
 
 
 @dataclass(slots=True)

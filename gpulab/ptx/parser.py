@@ -42,6 +42,7 @@ _REG_RANGE = re.compile(r"([%\w$]+)<(\d+)>")
 _MOST_REGISTERS = 1 << 20
 _MOST_BYTES = 1 << 40
 _MOST_ALIGNMENT = 1 << 15
+_CLUSTER = re.compile(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 _MAXNTID = re.compile(r"\.(?:maxntid|reqntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?")
 
 
@@ -120,6 +121,8 @@ class _Parser:
         function.params, function.param_bytes = self.params(params or "")
         if limit := _MAXNTID.search(attributes or ""):
             function.max_threads = int(limit[1]) * int(limit[2] or 1) * int(limit[3] or 1)
+        if limit := _CLUSTER.search(attributes or ""):
+            function.cluster_blocks = int(limit[1]) * int(limit[2] or 1) * int(limit[3] or 1)
         if ending == ";":
             self.module.externals.add(name)
             return

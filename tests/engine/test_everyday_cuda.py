@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from gpulab.errors import NotSupportedError
 from gpulab.ptx import nvrtc
 from tests.engine.ptx_runner import apply, launch
 
@@ -366,3 +367,17 @@ def test_dynamic_programming_instructions() -> None:
     want = np.maximum(v + w, 5) + 3 * np.maximum(np.maximum(v, w), 100) + 7 * np.minimum(np.minimum(v, w), -3)
     want += 11 * np.maximum(np.minimum(v + w, 50), 0) + 13 * np.maximum(v, w) + (v >= w)
     np.testing.assert_array_equal(out, want)
+
+
+@headers
+def test_clusters_of_several_blocks_are_said_to_be_missing() -> None:
+    code = """#include <cooperative_groups.h>
+    extern "C" __global__ void __cluster_dims__(BLOCKS, 1, 1) k(int* out) {
+        auto cluster = cooperative_groups::this_cluster();
+        cluster.sync();
+        out[blockIdx.x] = 10 * cluster.num_blocks() + cluster.block_rank();
+    }"""
+    with pytest.raises(NotSupportedError, match="clusters: k asks for 2 blocks"):
+        run(code.replace("BLOCKS", "2"), zeros(2), grid=2, block=32)
+    (out,) = run(code.replace("BLOCKS", "1"), zeros(2), grid=2, block=32)
+    assert out.tolist() == [10, 10]

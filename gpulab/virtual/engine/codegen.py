@@ -105,8 +105,13 @@ def generate(
     Raises
     ------
     NotSupportedError
-        If the kernel uses an instruction the virtual GPU does not do.
+        If the kernel uses an instruction the virtual GPU does not do, or clusters of blocks.
     """
+    if (blocks := module.functions[entry].cluster_blocks) > 1:
+        raise NotSupportedError(
+            f"The virtual GPU does not do clusters: {entry} asks for {blocks} blocks that share their memory. "
+            "Leave out __cluster_dims__, and let blocks meet in global memory."
+        )
     module = inline(module, entry)
     functions = reachable(module, entry)
     plans = {
