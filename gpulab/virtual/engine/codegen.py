@@ -109,7 +109,7 @@ def generate(
     """
     if (blocks := module.functions[entry].cluster_blocks) > 1:
         raise NotSupportedError(
-            f"The virtual GPU does not do clusters: {entry} asks for {blocks} blocks that share their memory. "
+            f"The virtual GPU has no clusters: {entry} asks for {blocks} blocks that share their memory. "
             "Leave out __cluster_dims__, and let blocks meet in global memory."
         )
     module = inline(module, entry)
