@@ -106,7 +106,7 @@ class OccupancyChart(View, module="occupancy_chart"):
                 edgecolor=f.INK if each is point else "none",
                 linewidth=1.8,
             )
-        ax.set_ylim(0, 112)
+        ax.set_ylim(0, 116)
         ax.set_yticks([0, 25, 50, 75, 100])
         ax.set_xlabel("threads a block", size=8.5, color=f.INK)
         ax.set_ylabel("occupancy (%)", size=8.5, color=f.INK)
@@ -114,12 +114,14 @@ class OccupancyChart(View, module="occupancy_chart"):
             [p.block_threads for p in self.points if p.block_threads % 128 == 0] or [point.block_threads]
         )
         ax.set_xlim(self.points[0].block_threads - step, self.points[-1].block_threads + step)
+        # Above all bars: beside a taller one the number could not be read.
+        right = point.block_threads > self.points[len(self.points) // 2].block_threads
         ax.text(
-            point.block_threads,
-            100 * point.fraction + 2,
-            f"▼ {point.block_threads}",
+            point.block_threads + (0.4 if right else -0.4) * step,
+            104,
+            f"{point.block_threads} ▼" if right else f"▼ {point.block_threads}",
             size=8,
-            ha="center",
+            ha="right" if right else "left",
             color=f.INK,
             weight="bold",
         )

@@ -159,5 +159,5 @@ function compact(value, width) {
 
 /** A value for a small box: of a long one its end, where neighbouring addresses differ. */
 export function boxText(text) {
-  return text.length > 8 && text.startsWith("0x") ? `…${text.slice(-5)}` : text;
+  return text.length > 8 && text.startsWith("0x") ? `…${text.slice(-4)}` : text;
 }

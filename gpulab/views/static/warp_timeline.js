@@ -84,7 +84,9 @@ export class Timeline {
     pen.stroke();
     pen.fillStyle = colour("muted");
     pen.textBaseline = "bottom";
-    pen.fillText(`active lanes over steps${steps.anyOff ? ", light: predicated off" : ""}; marks below: memory accesses${shown.length ? "; one turn of each loop shown" : ""}`, 0, height);
+    const captions = ["active lanes over steps", ...(steps.anyOff ? ["light: predicated off"] : []), "marks below: memory accesses", ...(shown.length ? ["one turn of each loop shown"] : [])];
+    while (captions.length > 1 && pen.measureText(captions.join("; ")).width > width) captions.pop();
+    pen.fillText(captions.join("; "), 0, height);
   }
 
   bars(pen, steps, width, barsHeight, colour) {
