@@ -11,7 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from gpulab.ptx import nvrtc, parser
-from gpulab.virtual.engine import codegen
+from gpulab.virtual.engine import codegen, split
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -199,3 +199,32 @@ def test_a_fault_names_the_fragment_that_leaves_its_array() -> None:
     assert hazard.kind == "out of bounds"
     assert hazard.second is not None
     assert "fb[i]" in hazard.second.source
+
+
+def test_a_large_kernel_translated_in_halves_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    ptx = nvrtc.compile_ptx(unrolled(6), target=80).ptx
+    text = codegen.generate(parser.parse(ptx), "k", count=True, trace=False).text
+    assert split.split(text) is None  # small as it is
+    monkeypatch.setattr(split, "_FEWEST", 0)
+    halves = split.split(text)
+    assert halves is not None
+    assert "count_sectors" in halves.support
+    assert "define i32 @run_blocks" in halves.own
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, (32, 16 * 6)).astype(np.float16) for _ in range(2))
+    d = cp.zeros((32, 32), cp.float32)
+    kernel = cp.RawKernel(unrolled(6), "k")
+    counters = gl.count(kernel, 1, 32, (cp.asarray(a), cp.asarray(b), d))
+    np.testing.assert_array_equal(cp.asnumpy(d), a.astype(np.float32) @ b.astype(np.float32).T)
+    loads = [x for x in counters.accesses if x.kind == "load" and "wmma" in x.text]
+    assert sum(x.requests for x in loads) == 6 * 4 * 8
+
+
+def test_kernels_that_call_stay_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = """__device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }
+    extern "C" __global__ void k(int* out) { out[threadIdx.x] = f(threadIdx.x % 8); }"""
+    text = codegen.generate(
+        parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", count=True, trace=False
+    ).text
+    monkeypatch.setattr(split, "_FEWEST", 0)
+    assert split.split(text) is None

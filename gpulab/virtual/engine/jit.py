@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
 
 from gpulab import disk_cache
+from gpulab.virtual.engine import split
 
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
@@ -26,31 +28,46 @@ def _host() -> tuple[Any, str, str]:
     return llvm.Target.from_default_triple(), llvm.get_host_cpu_name(), features.flatten()
 
 
-def target_machine() -> Any:
+def target_machine(effort: int = 2) -> Any:
     """Code generation for this machine's own processor; a compiler takes over the one it is given."""
     target, name, features = _host()
-    return target.create_target_machine(cpu=name, features=features, opt=2, jit=True)
+    return target.create_target_machine(cpu=name, features=features, opt=effort, jit=True)
 
 
 class Code:
-    """Machine code of one LLVM module; keeps its memory alive while it is referenced."""
+    """Machine code of one kernel; keeps its memory alive while it is referenced."""
 
     def __init__(self, text: str) -> None:
-        machine = target_machine()
-        module = llvm.parse_assembly(text)
-        _, processor, features = _host()
-        key = disk_cache.key(llvmlite.__version__, processor, features, text)
-        stored = disk_cache.load("engine", key)
-        if stored is None:
-            module.verify()
+        halves = split.split(text)
+        if halves is None:
+            self._engines = [_engine(text)]
+        else:
+            support = _engine(halves.support)
+            places = {name: support.get_function_address(name) for name in halves.names}
+            self._engines = [_engine(halves.own, places), support]
+        own = self._engines[0]
+        self.run_blocks = _RUN_BLOCKS(own.get_function_address("run_blocks"))
+        self.run_block = _RUN_BLOCK(own.get_function_address("run_block"))
+
+
+def _engine(text: str, places: Mapping[str, int] | None = None) -> Any:
+    """One module translated; with addresses of functions that it calls, quickly rather than well."""
+    quick = places is not None
+    machine = target_machine(0 if quick else 2)
+    module = llvm.parse_assembly(text)
+    _, processor, features = _host()
+    key = disk_cache.key(llvmlite.__version__, processor, features, text)
+    stored = disk_cache.load("engine", key)
+    if stored is None:
+        module.verify()
+        if not quick:
             _optimize(module, machine)
-        self._engine = llvm.create_mcjit_compiler(module, machine)
-        self._engine.set_object_cache(
-            lambda _, compiled: disk_cache.store("engine", key, compiled), lambda _: stored
-        )
-        self._engine.finalize_object()
-        self.run_blocks = _RUN_BLOCKS(self._engine.get_function_address("run_blocks"))
-        self.run_block = _RUN_BLOCK(self._engine.get_function_address("run_block"))
+    engine = llvm.create_mcjit_compiler(module, machine)
+    for name, place in (places or {}).items():
+        engine.add_global_mapping(module.get_function(name), place)
+    engine.set_object_cache(lambda _, compiled: disk_cache.store("engine", key, compiled), lambda _: stored)
+    engine.finalize_object()
+    return engine
 
 
 def _optimize(module: Any, machine: Any) -> None:
