@@ -110,6 +110,8 @@ def run_all(page: Any) -> None:
     page.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(timeout=CELL_TIMEOUT_MS)
     started = page.locator(".jp-Cell").first.locator(".jp-InputPrompt").filter(has_text=re.compile(r"[*\d]"))
     for _ in range(5):
+        if page.locator(".jp-Dialog").count():  # a slow kernel makes JupyterLab ask
+            page.keyboard.press("Escape")
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
         page.wait_for_timeout(3000)

@@ -17,8 +17,8 @@ JUPYTER = {
 }
 VIEW_PAIRS = [
     ("fg", "bg"), ("fg", "panel"), ("fg", "highlight"), ("muted", "bg"), ("muted", "panel"),
-    ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"), ("error", "error-bg"),
-    ("on-accent", "accent"), ("on-accent", "tail-text"),
+    ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
+    ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"),
 ]  # fmt: skip
 FORM_PAIRS = [("fg", "bg"), ("good", "bg"), ("wrong", "bg"), ("on-accent", "accent")]
 
