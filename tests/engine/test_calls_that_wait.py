@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,12 @@ import numpy.typing as npt
 import pytest
 
 from gpulab.errors import NotSupportedError
-from gpulab.ptx import callgraph, inline, nvrtc, parser
+from gpulab.ptx import callgraph, inline, ir, nvrtc, parser
 from gpulab.trace_state import registers_at
-from gpulab.virtual.engine import LaunchResult, Program, TraceRequest
+from gpulab.virtual.engine import LaunchResult, Program, TraceRequest, program
 from gpulab.virtual.errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
 from gpulab.virtual.memory import DeviceMemory
+from tests.fuzz import generator, virtual_run
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -485,3 +487,45 @@ def test_too_many_copies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     code = ROTATE + HEAD + "(int* x) { __shared__ int s[96]; x[0] = next_of(s, next_of(s, next_of(s, 1))); }"
     with pytest.raises(NotSupportedError, match="too large"):
         launch(code, ints(96))
+
+
+def every_function(module: ir.Module, entry: str) -> set[str]:
+    """All functions below a kernel that do not call themselves."""
+    below = callgraph.reachable(module, callgraph.callees(module.functions[entry]))
+    return {n for n in below if n not in callgraph.reachable(module, callgraph.callees(module.functions[n]))}
+
+
+@pytest.fixture
+def fresh_code() -> Iterator[None]:
+    program._compiled.cache_clear()
+    yield
+    program._compiled.cache_clear()
+
+
+@pytest.mark.parametrize("target", [75, 100])
+def test_copied_functions_do_what_called_ones_do(
+    target: int, monkeypatch: pytest.MonkeyPatch, fresh_code: None
+) -> None:
+    """Generated kernels give the same answers and counts when every function is copied."""
+    loaded, kernels = virtual_run.compiled(200, target)
+    calling = [k for k in kernels.values() if every_function(loaded.module, k.name)]
+    assert len(calling) >= 3
+    results: list[LaunchResult] = []
+
+    class Listening(Program):
+        def launch(self, *given: Any, **named: Any) -> LaunchResult:
+            results.append(super().launch(*given, **named))
+            return results[-1]
+
+    monkeypatch.setattr(virtual_run, "Program", Listening)
+    answers = [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling]
+    program._compiled.cache_clear()
+    monkeypatch.setattr(callgraph, "waiting", every_function)
+    assert [generator.digest(virtual_run.run(loaded, k, instrument="counters")) for k in calling] == answers
+    for called, copied in zip(results[: len(calling)], results[len(calling) :], strict=True):
+        assert called.counters is not None
+        assert copied.counters is not None
+        assert copied.counters.thread_instructions == called.counters.thread_instructions
+        assert copied.counters.line_warp_instructions == called.counters.line_warp_instructions
+        assert {*copied.counters.branches} == {*called.counters.branches}
+        assert {*copied.counters.accesses} == {*called.counters.accesses}

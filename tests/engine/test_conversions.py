@@ -104,5 +104,5 @@ def test_bfloat16_is_rounded_once(source: str, mode: str) -> None:
         half_way = np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8], values.dtype)
         values = np.concatenate([values, half_way, -half_way, half_way * (1 + 2.0**-40)])
     values = values[values != 0].astype(dtype_of(source))
-    found = apply(f"cvt.{mode}.bf16.{source} %out, %in0;", "b16", (source,), (values,))
+    found = apply(f"cvt.{mode}.bf16.{source} %out, %in0;", "b16", (source,), (values,), target=90)
     assert found.tolist() == [bf16(value, mode) for value in values.tolist()]
