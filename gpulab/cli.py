@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from urllib.parse import quote
 
 from gpulab.errors import GpulabError
 
@@ -84,7 +85,9 @@ def _lab(folder: Path | None, arguments: Sequence[str]) -> int:
     first = find_first_notebook(folder)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
-    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *_settings(), *arguments, first.name]
+    # The address that JupyterLab prints leads to the first notebook, too: a classroom opens that one.
+    front = f"--LabApp.default_url=/lab/tree/{quote(first.name)}"
+    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *_settings(), front, *arguments, first.name]
     with subprocess.Popen(command, cwd=first.parent) as process:
         while True:
             try:

@@ -74,6 +74,7 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     (settings,) = [word for word in words if word.startswith("--LabApp.app_settings_dir=")]
     assert json.loads((Path(settings.split("=")[1]) / "overrides.json").read_text())
     words.remove(settings)
+    words.remove("--LabApp.default_url=/lab/tree/00_a.ipynb")
     assert folder == str(tmp_path.resolve())
     assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
 
