@@ -11,7 +11,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from gpulab import disk_cache
-from gpulab.virtual.engine import split
+from gpulab.virtual.engine import object_code, split
 
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
@@ -57,15 +57,18 @@ def _engine(text: str, places: Mapping[str, int] | None = None) -> Any:
     module = llvm.parse_assembly(text)
     _, processor, features = _host()
     key = disk_cache.key(llvmlite.__version__, processor, features, text)
-    stored = disk_cache.load("engine", key)
-    if stored is None:
+    code = disk_cache.load("engine", key)
+    if code is None:
         module.verify()
         if not quick:
             _optimize(module, machine)
+        code = machine.emit_object(module)
+        disk_cache.store("engine", key, code)
     engine = llvm.create_mcjit_compiler(module, machine)
+    object_code.check(code, places or {})
     for name, place in (places or {}).items():
         engine.add_global_mapping(module.get_function(name), place)
-    engine.set_object_cache(lambda _, compiled: disk_cache.store("engine", key, compiled), lambda _: stored)
+    engine.set_object_cache(None, lambda _: code)
     engine.finalize_object()
     return engine
 

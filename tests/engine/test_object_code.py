@@ -1,0 +1,29 @@
+"""Code that calls what is not there is refused; linking it would end the process."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from gpulab.errors import NotSupportedError
+from gpulab.virtual.engine import jit
+
+RUNS = """
+define i32 @run_blocks(ptr %c, i64 %a, i64 %b) {{ {body} ret i32 {result} }}
+define i32 @run_block(ptr %c, i64 %a, i32 %b) {{ ret i32 0 }}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="object files are checked where they are ELF")
+@pytest.mark.parametrize("round_", ["fresh", "from the cache"])
+def test_a_missing_function_is_named(round_: str) -> None:
+    text = "declare void @no_such_function()\n" + RUNS.format(body="call void @no_such_function()", result=1)
+    with pytest.raises(NotSupportedError, match="no_such_function"):
+        jit.Code(text)
+
+
+def test_functions_of_the_c_library_are_found() -> None:
+    body = "%x = uitofp i64 %a to float %y = frem float %x, 7.0 %z = fptoui float %y to i32"
+    code = jit.Code(RUNS.format(body=body, result="%z"))
+    assert code.run_blocks(None, 12, 0) == 5
