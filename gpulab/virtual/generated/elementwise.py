@@ -19,6 +19,7 @@ from gpulab.virtual.generated.operands import (
 from gpulab.virtual.generated.params import (
     TypeMap,
     c_name,
+    check_identifiers,
     check_name,
     decide_types,
     parameters,
@@ -152,6 +153,7 @@ class ElementwiseKernel:
         key = (tuple(operands), type_map, ndim)
         if key not in self._kernels:
             source = self._source(operands, type_map, ndim)
+            check_identifiers(self.params, source, self.name)
             self._kernels[key] = RawKernel(source, self.name, self.options)
         return self._kernels[key]
 
@@ -160,7 +162,7 @@ class ElementwiseKernel:
         setup = "\n  ".join(line for o in operands if (line := o.setup))
         elements = "\n    ".join(line for o in operands if (line := o.element("_ind", "i")))
         used = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
-        return f"""{header(used)}
+        return f"""{header(used, self.preamble + self.operation)}
 {typedefs(type_map)}{self.preamble}
 extern "C" __global__ void {self.name}({declared}) {{
   {setup}

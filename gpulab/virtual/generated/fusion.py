@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gpulab.virtual.array import ndarray
+from gpulab.virtual.errors import CompileException
+from gpulab.virtual.generated import stepwise
 from gpulab.virtual.generated.elementwise import ElementwiseKernel
 from gpulab.virtual.generated.expressions import HELPERS
-from gpulab.virtual.generated.params import c_name
+from gpulab.virtual.generated.params import c_name, check_name
 from gpulab.virtual.generated.reduction import ReductionKernel
-from gpulab.virtual.generated.tracing import Trace, Traced, refuse
+from gpulab.virtual.generated.tracing import Argument, NotOneLoop, Reduction, Trace, Traced
+from gpulab.virtual.generated.values import FusedValue
 
-_NAME = re.compile(r"\W")
+_ACCEPTED = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
 
 
 class Fused:
@@ -25,148 +28,209 @@ class Fused:
     Called with device arrays it launches one kernel; called with anything else it is the function.
     """
 
-    def __init__(self, function: Callable[..., Any], kernel_name: str | None = None) -> None:
-        functools.update_wrapper(self, function)
-        self._function = function
-        self._name = kernel_name or _NAME.sub("_", getattr(function, "__name__", "fused"))
-        if not re.match("[A-Za-z_]", self._name):
-            self._name = f"fused{self._name}"
-        self._kernels: dict[Any, Any] = {}
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self.func = function
+        self.name = name or function.__name__
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._steps = False
 
     def __repr__(self) -> str:
-        return f"<fused function {self._name!r}>"
+        return f"<Fusion {self.name!r}>"
+
+    def clear_cache(self) -> None:
+        """Forget all kernels; the next call traces anew."""
+        self._plans = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = (*args, *kwargs.values())
-        if any(isinstance(v, (Traced, np.ndarray)) for v in values) or not any(
-            isinstance(v, ndarray) for v in values
-        ):
-            return self._function(*args, **kwargs)
-        trace = Trace()
-        result = self._function(
-            *(_enter(trace, value) for value in args),
-            **{key: _enter(trace, value) for key, value in kwargs.items()},
-        )
-        single = not isinstance(result, tuple)
-        results = () if result is None else (result,) if single else result
-        # A returned argument is the array itself, as it would be without fuse.
-        arrays = {name: value for name, value, _ in trace.arguments}
-        wanted = [r for r in results if isinstance(r, Traced) and not r.argument]
-        made = self._run(trace, wanted, arrays)
-        final = tuple(
-            (arrays[r.argument] if r.argument else made.pop(0)) if isinstance(r, Traced) else r
-            for r in results
-        )
-        return None if result is None else final[0] if single else final
+        if kwargs:
+            raise TypeError(
+                f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}: fused functions "
+                "take their arguments by position."
+            )
+        if any(isinstance(a, FusedValue) for a in args) or not any(isinstance(a, ndarray) for a in args):
+            return self.func(*args)
+        if not all(isinstance(a, _ACCEPTED) for a in args):
+            types = ", ".join(repr(type(a)) for a in args)
+            raise TypeError(
+                f"Invalid argument type for {self.name!r}: ({types}). Pass device arrays and numbers."
+            )
+        if self._steps:
+            return self._run_steps(args)
+        if any(isinstance(a, np.ndarray) for a in args):
+            raise AssertionError(
+                f"{self.name}() got a NumPy array next to device arrays: cp.asarray(x) copies it there."
+            )
+        key = tuple(_signature(a) for a in args)
+        if key not in self._plans:
+            try:
+                self._plans[key] = _plan(self.func, args, self.name)
+            except Exception:
+                # Whatever is wrong, the general way either can do it or explains it; it stays at that.
+                self._steps = True
+                return self._run_steps(args)
+        return self._plans[key](args)
 
-    def _run(self, trace: Trace, wanted: list[Traced], arrays: dict[str, Any]) -> list[Any]:
-        outputs = [*wanted, *trace.written.values()]
-        if trace.reduction is not None:
-            return self._reduce(trace, outputs)
+    def _run_steps(self, args: tuple[Any, ...]) -> Any:
+        if any(isinstance(a, np.ndarray) for a in args):
+            raise TypeError(
+                f"Unsupported input type {np.ndarray}: cp.asarray(x) copies a NumPy array to the device."
+            )
+        try:
+            check_name(self.name)
+        except ValueError as error:
+            # Such a function is traced but never runs, so the arguments stay as they are.
+            stepwise.run(self.func, [a.copy() if isinstance(a, ndarray) else a for a in args])
+            raise CompileException(
+                f"error: expected an identifier where the kernel's name stands. {error}: define a function "
+                "with def, or pass @cp.fuse(kernel_name=...).",
+                "",
+                self.name,
+            ) from error
+        return stepwise.run(self.func, args)
+
+
+def _signature(value: Any) -> Any:
+    if isinstance(value, ndarray):
+        return value.dtype.char, value.ndim
+    return value.dtype.char if isinstance(value, np.generic) else type(value)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The kernel of a fused function and how its arguments get there."""
+
+    kernel: ElementwiseKernel | ReductionKernel
+    arguments: list[Argument]
+    written: list[int]
+    made: list[np.dtype[Any]]
+    returns: str
+    reduction: Reduction | None
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        inputs = [a.constant if a.place is None else args[a.place] for a in self.arguments]
+        if self.reduction is not None:
+            assert isinstance(self.kernel, ReductionKernel)
+            axis = self.reduction.axis
+            if self.reduction.needs_elements:
+                _check_elements(self.kernel.name, inputs)
+            found = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
+        elif self.written:
+            shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for value in inputs))
+            new = [ndarray(shape, dtype) for dtype in self.made]
+            self.kernel(*inputs, *new, *(args[place] for place in self.written))
+            found = tuple(new)
+        elif self.made:
+            found = self.kernel(*inputs)
+        else:
+            found = ()
+        results = found if isinstance(found, tuple) else (found,)
+        return None if self.returns == "none" else results[0] if self.returns == "single" else results
+
+
+def _check_elements(name: str, inputs: list[Any]) -> None:
+    if any(isinstance(value, ndarray) and value.size == 0 for value in inputs):
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+
+
+def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Plan:
+    """Trace a function and generate its kernel.
+
+    Raises
+    ------
+    Exception
+        If the function is no single loop or does what cannot be fused.
+    """
+    trace = Trace()
+    result = function(*(None if a is None else trace.argument(a, i) for i, a in enumerate(args)))
+    returns = "none" if result is None else "tuple" if isinstance(result, tuple) else "single"
+    items = [item for item in (result if isinstance(result, tuple) else (result,)) if item is not None]
+    if not all(isinstance(item, Traced) for item in items):
+        raise NotOneLoop
+    wanted = [trace.operand(item) for item in items]
+    outputs = [*wanted, *trace.written.values()]
+    declared = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
+    given = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))
+    writes = [f"out{k} = {o.name};" for k, o in enumerate(outputs)]
+    kernel: ElementwiseKernel | ReductionKernel
+    if trace.reduction is None:
+        operation = "\n    ".join([*trace.statements[0], *writes])
+        kernel = ElementwiseKernel(declared, given, operation, name, preamble=HELPERS, return_tuple=True)
+    else:
         if not outputs:
-            return []
-        used = trace.used(outputs)
-        shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for _, value, _ in used))
-        if any(o.shape != shape for o in outputs):
-            raise refuse("outputs of different shapes", "write one function for each, or broadcast first")
-        kernel = self._cached(
-            ElementwiseKernel,
-            _declared(used),
-            ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs)),
-            "\n    ".join([*trace.statements[0], *(f"out{k} = {o.name};" for k, o in enumerate(outputs))]),
-            self._name,
-            preamble=HELPERS,
-            return_tuple=True,
-        )
-        targets = [arrays[name] for name in trace.written]
-        inputs = [value for _, value, _ in used]
-        if not targets:
-            return list(kernel(*inputs))
-        made = [ndarray(shape, o.dtype) for o in wanted]
-        kernel(*inputs, *made, *targets)
-        return made
-
-    def _reduce(self, trace: Trace, outputs: list[Traced]) -> list[Any]:
-        reduction = trace.reduction
-        assert reduction is not None
-        if not outputs or trace.written or any(o.stage == 0 for o in outputs):
-            raise refuse("a reduction whose result is not what it returns", "return it alone")
-        used = trace.used(outputs)
-        mapped = ", ".join(f"const {c_name(dtype)}& {name}" for name, _, dtype in used)
-        steps = " ".join(trace.statements[0])
-        kind = c_name(reduction.dtype)
-        preamble = (
-            f"{HELPERS}__device__ {kind} _map({mapped}) {{ {steps} "
-            f"return {reduction.value.converted(reduction.dtype)}; }}\n"
-        )
-        # What follows the reduction is computed where the outputs are written; numbers come along.
-        numbers = [(name, dtype) for name, value, dtype in used if not isinstance(value, ndarray)]
-        targets = [*(f"const {c_name(dtype)}& {name}" for name, dtype in numbers)]
-        targets += [f"{c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs)]
-        lines = " ".join([*trace.statements[1], *(f"out{k} = {o.name};" for k, o in enumerate(outputs))])
-        preamble += f"__device__ void _post({', '.join([f'{kind} a', *targets])}) {{ {lines} }}\n"
-        passed = ", ".join(["a", *(name for name, _ in numbers), *(f"out{k}" for k in range(len(outputs)))])
-        kernel = self._cached(
-            ReductionKernel,
-            _declared(used),
-            ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs)),
-            f"_map({', '.join(name for name, _, _ in used)})",
-            reduction.expression,
-            f"_post({passed})",
-            reduction.identity,
-            self._name,
-            reduce_type=kind,
-            preamble=preamble,
-        )
-        found = kernel(*(value for _, value, _ in used), axis=reduction.axis, keepdims=reduction.keepdims)
-        return list(found) if isinstance(found, tuple) else [found]
-
-    def _cached(self, kind: Any, *parts: Any, **named: Any) -> Any:
-        key = (kind, parts, tuple(sorted(named.items())))
-        if key not in self._kernels:
-            self._kernels[key] = kind(*parts, **named)
-        return self._kernels[key]
+            raise NotOneLoop
+        kernel = _reduction_kernel(trace, trace.reduction, outputs, declared, given, writes, name)
+    made = [o.dtype for o in wanted]
+    return Plan(kernel, trace.arguments, list(trace.written), made, returns, trace.reduction)
 
 
-def _enter(trace: Trace, value: Any) -> Any:
-    return (
-        trace.argument(value)
-        if isinstance(value, (ndarray, np.generic, bool, int, float, complex))
-        else value
+def _reduction_kernel(
+    trace: Trace,
+    reduction: Reduction,
+    outputs: list[Traced],
+    declared: str,
+    given: str,
+    writes: list[str],
+    name: str,
+) -> ReductionKernel:
+    parameters = ", ".join(f"const {c_name(a.dtype)}& {a.name}" for a in trace.arguments)
+    kind = c_name(reduction.dtype)
+    results = "".join(f", {c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs))
+    constants = [a for a in trace.arguments if a.place is None]
+    numbers = "".join(f", const {c_name(a.dtype)}& {a.name}" for a in constants)
+    preamble = (
+        f"{HELPERS}__device__ {kind} _map({parameters}) {{ {' '.join(trace.statements[0])} "
+        f"return {reduction.value.converted(reduction.dtype)}; }}\n"
+        f"__device__ void _post({kind} a{results}{numbers}) "
+        f"{{ {' '.join([*trace.statements[1], *writes])} }}\n"
+    )
+    targets = [f"out{k}" for k in range(len(outputs))]
+    return ReductionKernel(
+        declared,
+        given,
+        f"_map({', '.join(a.name for a in trace.arguments)})",
+        reduction.expression,
+        f"_post({', '.join(['a', *targets, *(a.name for a in constants)])})",
+        reduction.identity,
+        name,
+        reduce_type=kind,
+        preamble=preamble,
     )
 
 
-def _leave(result: Any, arrays: dict[str, Any], made: list[Any]) -> Any:
-    if not isinstance(result, Traced):
-        return result
-    return arrays[result.argument] if result.argument else made.pop(0)
+def fuse(*args: Any, **kwargs: Any) -> Any:
+    """Decorate a function of arrays so that its operations run as one kernel.
 
+    Arguments are device arrays and numbers. What is written inside is operators, element-wise functions
+    of ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``; there are no methods but
+    ``astype``, ``copy`` and the reductions. Element-wise operations with one reduction at the end are one
+    kernel, as in CuPy; anything longer is one cooperative kernel there, and one for each step here.
 
-def _declared(used: list[tuple[str, Any, np.dtype[Any]]]) -> str:
-    return ", ".join(f"{dtype.name} {name}" for name, _, dtype in used)
-
-
-def fuse(*args: Any, kernel_name: str | None = None) -> Any:
-    """Decorate a function of arrays so that its element-wise operations run as one kernel.
+    Arithmetic between numbers alone happens in the narrowest type, as in CuPy: ``2.0 * dt`` in float16
+    and ``2 * n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.
 
     Parameters
     ----------
     args
-        The function, as in ``@cp.fuse``; none in ``@cp.fuse(kernel_name=...)``.
+        The function, as in ``@cp.fuse``; nothing or the kernel's name in ``@cp.fuse()``.
     kernel_name : str, optional
         Name of the kernel; the function's by default.
 
     Returns
     -------
     callable
-        With device arrays one launch, with NumPy arrays or numbers the function itself. It may end
-        with one reduction and element-wise operations on its result.
+        With device arrays one launch, with numbers the function itself.
 
     Raises
     ------
-    NotSupportedError
-        From a call, if the function does what one kernel cannot do.
+    TypeError, AttributeError, NotImplementedError, ValueError
+        From a call, if the function does what cannot be fused.
+    CompileException
+        From a call, if the kernel's name is none in C++, as of a lambda.
     """
-    if args and callable(args[0]):
-        return Fused(args[0], kernel_name)
-    return lambda function: Fused(function, kernel_name)
+    if len(args) == 1 and not kwargs and callable(args[0]):
+        return functools.update_wrapper(Fused(args[0]), args[0])
+
+    def decorate(function: Callable[..., Any], kernel_name: str | None = None) -> Any:
+        return functools.update_wrapper(Fused(function, kernel_name), function)
+
+    return lambda function: decorate(function, *args, **kwargs)

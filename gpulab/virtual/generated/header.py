@@ -81,11 +81,11 @@ struct float16 {
 """
 
 
-def header(type_names: frozenset[str]) -> str:
-    """What a kernel needs that uses these C++ types."""
+def header(type_names: frozenset[str], code: str = "") -> str:
+    """What a kernel needs that uses these C++ types, or names them in its code."""
     parts = [ARRAYS]
-    if "float16" in type_names:
+    if "float16" in type_names or "float16" in code:
         parts.append(FLOAT16)
-    if any(name.startswith("complex") for name in type_names):
+    if any(name.startswith("complex") for name in type_names) or "complex<" in code:
         parts.append(COMPLEX)
     return "\n".join(parts)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpulab.virtual.errors import CompileException
 from gpulab.virtual.layout import checked_dtype
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -59,29 +60,30 @@ def parameters(text: str) -> tuple[Parameter, ...]:
 
     Raises
     ------
-    ValueError, TypeError
-        If something in it is no parameter; the message shows what one looks like.
+    Exception
+        If something in it is no parameter, of CuPy's bare class; the message shows what one looks like.
+    TypeError
+        If a type is none of NumPy's.
     """
-    return tuple(_parameter(part) for part in text.split(",")) if text.strip() else ()
+    return tuple(_parameter(part) for part in text.split(",")) if text else ()
 
 
 def _parameter(text: str) -> Parameter:
     words = text.split()
     if len(words) < 2:
-        raise ValueError(f"Syntax error: {text!r}. A parameter is a type and a name, such as 'float32 x'.")
+        raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")
     *qualifiers, kind, name = words
     for word in qualifiers:
         if word != "raw":
-            raise ValueError(f'Unknown keyword "{word}" in {text!r}; the only one is raw.')
-    if not _IDENTIFIER.fullmatch(name):
-        raise ValueError(f"{name!r} in {text!r} is no name; array parameters are written without *.")
+            raise Exception(f'Unknown keyword "{word}" in {text!r}; the only one is raw.')
     if len(kind) == 1:
         return Parameter(name, kind, None, bool(qualifiers))
     try:
         dtype = checked_dtype(kind)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{kind!r} in {text!r} is no type of NumPy, such as float32, nor one letter that stands for any."
+            f"data type {kind!r} not understood: it is no type of NumPy, such as float32, nor a letter that "
+            "stands for any. Array parameters are written without *."
         ) from None
     return Parameter(name, "", dtype, bool(qualifiers))
 
@@ -90,6 +92,18 @@ def check_name(name: str) -> None:
     """Raise ``ValueError`` unless `name` can name a C++ function."""
     if not _IDENTIFIER.fullmatch(name):
         raise ValueError(f'Invalid kernel name: "{name}"')
+
+
+def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) -> None:
+    """Raise ``CompileException`` if a parameter's name is none in C++."""
+    for parameter in params:
+        if not _IDENTIFIER.fullmatch(parameter.name):
+            raise CompileException(
+                f"error: expected an identifier. The parameter {parameter.name!r} is no name in C++; array "
+                "parameters are written without *.",
+                code,
+                kernel_name,
+            )
 
 
 def decide_types(
@@ -105,7 +119,9 @@ def decide_types(
     Raises
     ------
     TypeError
-        If an array does not fit its parameter, or nothing decides a placeholder.
+        If an array does not fit its parameter.
+    KeyError
+        If nothing decides a placeholder.
     """
     found: dict[str, np.dtype[Any]] = {}
     pairs = [*zip(outputs, output_dtypes, strict=False), *zip(inputs, input_dtypes, strict=True)]
@@ -123,7 +139,7 @@ def decide_types(
     for parameter in (*inputs, *outputs):
         kind = parameter.dtype or found.get(parameter.placeholder)
         if kind is None:
-            raise TypeError(
+            raise KeyError(
                 f"Nothing decides the type {parameter.placeholder} of {parameter.name}: pass an array for "
                 "it, pass the output array, or name the type, such as float32."
             )

@@ -26,6 +26,7 @@ from gpulab.virtual.generated.params import (
     Parameter,
     TypeMap,
     c_name,
+    check_identifiers,
     check_name,
     decide_types,
     parameters,
@@ -52,7 +53,8 @@ class ReductionKernel:
     post_map_expr : str
         How the result ``a`` becomes the outputs, such as ``"y = sqrt(a)"``; one expression.
     identity : str
-        What a reduction starts from; with None an empty one is an error.
+        What every thread starts from. With None that is a zero of the type, as in CuPy, which counts
+        as one more element, and an empty reduction is an error.
     name : str
         The kernel's name.
     reduce_type : str, optional
@@ -208,6 +210,7 @@ class ReductionKernel:
         key = (tuple(takes), tuple(gives), type_map, in_ndim, out_ndim)
         if key not in self._kernels:
             source = self._source(takes, gives, type_map, in_ndim, out_ndim)
+            check_identifiers(self.in_params + self.out_params, source, self.name)
             self._kernels[key] = RawKernel(source, self.name, self.options)
         return self._kernels[key]
 
@@ -229,11 +232,8 @@ class ReductionKernel:
         used = frozenset(
             [o.c_type for o in every] + [c_name(dtype) for _, dtype in type_map] + [self.reduce_type]
         )
-        # Without an identity a thread starts from its first element, and one without elements is left out.
-        first = "false" if self.identity else "_J < _parts"
-        partner = "true" if self.identity else "(_tid + _half) / _block_stride < _length"
         # Threads of a block are split into _block_stride outputs and the parts that reduce each of them.
-        return f"""{header(used)}
+        return f"""{header(used, self.preamble)}
 {typedefs(type_map)}{self.preamble}
 typedef {self.reduce_type} _type_reduce;
 extern "C" __global__ void {self.name}({declared}) {{
@@ -243,7 +243,6 @@ extern "C" __global__ void {self.name}({declared}) {{
   CIndexer<{in_ndim}> _in_ind(_layout_in);
   CIndexer<{out_ndim}> _out_ind(_layout_out);
   const unsigned int _tid = threadIdx.x;
-  const ptrdiff_t _length = _in_ind.size() / _out_ind.size();
   for (ptrdiff_t _first = (ptrdiff_t)blockIdx.x * _block_stride; _first < _out_ind.size();
        _first += (ptrdiff_t)gridDim.x * _block_stride) {{
     const ptrdiff_t _i = _first + _tid % _block_stride;
@@ -255,14 +254,13 @@ extern "C" __global__ void {self.name}({declared}) {{
       _in_ind.set(_j);
       {read}
       _type_reduce b = static_cast<_type_reduce>({self.map_expr});
-      if ({first}) {{ _sum = b; continue; }}
       _type_reduce a = _sum;
       _sum = ({self.reduce_expr});
     }}
     _shared[_tid] = _sum;
     __syncthreads();
     for (unsigned int _half = {BLOCK_SIZE} / 2; _half >= _block_stride; _half >>= 1) {{
-      if (_tid < _half && {partner}) {{
+      if (_tid < _half) {{
         _type_reduce a = _shared[_tid], b = _shared[_tid + _half];
         _shared[_tid] = ({self.reduce_expr});
       }}
@@ -306,7 +304,8 @@ def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int
         return list(args)
     if any(p.raw and isinstance(a, ndarray) for a, p in zip(args, params, strict=True)):
         raise NotImplementedError(
-            "With a raw argument the axes to be reduced must come first: axis 0, (0, 1) and so on."
+            "Illegal conditions: with a raw argument the axes to be reduced must come first, such as axis 0 "
+            "or (0, 1)."
         )
     return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
 

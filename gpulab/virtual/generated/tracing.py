@@ -1,38 +1,34 @@
-"""Values that write down what is computed with them: the inside of a fused function."""
+"""Values that write down what is computed with them, for fused functions that are one loop."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gpulab.errors import NotSupportedError
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.generated.expressions import expression
-from gpulab.virtual.generated.operands import Shape
 from gpulab.virtual.generated.params import c_name
+from gpulab.virtual.generated.values import (
+    REDUCTIONS,
+    FusedValue,
+    InPlace,
+    clip_bounds,
+    reduction_arguments,
+    whole,
+)
 from gpulab.virtual.layout import checked_dtype
-from gpulab.virtual.operators import Operators
-from gpulab.virtual.rules import Traceable
 
-_WEAK = {
-    bool: np.dtype(bool),
-    int: np.dtype(np.int64),
-    float: np.dtype(np.float64),
-    complex: np.dtype(complex),
-}
-_ZERO = {int: 0, float: 0.0, complex: 0j}
 _SUMS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
 _EXTREMES = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
 _TESTS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
+_NOT_ON_DEVICES = frozenset("gGOSUVMm")
 
 
-def refuse(what: str, instead: str) -> NotSupportedError:
-    """The error for something that one generated kernel cannot do."""
-    return NotSupportedError(f"cp.fuse cannot put {what} into a kernel: {instead}.")
+class NotOneLoop(Exception):
+    """A fused function is no loop with one reduction at its end; it is then computed step by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,167 +37,200 @@ class Reduction:
 
     value: Traced
     expression: str
-    identity: str | None
+    identity: str
     dtype: np.dtype[Any]
     axis: Any
-    keepdims: bool
+    needs_elements: bool
+
+
+@dataclass(slots=True)
+class Argument:
+    """A parameter of the kernel: an argument of the function by its place, or a number in it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    place: int | None
+    constant: Any
 
 
 @dataclass(slots=True)
 class Trace:
     """What a fused function computed: statements for each element, then for each reduced value."""
 
-    arguments: list[tuple[str, Any, np.dtype[Any]]] = field(default_factory=list)
+    arguments: list[Argument] = field(default_factory=list)
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    written: dict[str, Traced] = field(default_factory=dict)
+    written: dict[int, Traced] = field(default_factory=dict)
     reduction: Reduction | None = None
     count: int = 0
 
-    def used(self, outputs: Sequence[Traced]) -> list[tuple[str, Any, np.dtype[Any]]]:
-        """The arguments that the statements or `outputs` mention."""
-        ends = [o.name for o in outputs]
-        if self.reduction is not None:
-            ends.append(self.reduction.value.name)
-        text = " ".join([*self.statements[0], *self.statements[1], *ends])
-        return [known for known in self.arguments if re.search(rf"\b{known[0]}\b", text)]
+    @property
+    def stage(self) -> int:
+        """1 behind the reduction."""
+        return int(self.reduction is not None)
 
-    def argument(self, value: Any) -> Traced:
+    def argument(self, value: Any, place: int | None = None) -> Traced:
         """A value from outside as a parameter of the kernel."""
-        for name, known, dtype in self.arguments:
-            if known is value and isinstance(value, ndarray):
-                return Traced(self, name, dtype, value.shape, None, 0, name)
-        weak = type(value) if type(value) in _ZERO else None
         if isinstance(value, ndarray):
-            dtype = value.dtype
-        elif type(value) in _WEAK:
-            dtype = _WEAK[type(value)]
-        elif isinstance(value, np.generic):
-            dtype = checked_dtype(value.dtype)
+            weak, dtype = None, value.dtype
+        elif isinstance(value, (bool, int, float, complex, np.generic)):
+            weak = type(value)
+            dtype = checked_dtype(np.dtype(weak))
         else:
-            raise refuse(f"a {type(value).__name__}", "pass device arrays and numbers")
+            raise NotOneLoop
         name = f"in{len(self.arguments)}"
-        self.arguments.append((name, value, dtype))
-        return Traced(self, name, dtype, getattr(value, "shape", ()), weak, 0, name)
+        self.arguments.append(Argument(name, dtype, place, value if place is None else None))
+        ndim = value.ndim if isinstance(value, ndarray) else -1
+        stage = 0 if place is not None else self.stage
+        return (Traced if weak else TracedArray)(self, name, dtype, ndim, weak, stage, place)
+
+    def operand(self, value: Any) -> Traced:
+        """An operand as it can be used now: nothing from before a reduction after it."""
+        if isinstance(value, ndarray) or value is None:
+            raise NotOneLoop
+        traced = value if isinstance(value, Traced) else self.argument(value)
+        if traced.stage != self.stage:
+            raise NotOneLoop
+        return traced
 
     def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
         """A new variable holding an expression of other values."""
-        stages = {o.stage for o in operands if not o.is_number}
-        if len(stages) > 1:
-            raise refuse(
-                "elements and what they were reduced to", "end with the reduction, or write two functions"
-            )
-        stage = max(stages, default=0)
         name = f"v{self.count}"
         self.count += 1
-        self.statements[stage].append(f"const {c_name(dtype)} {name} = {text};")
-        shape = np.broadcast_shapes(*(o.shape for o in operands))
-        return Traced(self, name, dtype, shape, None, stage, "")
+        self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
+        ndim = max(o.ndim for o in operands)
+        kind = TracedArray if ndim >= 0 else Traced
+        return kind(self, name, dtype, ndim, None, self.stage, None)
 
     def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
         """One element-wise function."""
-        operands = [self.traced(value) for value in inputs]
-        if function.nout != 1:
-            raise refuse(f"np.{function.__name__}", "it has several results; compute them one by one")
-        kinds: Any = (*(o.weak or o.dtype for o in operands), None)
-        if dtype is None:
-            loop = function.resolve_dtypes(kinds)
-        else:
-            signature = (*[None] * function.nin, np.dtype(dtype))
-            loop = function.resolve_dtypes(kinds, signature=signature, casting="unsafe")
+        operands = [self.operand(value) for value in inputs]
+        if function.nout != 1 or dtype is not None:
+            raise NotOneLoop
+        loop = _loop(function, operands)
         kind, result = loop[0], checked_dtype(loop[-1])
         text = expression(function, kind)
         if text is None or any(k != kind for k in loop[1 : function.nin]):
-            raise refuse(f"np.{function.__name__} of {kind}", "call it outside of the fused function")
+            raise NotOneLoop
         terms = [o.converted(kind) for o in operands]
         made = self.value(_into(text.format(*terms), result), result, operands)
         return made if out is None else self.assign(out, made)
 
-    def assign(self, target: Traced, value: Traced) -> Traced:
+    def assign(self, target: Any, value: Traced) -> Traced:
         """In-place operators and ``out=``: an argument becomes an output too."""
-        if not target.argument:
-            raise refuse("out= of an intermediate value", "use what the function returns")
+        if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
+            raise NotOneLoop
         if not np.can_cast(value.dtype, target.dtype, "same_kind"):
-            raise TypeError(
-                f"output (typecode {value.dtype.char!r}) could not be coerced to provided output parameter "
-                f"(typecode {target.dtype.char!r}) according to the casting rule 'same_kind'"
-            )
+            raise NotOneLoop
         changed = self.value(value.converted(target.dtype), target.dtype, [value, target])
-        changed.argument = target.argument
-        self.written[target.argument] = changed
         target.name = changed.name
+        if target.place is not None:
+            self.written[target.place] = target
         return target
-
-    def traced(self, value: Any) -> Traced:
-        return value if isinstance(value, Traced) else self.argument(value)
 
     def where(self, condition: Any, x: Any, y: Any) -> Traced:
         """``cp.where`` with three arguments."""
-        test, *both = (self.traced(value) for value in (condition, x, y))
-        strong = [_ZERO[o.weak] if o.weak else o.dtype for o in both]
-        kind = np.result_type(*strong)
+        test, *both = (self.operand(value) for value in (condition, x, y))
+        if test.dtype.kind != "b":
+            raise NotOneLoop
+        kind = _narrowest([(d, d) for d in "?bBhHiIlLefdFD"], both)[0]
         terms = [o.converted(kind) for o in both]
-        return self.value(f"{test.converted(np.dtype(bool))} ? {terms[0]} : {terms[1]}", kind, [test, *both])
+        return self.value(f"{test.name} ? {terms[0]} : {terms[1]}", kind, [test, *both])
 
-    def reduce(self, name: str, value: Traced, axis: Any = None, dtype: Any = None, **rest: Any) -> Traced:
+    def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
         """The reduction, after which only its result goes on."""
-        keepdims = bool(rest.pop("keepdims", False))
-        if any(item is not None for item in rest.values()):
-            raise refuse(f"{', '.join(rest)}= of cp.{name}", "assign the result instead")
-        if self.reduction is not None or value.is_number:
-            raise refuse("a second reduction", "write two functions")
+        given = reduction_arguments(name, args, kwargs)
+        value = args[0]
+        if self.stage or not isinstance(value, TracedArray) or given.get("out") is not None or self.written:
+            raise NotOneLoop
+        kind = value.dtype
         if name in _SUMS:
             text, identity = _SUMS[name]
-            kind = getattr(np, name)(np.zeros(1, value.dtype), dtype=dtype).dtype
-        elif name in _EXTREMES:
-            text, identity, kind = _EXTREMES[name], None, value.dtype
-            if kind.kind == "c":
-                raise refuse(f"cp.{name} of complex numbers", "reduce their magnitude")
-        else:
+            if given.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
+                kind = getattr(np, name)(np.zeros(1, kind)).dtype
+        elif name in _EXTREMES and kind.kind != "c":
+            text, identity = _EXTREMES[name], _extreme(kind, lowest=name == "max")
+        elif name in _TESTS and kind.kind != "c":
             (text, identity), kind = _TESTS[name], np.dtype(bool)
-        self.reduction = Reduction(value, text, identity, checked_dtype(kind), axis, keepdims)
-        return Traced(self, "a", kind, (), None, 1, "")
+        else:
+            raise NotOneLoop
+        axis = given.get("axis")
+        ndim = 0 if axis is None else value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
+        if ndim < 0:
+            raise NotOneLoop
+        self.reduction = Reduction(value, text, identity, checked_dtype(kind), axis, name in _EXTREMES)
+        return (TracedArray if ndim else Traced)(self, "a", kind, ndim or -1, None, 1, None)
+
+
+def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+    """The types that a function works with.
+
+    With numbers among the operands it is the first loop that holds every array's values and whose type
+    a number does not widen, as in CuPy's fusion: numbers alone take the narrowest, float16 for floats.
+    """
+    kinds = [o.dtype for o in operands]
+    try:
+        strong = function.resolve_dtypes((*kinds, None))
+        if all(o.weak is None for o in operands):
+            return tuple(strong)
+    except TypeError:  # which the step-by-step way explains
+        raise NotOneLoop from None
+    known = [types.replace("->", "") for types in function.types]
+    usable = [tuple(types) for types in known if not _NOT_ON_DEVICES & set(types)]
+    return _narrowest(usable, operands)
+
+
+def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+    for loop in loops:
+        kinds = [np.dtype(char) for char in loop]
+        if all(_takes(kind, o) for kind, o in zip(kinds, operands, strict=False)):
+            return tuple(kinds)
+    raise NotOneLoop
+
+
+def _takes(kind: np.dtype[Any], operand: Traced) -> bool:
+    if np.can_cast(operand.dtype, kind):
+        return True
+    return operand.weak is not None and np.result_type(operand.weak(0), kind) == kind
+
+
+def _extreme(kind: np.dtype[Any], lowest: bool) -> str:
+    """The least or greatest value of a type, in C++."""
+    if kind.kind == "b":
+        return "false" if lowest else "true"
+    if kind.kind == "f":
+        return f"{c_name(kind)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
+    value = np.iinfo(kind).min if lowest else np.iinfo(kind).max
+    return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
 
 
 def _into(text: str, dtype: np.dtype[Any]) -> str:
     return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
 
 
-class Traced(Operators, Traceable):
-    """A value inside a fused function: its C++ variable, dtype and shape, but no contents.
+class Traced(FusedValue):
+    """A number inside a fused function, or what an array was reduced to: its C++ variable and dtype.
 
-    `weak` is the Python type of a number that takes other operands' dtype; `stage` is 1 behind the
-    reduction; `argument` names the parameter it came in as.
+    `weak` is its type if it comes from outside, `stage` is 1 behind the reduction, `place` is the
+    argument that it is.
     """
 
-    __slots__ = ("argument", "dtype", "name", "shape", "stage", "trace", "weak")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("dtype", "name", "ndim", "place", "stage", "trace", "weak")
 
     def __init__(
         self,
         trace: Trace,
         name: str,
         dtype: np.dtype[Any],
-        shape: Shape,
+        ndim: int,
         weak: type | None,
         stage: int,
-        argument: str,
+        place: int | None,
     ) -> None:
-        self.trace, self.name, self.dtype, self.shape = trace, name, dtype, shape
-        self.weak, self.stage, self.argument = weak, stage, argument
+        self.trace, self.name, self.dtype, self.ndim = trace, name, dtype, ndim
+        self.weak, self.stage, self.place = weak, stage, place
 
     def __repr__(self) -> str:
         return f"<{self.dtype} value within cp.fuse>"
-
-    @property
-    def is_number(self) -> bool:
-        """Whether it is a number from outside, which the kernel knows everywhere."""
-        return any(
-            name == self.argument and not isinstance(v, ndarray) for name, v, _ in self.trace.arguments
-        )
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
 
     def converted(self, dtype: np.dtype[Any]) -> str:
         """Its value as another type, in C++."""
@@ -215,59 +244,41 @@ class Traced(Operators, Traceable):
         rounded = f"{c_name(dtype)}({self.name})" if dtype.char == "e" else self.name
         return f"(({target})({rounded}))"
 
+    def copy(self) -> Traced:
+        """The same value."""
+        return self.astype(self.dtype)
+
     def astype(
         self, dtype: Any, order: Any = None, casting: Any = None, subok: Any = None, copy: Any = True
     ) -> Traced:
         """The value converted to another dtype."""
-        kind = checked_dtype(dtype)
-        return self.trace.value(_into(self.converted(kind), kind), kind, [self])
+        self.check_astype(order, casting, subok)
+        kind, value = checked_dtype(dtype), self.trace.operand(self)
+        if not copy and kind == self.dtype:
+            return self
+        return self.trace.value(_into(value.converted(kind), kind), kind, [value])
 
-    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        out, dtype = kwargs.pop("out", None), kwargs.pop("dtype", None)
-        kwargs.pop("casting", None)
-        if method != "__call__" or kwargs:
-            raise refuse(f"np.{function.__name__}.{method} with {sorted(kwargs)}", "call it outside")
-        return self.trace.apply(function, inputs, None if out is None else out[0], dtype)
+    def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
+        """One element-wise function."""
+        return self.trace.apply(function, inputs, out, dtype)
 
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of the ``cp`` namespace that is no element-wise function of NumPy."""
-        name = {"amax": "max", "amin": "min"}.get(name, name)
-        if name in (*_SUMS, *_EXTREMES, *_TESTS):
-            return self.trace.reduce(name, args[0], *args[1:], **kwargs)
+        if name in REDUCTIONS:
+            return self.trace.reduce(name, args, kwargs)
         if name == "where" and len(args) == 3:
             return self.trace.where(*args)
         if name == "clip":
-            low, high = (*args[1:], None, None)[:2]
-            low, high = (
-                kwargs.get("min", kwargs.get("a_min", low)),
-                kwargs.get("max", kwargs.get("a_max", high)),
-            )
-            result = args[0] if low is None else np.maximum(args[0], low)
-            return result if high is None else np.minimum(result, high)
-        raise refuse(f"cp.{name}", "call it outside of the fused function")
+            low, high = clip_bounds(args, kwargs)
+            return np.minimum(np.maximum(args[0], low, dtype=None), high, dtype=None)
+        raise NotOneLoop
 
-    def _method(name: str) -> Callable[..., Any]:  # type: ignore[misc]  # noqa: N805 - used in the class only
-        def method(self: Traced, *args: Any, **kwargs: Any) -> Any:
-            return self.fused_call(name, (self, *args), kwargs)
 
-        method.__name__ = name
-        return method
+class TracedArray(InPlace, Traced):
+    """An array inside a fused function; its shape is not known."""
 
-    sum, prod, max, min = _method("sum"), _method("prod"), _method("max"), _method("min")
-    all, any, clip = _method("all"), _method("any"), _method("clip")
-    del _method
+    __slots__ = ()
 
-    def __bool__(self) -> bool:
-        raise TypeError(
-            "A fused function is traced without values, so `if`, `and`, `or` and `while` cannot depend on "
-            "them: use cp.where(condition, x, y), and & and | for conditions."
-        )
-
-    def __getitem__(self, key: Any) -> Any:
-        raise refuse("indexing", "index before or after the call")
-
-    def __iter__(self) -> Any:
-        raise refuse("iteration", "loop over the arrays outside")
-
-    def __matmul__(self, other: Any) -> Any:
-        raise refuse("a matrix product", "call it outside of the fused function")
+    def __setitem__(self, key: Any, value: Any) -> None:
+        whole(key)
+        self.trace.assign(self, self.trace.operand(value))

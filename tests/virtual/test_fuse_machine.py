@@ -1,0 +1,83 @@
+"""What fused functions do to a virtual machine, and what the errors tell beyond CuPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.virtual import cp
+from gpulab.virtual.machine import Machine
+from tests.virtual.test_fuse import REDUCTIONS, scaled, step
+from tests.virtual.test_fuse_refusals import REFUSED
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+def work(a: Any) -> Any:
+    return cp.sqrt(a * a + 2 * a + 1) - 1
+
+
+def test_one_launch_instead_of_many(machine: Machine) -> None:
+    x = cp.arange(100_000, dtype="f4")
+    launches = machine.kernel_launches
+    work(x)
+    assert machine.kernel_launches == launches + 6
+    cp.fuse(kernel_name="all_at_once")(work)(x)
+    assert machine.kernel_launches == launches + 7
+    assert machine.devices[0].timeline.activities[-1].name == "all_at_once"
+
+
+@pytest.mark.parametrize("function", [*REDUCTIONS, lambda x, y: step(x, y, 0.5)])
+def test_one_launch_with_a_reduction_or_in_place(function: Any, machine: Machine) -> None:
+    x, y = cp.ones((7, 33)), cp.ones((7, 33))
+    launches = machine.kernel_launches
+    cp.fuse(kernel_name="fused")(function)(x, y)
+    assert machine.kernel_launches == launches + 1
+
+
+def test_numbers_do_not_compile_anew() -> None:
+    fused = cp.fuse(scaled)
+    for by in (2.0, 3.0, 4.5):
+        fused(cp.arange(3.0), by)
+    assert len(fused._plans) == 1
+    fused(cp.arange(3.0, dtype="f4"), 2)
+    assert len(fused._plans) == 2
+    fused.clear_cache()
+    assert not fused._plans
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("if", r"cp\.where"),
+        ("sort", "outside of cp.fuse"),
+        ("method", r"cp\.clip"),
+        ("shape", r"x\.size"),
+        ("keepdims", "expand_dims"),
+        ("slice", "outside of the fused function"),
+        ("mask", r"cp\.where"),
+        ("matrix product", "outside"),
+        ("reflected power", r"cp\.power"),
+        ("abs", r"cp\.absolute"),
+        ("np.sinh", r"call cp\.sinh"),
+        ("np.fmod", r"call cp\.fmod"),
+        ("one bound", r"cp\.minimum"),
+        ("number as condition", "x != 0"),
+    ],
+)
+def test_errors_name_the_remedy(name: str, remedy: str) -> None:
+    function, error, _ = REFUSED[name]
+    with pytest.raises(error, match=remedy):
+        cp.fuse(kernel_name="refused")(function)(cp.arange(3.0))
+
+
+def test_a_lambda_needs_a_name() -> None:
+    with pytest.raises(cp.cuda.compiler.CompileException, match="kernel_name="):
+        cp.fuse(lambda a: a + 1)(cp.arange(3.0))
+
+
+def test_numpy_arrays_are_copied_first() -> None:
+    with pytest.raises(AssertionError, match=r"cp\.asarray"):
+        cp.fuse(scaled)(cp.arange(3.0), np.arange(3.0))
