@@ -98,7 +98,7 @@ class CounterTable(KernelCounters):
     def caption(self) -> str:
         launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
         if self.shared_bytes:
-            launch += f", {self.shared_bytes:,} bytes of dynamic shared memory"
+            launch += f", {self.shared_bytes:,} bytes of shared memory a block"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
 
     def tables(self) -> tuple[Table, ...]:

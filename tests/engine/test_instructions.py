@@ -225,6 +225,13 @@ def test_borrow_chain_subtracts_64_bits() -> None:
     assert all(g == (x - y) % (1 << 64) for g, x, y in zip(got, a, b, strict=True))
 
 
+def test_a_subtraction_sets_the_carry_where_nothing_is_borrowed() -> None:
+    """As compilers use it: an addition with carry after a subtraction reads the borrow turned round."""
+    a, b = pairs(WORDS)
+    got = apply("sub.cc.u32 %out, %in0, %in1; addc.u32 %out, 0, 0;", "b32", ["b32", "b32"], [a, b])
+    np.testing.assert_array_equal(got, (a >= b).astype(np.uint32))
+
+
 def test_wide_and_64_bit_integers() -> None:
     rng = np.random.default_rng(3)
     a, b = rng.integers(-(2**63), 2**63, (2, 500), dtype=np.int64)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.engine import ptx_runner
+from tests.engine.test_conversions import *  # noqa: F403
 from tests.engine.test_instructions import *  # noqa: F403  (collects their tests here too)
 from tests.engine.test_narrow_types import *  # noqa: F403
 from tests.engine.test_regressions import (  # noqa: F401

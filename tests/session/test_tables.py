@@ -66,7 +66,7 @@ def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
     text = repr(CounterTable.of(counters, CODE, "counted in a replay"))
     first = text.splitlines()[0]
     assert first == (
-        "gather: grid 10 × 2, block 64, 2,048 bytes of dynamic shared memory; "
+        "gather: grid 10 × 2, block 64, 2,048 bytes of shared memory a block; "
         "modelled on virtual T4. counted in a replay"
     )
     row = {line.split("  ")[0]: line for line in text.splitlines()}
