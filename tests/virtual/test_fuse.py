@@ -230,7 +230,13 @@ def scaled_total(x: Any, y: Any) -> Any:
     return cp.sum(x * y) * y
 
 
-STEPS = (centred, softmax, elements_and_total, total_of_totals, turned, scaled_total)
+def other_functions(x: Any, y: Any) -> Any:
+    total = cp.sinc(x) + cp.real(y) + cp.round(x * 1.26, 1)
+    cp.copyto(total, y, where=x > 3)
+    return total
+
+
+STEPS = (other_functions, centred, softmax, elements_and_total, total_of_totals, turned, scaled_total)
 
 
 @pytest.mark.parametrize("function", STEPS)

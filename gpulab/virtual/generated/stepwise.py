@@ -21,7 +21,8 @@ from gpulab.virtual.generated.values import (
     whole,
 )
 
-_FUNCTIONS = frozenset({"round", "around", "real", "imag"})
+# Element-wise functions of CuPy that are none of NumPy's universal functions.
+_FUNCTIONS = frozenset({"round", "real", "imag", "angle", "sinc", "i0"})
 
 
 def _content(value: Any) -> Any:
