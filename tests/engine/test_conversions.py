@@ -61,7 +61,10 @@ def modes(target: str, source: str) -> tuple[str, ...]:
     if target in FLOATS:
         narrows = source in INTEGERS or FLOATS.index(source) > FLOATS.index(target)
         return ("rn", "rz", "rm", "rp") if narrows else ("",)
-    return tuple(TO_INTEGER) if source in FLOATS else ("", "sat")
+    if source in FLOATS:
+        return tuple(TO_INTEGER)
+    inner, outer = (np.iinfo(dtype_of(kind)) for kind in (source, target))
+    return ("",) if outer.min <= inner.min and inner.max <= outer.max else ("", "sat")
 
 
 @pytest.mark.parametrize("source", [*INTEGERS, *FLOATS])

@@ -16,6 +16,7 @@ from tests.virtual.test_fuse import (  # noqa: F401  (collects these tests here 
     test_more_than_one_loop,
     test_numbers_alone_take_the_narrowest_type,
     test_numbers_and_none_as_arguments,
+    test_of_two_results_of_a_reduction_the_first_comes_back,
     test_reductions_at_the_end,
     test_results_are_new_and_span_all_arguments,
     test_same_result_and_type_as_without,

@@ -84,7 +84,7 @@ def test_arrays_from_outside_the_function() -> None:
         return weights * a
 
     for function in (weighted, weighing):
-        with pytest.raises(TypeError, match="Concrete ndarray is not supported in fusion"):
+        with pytest.raises(TypeError, match="ndarray"):
             cp.fuse(function)(cp.ones((2, 3)))
 
 

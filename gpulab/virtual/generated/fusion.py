@@ -113,8 +113,10 @@ class Plan:
             axis = self.reduction.axis
             if self.reduction.needs_elements:
                 _check_elements(self.kernel.name, inputs)
-            found = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
-        elif self.written:
+            # Of several results of a reduction CuPy hands the first back, and not as a tuple.
+            first = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
+            return None if self.returns == "none" else first
+        if self.written:
             shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for value in inputs))
             new = [ndarray(shape, dtype) for dtype in self.made]
             self.kernel(*inputs, *new, *(args[place] for place in self.written))
@@ -123,8 +125,7 @@ class Plan:
             found = self.kernel(*inputs)
         else:
             found = ()
-        results = found if isinstance(found, tuple) else (found,)
-        return None if self.returns == "none" else results[0] if self.returns == "single" else results
+        return None if self.returns == "none" else found[0] if self.returns == "single" else found
 
 
 def _check_elements(name: str, inputs: list[Any]) -> None:

@@ -119,8 +119,8 @@ class ReductionKernel:
 
         Returns
         -------
-        ndarray or tuple of ndarray
-            The outputs.
+        ndarray
+            The first output; as in CuPy, further ones are computed and not handed back.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class ReductionKernel:
                 out_shape,
                 stream,
             )
-        return results[0] if self.nout == 1 else tuple(results)
+        return results[0]
 
     def _split(self, args: Sequence[Any], out: ndarray | None) -> tuple[list[Any], list[Any]]:
         if len(args) not in (self.nin, self.nargs):
