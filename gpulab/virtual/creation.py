@@ -11,7 +11,7 @@ from gpulab.virtual import machine as _machine
 from gpulab.virtual.array import ndarray
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype, extents_of
-from gpulab.virtual.rules import launch, unsupported
+from gpulab.virtual.rules import Traceable, launch, unsupported
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -181,6 +181,8 @@ def asfortranarray(a: Any, dtype: Any = None) -> ndarray:
 
 def copy(a: ndarray, order: str = "K") -> ndarray:
     """A copy of a device array on the current device."""
+    if isinstance(a, Traceable):
+        return a.copy()
     return asarray(a).copy(order=order)
 
 

@@ -65,7 +65,8 @@ class ufunc:  # noqa: N801 - CuPy's name
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
             outputs = out if isinstance(out, tuple) else (out,)
         if any(isinstance(value, Traceable) for value in inputs):
-            return self._function(*inputs, out=outputs or None, dtype=dtype)  # which asks the traced value
+            given: dict[str, Any] = {"out": outputs} if outputs else {}
+            return self._function(*inputs, dtype=dtype, **given)  # which asks the traced value
         device = _machine.current().current_device
         operands = [operand(value, device) for value in inputs]
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
