@@ -10,11 +10,12 @@ import ctypes
 import difflib
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from gpulab.errors import GpulabError
+from gpulab.teach.exercises import EXERCISES
+from gpulab.teach.judging import Exercise, NotYet, unexpected
 from gpulab.teach.store import store
 
 TIME_LIMIT_S = 30.0
@@ -22,21 +23,8 @@ _POLL_S = 0.05
 _SECTION = "exercises"
 
 
-class NotYet(Exception):
-    """Raised by a judge: the answer is not right yet; the message says why."""
-
-
 class _Abandoned(BaseException):
     """Thrown into the thread of an answer that ran past its time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exercise:
-    """One exercise: `judge` returns a sentence of praise or raises `NotYet`."""
-
-    exercise_id: str
-    title: str
-    judge: Callable[[Any], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +76,6 @@ def check(exercise_id: str, answer: Any) -> Verdict:
     UnknownExerciseError
         If there is no such exercise.
     """
-    from gpulab.teach.exercises import EXERCISES
-
     if exercise_id not in EXERCISES:
         near = difflib.get_close_matches(exercise_id, EXERCISES, n=1, cutoff=0.3)
         hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -117,7 +103,7 @@ def judge_within(exercise: Exercise, answer: Any, limit_s: float) -> Verdict:
             pass
         except BaseException as error:
             # sys.exit() in an answer is a wrong answer, too.
-            box.append(Verdict(exercise.exercise_id, False, _unexpected(error)))
+            box.append(Verdict(exercise.exercise_id, False, unexpected(error)))
 
     thread = threading.Thread(target=work, name=f"check {exercise.exercise_id}", daemon=True)
     thread.start()
@@ -143,37 +129,3 @@ def _abandon(thread: threading.Thread) -> None:
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_Abandoned))
         thread.join(0.5)
-
-
-def _unexpected(error: BaseException) -> str:
-    text = str(error).strip().splitlines() if error.args != (None,) else []
-    return f"it raised {type(error).__name__}" + (f": {text[0]}" if text else ".")
-
-
-def call(function: Any, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function; what it raises becomes `NotYet` with the call spelled out.
-
-    `shown` is how the call is written in messages, where its arguments would be too long.
-
-    Raises
-    ------
-    NotYet
-        If `function` is not callable, raises, or still returns None.
-    """
-    shown = shown or spell(name, args)
-    if not callable(function):
-        raise NotYet(
-            f"{name} should be a function, not {type(function).__name__}; pass it without calling it."
-        )
-    try:
-        result = function(*args)
-    except Exception as error:
-        raise NotYet(f"{shown} raised {_unexpected(error).removeprefix('it raised ')}") from error
-    if result is None or result is ...:
-        raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
-    return result
-
-
-def spell(name: str, args: tuple[Any, ...]) -> str:
-    """A call as the learner would write it."""
-    return f"{name}({', '.join(repr(argument) for argument in args)})"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from gpulab import session
 from gpulab.backend import kernel_source
 from gpulab.records import Dim3, KernelSource
-from gpulab.teach.checking import NotYet
+from gpulab.teach.judging import NotYet
 from gpulab.teach.safe import virtual_cp
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from gpulab import lab
 from gpulab.records import Dim3
-from gpulab.teach.checking import NotYet
+from gpulab.teach.judging import NotYet
 
 Array = npt.NDArray[Any]
 

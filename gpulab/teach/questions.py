@@ -1,36 +1,16 @@
-"""Multiple-choice questions with feedback for every choice."""
+"""A quiz: the questions of a topic, answered one by one with feedback."""
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from gpulab.errors import GpulabError
+from gpulab.teach.quizzes import QUIZZES
+from gpulab.teach.quizzes.question import Question
 from gpulab.teach.store import store
 
 _SECTION = "quizzes"
 _LETTERS = "abcdefgh"
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One answer, whether it holds, and why."""
-
-    text: str
-    why: str
-    right: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One question with exactly one right choice."""
-
-    text: str
-    options: tuple[Choice, ...]
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return tuple(option.text for option in self.options)
 
 
 class UnknownQuizError(GpulabError, ValueError):
@@ -47,8 +27,6 @@ def quiz(topic: str) -> Quiz:
     UnknownQuizError
         If there is no such topic; the message names the nearest.
     """
-    from gpulab.teach.quizzes import QUIZZES
-
     if topic not in QUIZZES:
         near = difflib.get_close_matches(topic, QUIZZES, n=1, cutoff=0.3)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
+from gpulab.teach.exercises import EXERCISES
+from gpulab.teach.quizzes import QUIZZES
 from gpulab.teach.store import store
 
 
@@ -59,9 +61,6 @@ def progress() -> Progress:
         Which exercises have passed, the quizzes' results and the number of locked predictions; a table
         in JupyterLab, the same as text with ``print``.
     """
-    from gpulab.teach.exercises import EXERCISES
-    from gpulab.teach.quizzes import QUIZZES
-
     kept = store()
     quizzes = {}
     for topic in QUIZZES:

@@ -11,7 +11,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.ptx import nvrtc
-from gpulab.teach.checking import NotYet
+from gpulab.teach.judging import NotYet
 from gpulab.teach.orders import in_any_order, without_hazards
 from gpulab.virtual.sanitizer import ORDERS, block_sequence
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gpulab.teach import check, progress
-from gpulab.teach.checking import Exercise, NotYet, UnknownExerciseError, call, judge_within
+from gpulab.teach.checking import UnknownExerciseError, judge_within
+from gpulab.teach.judging import Exercise, NotYet, call
 
 
 def judged(answer: Any, limit_s: float = 5.0) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulab.records import DeviceInfo, Dim3
 from gpulab.session import backend
-from gpulab.teach.checking import Exercise, NotYet, call, spell
+from gpulab.teach.judging import Exercise, NotYet, call, spell
 
 _ARCHITECTURES = (
     ("80", (8, 0)),

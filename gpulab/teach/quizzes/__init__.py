@@ -1,7 +1,7 @@
 """The quizzes of the course: one module a notebook."""
 
-from gpulab.teach.questions import Question
 from gpulab.teach.quizzes import device, execution, start
+from gpulab.teach.quizzes.question import Question
 
 QUIZZES: dict[str, tuple[str, tuple[Question, ...]]] = {
     "start": (start.TITLE, start.QUESTIONS),
