@@ -16,6 +16,7 @@ from typing import Any
 from gpulab.errors import GpulabError
 from gpulab.teach.exercises import EXERCISES
 from gpulab.teach.judging import Exercise, NotYet, unexpected
+from gpulab.teach.output import first_lines
 from gpulab.teach.store import store
 
 TIME_LIMIT_S = 30.0
@@ -82,7 +83,8 @@ def check(exercise_id: str, answer: Any) -> Verdict:
         raise UnknownExerciseError(
             f"There is no exercise {exercise_id!r}.{hint} Exercises: {', '.join(EXERCISES)}."
         )
-    verdict = judge_within(EXERCISES[exercise_id], answer, TIME_LIMIT_S)
+    with first_lines():
+        verdict = judge_within(EXERCISES[exercise_id], answer, TIME_LIMIT_S)
     if verdict.passed or not store().get(_SECTION, exercise_id):
         store().put(_SECTION, exercise_id, verdict.passed)
     return verdict

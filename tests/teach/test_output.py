@@ -1,0 +1,44 @@
+"""Printing in an answer does not bury the verdict."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpulab as gl
+from gpulab.teach.output import MOST_LINES, first_lines
+
+
+def test_the_first_lines_are_shown_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with first_lines():
+        for n in range(50):
+            print("line", n)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:MOST_LINES] == [f"line {n}" for n in range(MOST_LINES)]
+    assert shown[MOST_LINES:] == [f"... {50 - MOST_LINES} more lines were printed during the check."]
+
+
+def test_few_lines_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with first_lines():
+        print("one\ntwo", end="")
+    assert capsys.readouterr().out == "one\ntwo"
+
+
+def test_it_ends_with_an_error_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValueError, match="x"), first_lines():
+        raise ValueError("x")
+    print("after")
+    assert capsys.readouterr().out == "after\n"
+
+
+def test_printf_in_a_checked_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    """A kernel that prints from every thread, and is right."""
+    code = r"""extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        printf("thread %d\n", i);
+        if (i < n) y[i] = a * x[i] + y[i];
+    }"""
+    verdict = gl.check("00-saxpy", code)
+    lines = capsys.readouterr().out.splitlines()
+    assert verdict, verdict.message
+    assert len(lines) == MOST_LINES + 1
+    assert lines[-1].endswith("more lines were printed during the check.")
