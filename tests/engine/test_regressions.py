@@ -293,3 +293,20 @@ def test_a_branch_to_nowhere_is_a_clean_error(text: str) -> None:
     body = f".version 8.0\n.target sm_80\n.entry k() {{ .reg .pred %p<2>;\n {text}\n ret;\n}}\n"
     with pytest.raises(PtxError, match="names no label"):
         parser.parse(body)
+
+
+def test_another_functions_local_memory_has_no_address() -> None:
+    """Damaged PTX that names local memory outside the kernel once ended in a KeyError."""
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n.local .align 8 .b8 depot[24];\n"
+    text += ".entry k(.param .u64 p) { .reg .b64 %r;\n mov.b64 %r, depot;\n ret;\n}\n"
+    with pytest.raises(NotSupportedError, match="address of depot"):
+        launch(text, "k", [np.zeros(4, np.uint32)])
+
+
+@pytest.mark.parametrize("target", [".shared .align 8 .b8 other[24];\n", ""])
+def test_a_pointer_variable_to_nothing_global_is_a_clean_error(target: str) -> None:
+    text = ".version 8.0\n.target sm_80\n.address_size 64\n" + target
+    text += ".global .align 8 .u64 pointer[1] = {other};\n"
+    text += ".entry k(.param .u64 p) { .reg .b64 %r;\n mov.b64 %r, pointer;\n ret;\n}\n"
+    with pytest.raises(PtxError, match="other"):
+        launch(text, "k", [np.zeros(4, np.uint32)])

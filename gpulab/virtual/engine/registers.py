@@ -176,7 +176,8 @@ class Registers:
         if self.function.is_entry and name in self.entry_params:
             place = self.entry_params[name].offset + operand.offset
             return e.splat("i64", e.op(f"add i64 {e.context_load('params')}, {place}"))
-        if name in self.module.variables:
+        variable = self.module.variables.get(name)
+        if variable is not None and variable.space in ("global", "const"):
             if name not in self.tables.globals:
                 self.tables.globals.append(name)
             base = e.op(f"inttoptr i64 {e.context_load('globals')} to ptr")
