@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpulab.ptx import cfg
 from gpulab.virtual.engine import layout
+from gpulab.virtual.engine.emit import constant
 
 if TYPE_CHECKING:
     from gpulab.virtual.engine.function import FunctionCompiler
@@ -58,6 +60,31 @@ def prologue(c: FunctionCompiler) -> None:
     e.raw(f"ret i32 {layout.FAULT}")
     if c.expired:
         rotation(c)
+
+
+def spend(c: FunctionCompiler, target: int) -> None:
+    """Take a back edge from the warp's budget; where it is used up, others get a turn.
+
+    An observer may end a turn on any edge. Each access is slow then, so polls end it at once.
+    """
+    e, observe = c.e, c.options.observe
+    back = target <= c.block.number
+    if not back and not observe:
+        return
+    spins = back and cfg.waits_on_memory(c.function, c.flow, c.block.number, target, c.plan.answers)
+    spin_price = layout.BACK_EDGE_BUDGET if observe else layout.SPIN_PRICE
+    price = spin_price if spins else int(back)
+    left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
+    e.context_store("budget", left)
+    spent = e.op(f"icmp sle i32 {left}, 0")
+    over, onward = e.name("spent"), e.name("more")
+    e.raw(f"br i1 {spent}, label %{over}, label %{onward}")
+    c.begin(over)
+    c.store_pcs(c.mask_v, constant("i32", target))
+    e.raw("br label %expired")
+    turns = layout.ROTATE_EVERY if spins else int(back)
+    c.expired.append((str(target), str(c.flow.blocks[target].first), str(turns), over))
+    c.begin(onward)
 
 
 def rotation(c: FunctionCompiler) -> None:

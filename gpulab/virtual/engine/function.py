@@ -110,22 +110,7 @@ class FunctionCompiler(Watching):
     def go_to(self, target: int) -> None:
         """All active lanes continue at one block: directly, unless others wait at or before it."""
         e = self.e
-        if target <= self.block.number:
-            source, answers = self.block.number, self.plan.answers
-            spins = cfg.waits_on_memory(self.function, self.flow, source, target, answers)
-            price = layout.SPIN_PRICE if spins else 1
-            left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
-            e.context_store("budget", left)
-            spent = e.op(f"icmp sle i32 {left}, 0")
-            over, onward = e.name("spent"), e.name("more")
-            e.raw(f"br i1 {spent}, label %{over}, label %{onward}")
-            self.begin(over)
-            self.store_pcs(self.mask_v, constant("i32", target))
-            e.raw("br label %expired")
-            first = self.flow.blocks[target].first
-            turns = layout.ROTATE_EVERY if spins else 1
-            self.expired.append((str(target), str(first), str(turns), over))
-            self.begin(onward)
+        dispatcher.spend(self, target)
         ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
         park, here = e.name("wait"), self.here
         e.raw(f"br i1 {ahead}, label %bb{target}, label %{park}")

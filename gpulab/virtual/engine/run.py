@@ -67,10 +67,11 @@ class Observer(Protocol):
         addresses: npt.NDArray[np.int64],
         mask: int,
         stored: npt.NDArray[np.int64] | None,
-    ) -> None:
+    ) -> bool:
         """An access of the lanes in `mask`, and the bits they store if it is a scalar store.
 
-        Shared and local addresses are offsets; generic ones carry their space's tag.
+        Shared and local addresses are offsets; generic ones carry their space's tag. True ends the
+        warp's turn: other warps go on before it passes its next branch.
         """
 
     def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
@@ -150,8 +151,11 @@ class Launch:
 
     @property
     def patience(self) -> int:
-        """Rounds of pure spinning after which a block is set aside for others to go on."""
-        return 1 if self.cooperative else _PATIENCE_ROUNDS
+        """Rounds of pure spinning after which a block is set aside for others to go on.
+
+        An observer learns more from blocks that take turns.
+        """
+        return 1 if self.cooperative or self.observer is not None else _PATIENCE_ROUNDS
 
     @property
     def threads(self) -> int:

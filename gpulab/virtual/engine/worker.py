@@ -80,6 +80,7 @@ class Worker:
         at = self.context.ctypes.data
         self._block_now = ctypes.c_int64.from_address(at + layout.offset("block_linear"))
         self._warp_now = ctypes.c_int32.from_address(at + layout.offset("warp"))
+        self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
         self._observed_block = -1
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
@@ -147,7 +148,8 @@ class Worker:
             if site >= 0:
                 _, instruction = self.launch.kernel.tables.accesses[site]
                 values = self.lanes_at(stored) if stored else None
-                observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values)
+                if observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values):
+                    self._budget.value = 0
             elif site == layout.WARP_SYNC:
                 observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
             elif site == layout.FENCE:

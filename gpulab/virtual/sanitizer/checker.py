@@ -12,6 +12,7 @@ from gpulab.ptx import ir
 from gpulab.virtual.engine import layout
 from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.sanitizer import copies, history
+from gpulab.virtual.sanitizer.flags import Flags
 from gpulab.virtual.sanitizer.history import Batch, Conflicts, History, Ints
 from gpulab.virtual.sanitizer.ordering import Message, Ordering
 from gpulab.virtual.sanitizer.rows import CODES, Rows, batch_of, wholly
@@ -101,8 +102,7 @@ class Checker:
         self._addresses = np.zeros((_EVENTS, layout.LANES), np.int64)
         self._values = np.zeros((_EVENTS, layout.LANES), np.int64)
         self._rows: list[tuple[int, int, int, int, int]] = []  # segment, site, warp, mask, step of a copy
-        self._fenced: dict[int, int] = {}  # (block, warp) as one number -> lanes
-        self._messages: dict[int, Message] = {}
+        self._flags = Flags(self.ordering, self.flush)
         self._arrived: dict[tuple[int, int], Message] = {}  # at barriers, by block and number
         self._copies: copies.Copies | None = None
         self._starts, self._ends = memory.live()
@@ -128,9 +128,9 @@ class Checker:
         addresses: npt.NDArray[np.int64],
         mask: int,
         stored: npt.NDArray[np.int64] | None,
-    ) -> None:
+    ) -> bool:
         if not mask or not self._collects:
-            return
+            return False
         number = self._numbers.get(id(i))
         if number is None:
             number = self._new(i, lambda n, i: site(n, i, self.bounds(i), self.polled))
@@ -138,16 +138,18 @@ class Checker:
                 self.sites[number] = replace(self.sites[number], scalar=False)
         here = self.sites[number]
         if not here.space:
-            return
+            return False
         row = len(self._rows)
         self._addresses[row] = addresses
         if stored is not None:
             self._values[row] = stored
         self._rows.append((self.ordering.segment(block), number, warp, mask, copies.ISSUED * here.copies))
-        if here.strong or here.volatile:
-            self._synchronise(here, block, warp, self._addresses[row], mask)
+        synchronises = here.strong or here.volatile
+        awaited = synchronises and self._flags.meet(here, block, warp, self._addresses[row], mask)
         if row == _EVENTS - 1:
             self.flush()
+        # Who waits for it gets a turn, or this warp would run ahead and publish what it does next as well.
+        return awaited
 
     def copy(
         self,
@@ -198,8 +200,7 @@ class Checker:
             rest &= ~group
 
     def fence(self, block: int, warp: int, mask: int) -> None:
-        at = block << 5 | warp
-        self._fenced[at] = self._fenced.get(at, 0) | mask
+        self._flags.fence(block, warp, mask)
 
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
         lanes = [warp * layout.LANES + lane for lane in range(layout.LANES) if mask >> lane & 1]
@@ -225,28 +226,6 @@ class Checker:
         if len(self._slots) >= self._room:
             self.flush()
 
-    # -- synchronisation through memory --------------------------------------------------------------
-
-    def _synchronise(self, here: Site, block: int, warp: int, addresses: Ints, mask: int) -> None:
-        """Atomics after a fence publish; atomics and strong loads of what is published learn of it."""
-        releasing = mask if here.releases else mask & self._fenced.get(block << 5 | warp, 0)
-        releasing = releasing if here.writes else 0
-        if not releasing and not self._messages:
-            return
-        lanes = [lane for lane in range(layout.LANES) if mask >> lane & 1]
-        for address in dict.fromkeys(addresses[lanes].tolist()):
-            mine = [lane for lane in lanes if addresses[lane] == address]
-            threads = [warp * layout.LANES + lane for lane in mine]
-            key = address if here.space in ("global", "generic") else ~(block << 20 | address)
-            message = self._messages.get(key)
-            if here.reads and message is not None and self.ordering.news(block, threads, message):
-                self.flush()
-                self.ordering.acquire(block, threads, message)
-            sending = [warp * layout.LANES + lane for lane in mine if releasing >> lane & 1]
-            if sending:
-                message = self._messages.setdefault(key, Message())
-                self.ordering.release(block, sending, message)
-
     # -- batches -------------------------------------------------------------------------------------
 
     def flush(self) -> None:
@@ -266,8 +245,7 @@ class Checker:
                 if self._local is not None:
                     size = self._local_words * self.ordering.threads
                     self._local.clear(slot * size, (slot + 1) * size)
-            for warp in range(self.ordering.threads // layout.LANES):
-                self._fenced.pop(block << 5 | warp, None)
+            self._flags.forget(block)
         self._over.clear()
 
     def _check(self) -> None:

@@ -21,10 +21,12 @@ UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
 STRAY = "outside its array"
 HASTY = "copy not awaited"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
-_WARP, _BLOCK, _GRID = 0, 1, 2
+_WARP, _BLOCK, _GRID, _FLAGS = 0, 1, 2, 3
 _REMEDY = {
     _WARP: "Put __syncwarp() between{}: lanes of a warp do not wait for each other by themselves.",
     _BLOCK: "Put __syncthreads() between{}.",
+    _FLAGS: "Put __syncthreads() between{}; where not all threads pass, let the second wait for a flag that "
+    "the first sets afterwards, behind a fence.",
     _GRID: "Blocks run in any order and at once: use an atomic, or two launches.",
 }
 _AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
@@ -212,6 +214,9 @@ class Findings:
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if relation == _WARP and kind != "WAW" else "error"
         stale = self._only_stale(found)
+        assert self.ordering is not None
+        if relation == _BLOCK and self.ordering.has_messages:
+            relation = _FLAGS
         if stale or (kind == "WAW" and found.agree):
             severity = "info"
         return Hazard(

@@ -49,6 +49,7 @@ class Ordering:
         self.columns = np.zeros((len(_COLUMNS), 1024), np.int64)
         self.passed = np.zeros(1024, np.bool_)  # segments of epochs that are over
         self.count = 0
+        self.has_messages = False
         self._blocks: dict[int, _Block] = {}
 
     def segment(self, block: int) -> int:
@@ -130,6 +131,7 @@ class Ordering:
 
     def release(self, block: int, threads: list[int], message: Message) -> None:
         """Threads of a block publish what they did and know; the block's next access is later."""
+        self.has_messages = True
         self.segment(block)
         state = self._blocks[block]
         for b, tick in (*state.published.items(), (block, state.tick)):

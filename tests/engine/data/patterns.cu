@@ -552,6 +552,183 @@ extern "C" __global__ void k(float* x, float* y, int n){
   for(int j=b; j<32; j+=8) y[j*32+a]=s[a][j];
 }
 
+//! right: ring of one place | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float buf[32];
+  __shared__ int full, empty;
+  int t=threadIdx.x, lane=t&31;
+  if(t==0) full=empty=0;
+  __syncthreads();
+  if(t<32){
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&empty,0)<i);
+      __syncwarp();
+      buf[lane]=x[32*i+lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&full,i+1);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&full,0)<i+1);
+      __syncwarp();
+      y[32*i+lane]=buf[31-lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&empty,i+1);
+    }
+  }
+}
+
+//! right: ring of one place, second warp fills | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float buf[32];
+  __shared__ int full, empty;
+  int t=threadIdx.x, lane=t&31;
+  if(t==0) full=empty=0;
+  __syncthreads();
+  if(t>=32){
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&empty,0)<i);
+      __syncwarp();
+      buf[lane]=x[32*i+lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&full,i+1);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&full,0)<i+1);
+      __syncwarp();
+      y[32*i+lane]=buf[31-lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&empty,i+1);
+    }
+  }
+}
+
+//! right: box between blocks | 2 32 |
+__device__ volatile int flag[2];
+__device__ float box;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(threadIdx.x) return;
+  if(blockIdx.x==0){
+    for(int i=0; i<n; i++){
+      while(flag[1]<i);
+      __threadfence();
+      box=x[i];
+      __threadfence();
+      flag[0]=i+1;
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      while(flag[0]<i+1);
+      __threadfence();
+      y[i]=box;
+      __threadfence();
+      flag[1]=i+1;
+    }
+  }
+}
+
+//! right: tile of two warps | 1 128 |
+#include <cooperative_groups.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ cooperative_groups::block_tile_memory<128> memory;
+  __shared__ float s[128];
+  auto block=cooperative_groups::this_thread_block(memory);
+  auto tile=cooperative_groups::tiled_partition<64>(block);
+  int t=threadIdx.x;
+  for(int i=0; i<4; i++){
+    s[t]=x[128*i+t];
+    tile.sync();
+    y[t]+=s[t^63];
+    tile.sync();
+  }
+}
+
+//! wrong: ring without an answer | 1 64 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float buf[32];
+  __shared__ int full, empty;
+  int t=threadIdx.x, lane=t&31;
+  if(t==0) full=empty=0;
+  __syncthreads();
+  if(t<32){
+    for(int i=0; i<n; i++){
+      buf[lane]=x[32*i+lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&full,i+1);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&full,0)<i+1);
+      __syncwarp();
+      y[32*i+lane]=buf[31-lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&empty,i+1);
+    }
+  }
+}
+
+//! wrong: ring without an answer, second warp fills | 1 64 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float buf[32];
+  __shared__ int full, empty;
+  int t=threadIdx.x, lane=t&31;
+  if(t==0) full=empty=0;
+  __syncthreads();
+  if(t>=32){
+    for(int i=0; i<n; i++){
+      buf[lane]=x[32*i+lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&full,i+1);
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      if(lane==0) while(atomicAdd(&full,0)<i+1);
+      __syncwarp();
+      y[32*i+lane]=buf[31-lane];
+      __threadfence_block(); __syncwarp();
+      if(lane==0) atomicExch(&empty,i+1);
+    }
+  }
+}
+
+//! wrong: box between blocks without an answer | 2 32 | WAR
+__device__ volatile int flag[2];
+__device__ float box;
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(threadIdx.x) return;
+  if(blockIdx.x==0){
+    for(int i=0; i<n; i++){
+      box=x[i];
+      __threadfence();
+      flag[0]=i+1;
+    }
+  } else {
+    for(int i=0; i<n; i++){
+      while(flag[0]<i+1);
+      __threadfence();
+      y[i]=box;
+      __threadfence();
+      flag[1]=i+1;
+    }
+  }
+}
+
+//! wrong: tile of two warps, one sync | 1 128 | RAW WAR
+#include <cooperative_groups.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ cooperative_groups::block_tile_memory<128> memory;
+  __shared__ float s[128];
+  auto block=cooperative_groups::this_thread_block(memory);
+  auto tile=cooperative_groups::tiled_partition<64>(block);
+  int t=threadIdx.x;
+  for(int i=0; i<4; i++){
+    s[t]=x[128*i+t];
+    tile.sync();
+    y[t]+=s[t^63];
+  }
+}
+
 //! wrong: hillis in place | 1 256 | RAW WAR
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ float s[256];
