@@ -9,6 +9,7 @@ the files stay outside the repository.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import subprocess
@@ -47,10 +48,13 @@ _DEVICE_HEADERS = re.compile(
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"].*$', re.M)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 _KEPT = re.compile(
-    r"__global__|__device__|__constant__|\bstruct\b|\bunion\b|\benum\b|\btypedef\b|\busing\b|\bconstexpr\b|"
-    r"^\s*(?:static\s+)?const\b"
+    r"__global__|__device__|__constant__|__shared__|\bstruct\b|\bunion\b|\benum\b|\btypedef\b|\busing\b|\bconstexpr\b|"
+    r"^\s*(?:static\s+)?const\b|^\s*namespace\s+\w+\s*="
 )
-_KERNEL = re.compile(r"__global__([^;{(]*?(?:__launch_bounds__\s*\([^)]*\))?[^;{(]*?)(\w+)\s*\(")
+_TYPE = re.compile(r"\s*(?:template\s*<[^{]*?>\s*)?(?:typedef|struct|union|enum|class)\b")
+_KERNEL = re.compile(
+    r"__global__[^;{(]*?(?:__launch_bounds__\s*\([^)]*\))?[^;{(]*?\b(?!__launch_bounds__)(\w+)\s*\("
+)
 _LAUNCH = re.compile(r"\b(\w+)\s*<([\w\s,*]+)>\s*<<<")
 _PREFIX = """
 typedef signed char int8_t; typedef unsigned char uint8_t; typedef short int16_t;
@@ -63,9 +67,14 @@ typedef unsigned char uchar; typedef unsigned short ushort; typedef unsigned lon
 #define FLT_MAX 3.402823466e+38F
 #define FLT_MIN 1.175494351e-38F
 #define DBL_MAX 1.7976931348623157e+308
+#define INFINITY __int_as_float(0x7f800000)
 #define INT_MAX 2147483647
 #define UINT_MAX 4294967295U
 """
+
+
+# cuBLAS's header is for the host, but brings the types of half and less precision with it.
+_CUBLAS_TYPES = "".join(f"\n#include <cuda_{kind}.h>\n" for kind in ("fp16", "bf16", "fp8"))
 
 
 @dataclass(slots=True)
@@ -90,6 +99,8 @@ def with_includes(path: Path, folders: list[Path], seen: set[Path]) -> str:
                     return ""
                 seen.add(found)
                 return with_includes(found, folders, seen)
+        if "cublas" in match[1]:
+            return _CUBLAS_TYPES
         return match[0] if _DEVICE_HEADERS.search(match[1]) else ""
 
     return _INCLUDE.sub(included, text)
@@ -106,12 +117,14 @@ def pieces(text: str) -> list[str]:
             current = []
             continue
         for part in re.split(r"([{};])", line + "\n"):
+            if part == "}" and depth == 0:  # the end of an extern "C" block
+                continue
             current.append(part)
             depth += {"{": 1, "}": -1}.get(part, 0)
             whole = "".join(current)
             if depth == 0 and part in ("}", ";") and not re.match(r'\s*extern\s+"C"\s*\{', whole):
-                body_of_type = part == "}" and re.match(r"\s*(?:typedef|struct|union|enum|class)", whole)
-                if not body_of_type:
+                goes_on = part == "}" and (_TYPE.match(whole) or whole.split("{")[0].rstrip().endswith("="))
+                if not goes_on:
                     out.append(whole)
                     current = []
     return [*out, "".join(current)]
@@ -157,11 +170,9 @@ def options_for(path: Path, folders: list[Path]) -> tuple[str, ...]:
 def kernels_of(code: str) -> dict[str, bool]:
     """Names of the kernels in a source, and whether each is a template."""
     found: dict[str, bool] = {}
-    for match in re.finditer(
-        r"__global__([^;{(]*?(?:__launch_bounds__\s*\([^)]*\))?[^;{(]*?)(\w+)\s*\(", code
-    ):
+    for match in _KERNEL.finditer(code):
         before = re.split(r"[;}]", code[: match.start()])[-1]
-        found[match[2]] = "template" in before
+        found[match[1]] = "template" in before
     return found
 
 
@@ -182,19 +193,21 @@ def name_expressions(code: str, whole: str) -> list[str]:
 def compiled(code: str, expressions: list[str], path: Path, folders: list[Path]) -> nvrtc.PtxImage:
     """The file's PTX; instances that do not compile are left out one by one."""
     options = options_for(path, folders)
-    error: nvrtc.NvrtcCompileError | None = None
-    for wanted in (expressions, [e for e in expressions if "<" not in e]):
+    wanted = list(expressions)
+    while True:
         try:
             return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=wanted)
         except nvrtc.NvrtcCompileError as caught:
-            error = error or caught
-    for single in expressions:
-        if "<" in single:
-            try:
-                return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=[single])
-            except nvrtc.NvrtcCompileError:
-                continue
-    assert error is not None
+            error = caught
+        refused = re.search(r'__nv_name_map\(\d+\): error: identifier "(\w+)" is undefined', error.log)
+        left = [e for e in wanted if refused and e.split("<")[0] != refused[1]]
+        if not left or left == wanted:
+            break
+        wanted = left
+    plain = [e for e in wanted if "<" not in e]
+    for single in [*([plain] if plain else []), *([e] for e in wanted if "<" in e)]:
+        with contextlib.suppress(nvrtc.NvrtcCompileError):
+            return nvrtc.compile_ptx(code, target=TARGET, options=options, name_expressions=single)
     raise error
 
 
@@ -237,7 +250,8 @@ def launch(program: Program, entry: ir.Function, code: str, kernel: str) -> tupl
         try:
             fresh.launch(
                 entry.name, grid, block, bytes(params), memory=memory, device_name="outside",
-                shared_bytes=DYNAMIC_SHARED_BYTES, watchdog_s=WATCHDOG_S, stdout=lambda text: None,
+                shared_bytes=DYNAMIC_SHARED_BYTES, cooperative="this_grid" in code, watchdog_s=WATCHDOG_S,
+                stdout=lambda text: None,
             )  # fmt: skip
         except KernelFault as fault:
             faults.append(f"{type(fault).__name__}: {fault}".replace("\n", " ")[:200])
