@@ -6,19 +6,19 @@ on first use, from ``use_device`` or else from the environment variable ``GPULAB
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gpulab.choice import (
     DEFAULT_VIRTUAL_DEVICE,
     DEVICE_VARIABLE,
     DeviceChoice,
     Kind,
+    array_module,
     check_count,
     check_watchdog,
     initial_watchdog,
@@ -144,11 +144,6 @@ def describe() -> str:
 def cp() -> Any:
     """The array module: ``cupy`` on a real device, ``gpulab.virtual.cp`` on a virtual one."""
     return array_module(which_device().kind)
-
-
-def array_module(kind: Literal["cuda", "virtual"]) -> Any:
-    """The array module of one kind of device."""
-    return importlib.import_module("cupy" if kind == "cuda" else "gpulab.virtual.cp")
 
 
 def backend() -> Backend:

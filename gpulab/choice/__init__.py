@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import os
 import re
 from dataclasses import dataclass
@@ -33,9 +34,7 @@ class DeviceChoice:
     @property
     def cp(self) -> Any:
         """CuPy, or the virtual GPU's module of the same shape."""
-        from gpulab import session
-
-        return session.array_module(self.kind)
+        return array_module(self.kind)
 
     def _repr_html_(self) -> str:
         return f"<p>{html.escape(self.sentence)}</p>"
@@ -64,6 +63,11 @@ class DeviceChoice:
         return self.sentence
 
     __repr__ = __str__
+
+
+def array_module(kind: Literal["cuda", "virtual"]) -> Any:
+    """The array module of one kind of device."""
+    return importlib.import_module("cupy" if kind == "cuda" else "gpulab.virtual.cp")
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:

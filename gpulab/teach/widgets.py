@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gpulab.teach.quizzes.question import Question
 
 if TYPE_CHECKING:
     from gpulab.teach.forms import Form
-    from gpulab.teach.prediction import Prediction, Reveal
-    from gpulab.teach.questions import Quiz
 
 Bundle = dict[str, object]
+
+
+class Asked(Protocol):
+    """Of a prediction, what its form shows and does."""
+
+    question: str
+    unit: str
+    revealed: bool
+
+    @property
+    def choices(self) -> Sequence[object]: ...
+    @property
+    def value(self) -> Any: ...
+    @property
+    def locked(self) -> bool: ...
+    def show(self, value: Any, /) -> str: ...
+    def lock(self, value: Any, /) -> object: ...
+    def unlock(self) -> None: ...
+    def on_change(self, listener: Callable[[], None], /) -> None: ...
+
+
+class Compared(Protocol):
+    """A comparison, which waits for the prediction it belongs to; its text is its `repr`."""
+
+    @property
+    def prediction(self) -> Asked: ...
+
+
+class Questions(Protocol):
+    """Of a quiz, what its form shows and does."""
+
+    title: str
+    questions: tuple[Question, ...]
+
+    def answer(self, number: int, choice: int | str, /) -> str: ...
+    def score_words(self) -> str: ...
+
 
 _WAIT = "Lock your prediction above first, and the comparison appears here."
 _MISSING = "Choose or type an answer first."
@@ -50,7 +88,7 @@ def in_jupyter() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-def prediction_bundle(prediction: Prediction) -> Bundle:
+def prediction_bundle(prediction: Asked) -> Bundle:
     """A form to lock a prediction, or the question as text."""
     page = f"<b>Predict:</b> {html.escape(prediction.question)}"
     if prediction.choices:
@@ -59,13 +97,13 @@ def prediction_bundle(prediction: Prediction) -> Bundle:
     return bundle_of(form, str(prediction), boxed(page))
 
 
-def reveal_bundle(reveal: Reveal) -> Bundle:
+def reveal_bundle(reveal: Compared) -> Bundle:
     """The comparison as text; in JupyterLab it waits for a prediction that is still open."""
     form = reveal_form(reveal) if in_jupyter() and not reveal.prediction.locked else None
     return bundle_of(form, repr(reveal), boxed(html.escape(repr(reveal))))
 
 
-def prediction_form(prediction: Prediction) -> Form:
+def prediction_form(prediction: Asked) -> Form:
     """The form that locks a prediction, or takes it back while nothing is revealed."""
     from gpulab.teach.forms import Form
 
@@ -101,7 +139,7 @@ def prediction_form(prediction: Prediction) -> Form:
     return form
 
 
-def reveal_form(reveal: Reveal) -> Form:
+def reveal_form(reveal: Compared) -> Form:
     """Hold the number back until the prediction above is locked, or the learner asks for it."""
     from gpulab.teach.forms import Form
 
@@ -117,7 +155,7 @@ def reveal_form(reveal: Reveal) -> Form:
     return form
 
 
-def quiz_bundle(quiz: Quiz) -> Bundle:
+def quiz_bundle(quiz: Questions) -> Bundle:
     """The questions as a form with feedback, or as text."""
     questions = "".join(
         f'<li>{html.escape(question.text)}<ol type="a">'
@@ -129,7 +167,7 @@ def quiz_bundle(quiz: Quiz) -> Bundle:
     return bundle_of(quiz_form(quiz) if in_jupyter() else None, str(quiz), page)
 
 
-def quiz_form(quiz: Quiz) -> Form:
+def quiz_form(quiz: Questions) -> Form:
     """All questions of a quiz; every choice answers with its reason."""
     from gpulab.teach.forms import Form
 

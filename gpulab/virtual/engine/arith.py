@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import floats
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 from gpulab.virtual.engine.rounding import directed
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit an arithmetic instruction; False if it is none this module knows."""
     handler = HANDLERS.get(i.root)
     if handler is None:
@@ -30,7 +27,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 class _Half:
     """A view of a compiler in which packed operands read as one of their two halves."""
 
-    def __init__(self, c: FunctionCompiler, part: int) -> None:
+    def __init__(self, c: WarpCode, part: int) -> None:
         self.compiler, self.part, self.result = c, part, ""
 
     def __getattr__(self, name: str) -> object:
@@ -52,7 +49,7 @@ class _Half:
         self.result = e.cast(short, "i16", "i32")
 
 
-def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _packed(c: WarpCode, i: ir.Instruction) -> None:
     if i.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
         raise NotSupportedError(f"The virtual GPU does not do the packed instruction {i.opcode}.")
     halved = {"f16x2": "f16", "bf16x2": "bf16"} | ({"u32": "u16", "s32": "s16"} if i.root == "set" else {})
@@ -82,7 +79,7 @@ def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
 # -- integers with a carry ---------------------------------------------------------------------------
 
 
-def _with_carry(c: FunctionCompiler, i: ir.Instruction, a: str, b: str, subtract: bool) -> None:
+def _with_carry(c: WarpCode, i: ir.Instruction, a: str, b: str, subtract: bool) -> None:
     """add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
 
     A difference is the sum with the complement and one more, so its flag is set where nothing was
@@ -102,7 +99,7 @@ def _with_carry(c: FunctionCompiler, i: ir.Instruction, a: str, b: str, subtract
     c.set(i.operands[0], value, i.type)
 
 
-def _add(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _add(c: WarpCode, i: ir.Instruction) -> None:
     subtract = i.root in ("sub", "subc")
     if floats.is_float(i.type):
         floats.binary(c, i, "fsub" if subtract else "fadd")
@@ -116,7 +113,7 @@ def _add(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.set(i.operands[0], c.e.binary("sub" if subtract else "add", llvm_of(i.type), a, b), i.type)
 
 
-def _product(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
+def _product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
     """The integer product an instruction asks for (lo, hi, wide) and its PTX type."""
     e, kind = c.e, i.type
     a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
@@ -138,7 +135,7 @@ def _product(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
     return e.binary("mul", llvm, a, b), kind
 
 
-def _mul(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _mul(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         floats.binary(c, i, "fmul")
         return
@@ -146,7 +143,7 @@ def _mul(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, kind)
 
 
-def _mad(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _mad(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         _fma(c, i)
         return
@@ -158,7 +155,7 @@ def _mad(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.set(i.operands[0], c.e.binary("add", llvm_of(kind), value, addend), kind)
 
 
-def _fma(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _fma(c: WarpCode, i: ir.Instruction) -> None:
     llvm, (a, b, d) = floats.inputs(c, i, 3)
     value = floats.fused(c, i.type, a, b, d, floats.rounding(i))
     if "relu" in i.parts:
@@ -166,7 +163,7 @@ def _fma(c: FunctionCompiler, i: ir.Instruction) -> None:
     floats.result(c, i, llvm, value)
 
 
-def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _div(c: WarpCode, i: ir.Instruction) -> None:
     if floats.is_float(i.type):
         floats.binary(c, i, "fdiv")
         return
@@ -195,7 +192,7 @@ def _div(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.select(llvm, zero, constant(llvm, -1), quotient), kind)
 
 
-def _abs_neg(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
     if floats.is_float(kind):
         llvm, (a,) = floats.inputs(c, i, 1)
@@ -210,7 +207,7 @@ def _abs_neg(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], minus, kind)
 
 
-def _min_max(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _min_max(c: WarpCode, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
     if not floats.is_float(kind):
         name = ("s" if kind[0] == "s" else "u") + i.root
@@ -226,7 +223,7 @@ def _min_max(c: FunctionCompiler, i: ir.Instruction) -> None:
     floats.result(c, i, llvm, result)
 
 
-def _copysign(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _copysign(c: WarpCode, i: ir.Instruction) -> None:
     llvm, (a, b) = floats.inputs(c, i, 2)
     c.set(i.operands[0], c.e.intrinsic("copysign", llvm, b, a), i.type)
 
@@ -234,7 +231,7 @@ def _copysign(c: FunctionCompiler, i: ir.Instruction) -> None:
 _FUNCTIONS = {"sqrt": "sqrt", "sin": "sin", "cos": "cos", "ex2": "exp2", "lg2": "log2", "tanh": "tanh"}
 
 
-def _unary_function(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
     """sqrt, rcp, rsqrt and the approximate functions, computed at least as well as the hardware."""
     e = c.e
     llvm, (a,) = floats.inputs(c, i, 1)
@@ -264,7 +261,7 @@ def _unary_function(c: FunctionCompiler, i: ir.Instruction) -> None:
 _UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 
 
-def compare(c: FunctionCompiler, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
+def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
     """A PTX comparison as an i1 vector."""
     e, llvm = c.e, llvm_of(kind)
     if floats.is_float(kind):
@@ -283,7 +280,7 @@ def compare(c: FunctionCompiler, how: str, kind: str, a: str, b: str, flush_inpu
     return e.compare(how, llvm, a, b)
 
 
-def _compared(c: FunctionCompiler, i: ir.Instruction, kind: str) -> str:
+def _compared(c: WarpCode, i: ir.Instruction, kind: str) -> str:
     test = compare(
         c, i.parts[1], kind, c.get(i.operands[1], kind), c.get(i.operands[2], kind), "ftz" in i.parts
     )
@@ -293,7 +290,7 @@ def _compared(c: FunctionCompiler, i: ir.Instruction, kind: str) -> str:
     return test
 
 
-def _setp(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _setp(c: WarpCode, i: ir.Instruction) -> None:
     target = i.operands[0]
     combine = next((p for p in i.parts[2:] if p in ("and", "or", "xor")), None)
     if isinstance(target, ir.Pair):
@@ -311,7 +308,7 @@ def _setp(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(target, _compared(c, i, i.type), "pred")
 
 
-def _set(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _set(c: WarpCode, i: ir.Instruction) -> None:
     kind, target = i.parts[-1], i.parts[-2]
     test = _compared(c, i, kind)
     llvm = llvm_of(target)
@@ -324,12 +321,12 @@ def _set(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.select(llvm, test, yes, no), target)
 
 
-def _selp(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _selp(c: WarpCode, i: ir.Instruction) -> None:
     a, b, p = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type), c.get(i.operands[3], "pred")
     c.set(i.operands[0], c.e.select(llvm_of(i.type), p, a, b), i.type)
 
 
-def _slct(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _slct(c: WarpCode, i: ir.Instruction) -> None:
     kind, test_kind = i.parts[-2], i.parts[-1]
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
     test = c.e.compare(
@@ -339,7 +336,7 @@ def _slct(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.select(llvm_of(kind), test, a, b), kind)
 
 
-def _testp(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _testp(c: WarpCode, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     size = e.intrinsic("fabs", llvm, a)
@@ -364,7 +361,7 @@ def _testp(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], test, "pred")
 
 
-HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "add": _add,
     "addc": _add,
     "sub": _add,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import copy_queue, memory_ops
 from gpulab.virtual.engine.emit import constant
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 # An mbarrier's 64 bits: pending arrivals, expected arrivals, completed phases.
 _FIELD = (1 << 20) - 1
@@ -19,7 +16,7 @@ _FIELD = (1 << 20) - 1
 COPYING = "async"
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit ``cp.async`` or ``mbarrier``; False if the instruction is neither."""
     if i.root == "cp" and i.parts[1] == "async":
         _copy(c, i)
@@ -30,7 +27,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
     return True
 
 
-def _copy(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _copy(c: WarpCode, i: ir.Instruction) -> None:
     """``cp.async``: global to shared, 4, 8 or 16 bytes a lane; the rest is zeroed."""
     e, mask = c.e, c.executed(i)
     c.tables.copies += 1
@@ -85,7 +82,7 @@ def _copy(c: FunctionCompiler, i: ir.Instruction) -> None:
     )
 
 
-def _arrive_after_copies(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
     """``cp.async.mbarrier.arrive``: copies complete with the barrier's phase; ``.noinc`` lanes arrive.
 
     Without it the barrier expects one arrival more, so that nothing changes.
@@ -159,13 +156,13 @@ on:
 """
 
 
-def _binds_copies(c: FunctionCompiler) -> bool:
+def _binds_copies(c: WarpCode) -> bool:
     return any(
         i.root == "cp" and "mbarrier" in i.parts for p in c.plans.values() for i in p.function.instructions
     )
 
 
-def _arrived(c: FunctionCompiler, host: str, mask: str, count: str, *, drop: bool) -> str:
+def _arrived(c: WarpCode, host: str, mask: str, count: str, *, drop: bool) -> str:
     """Lanes arrive at barriers, each `count` times; gives their states before."""
     if "mbarrier_arrive" not in c.tables.support:
         lands = _binds_copies(c)
@@ -182,7 +179,7 @@ def _arrived(c: FunctionCompiler, host: str, mask: str, count: str, *, drop: boo
     return state
 
 
-def _mbarrier(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
     e, what = c.e, i.parts[1]
     if what not in ("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")

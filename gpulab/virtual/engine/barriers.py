@@ -6,18 +6,29 @@ Everything else comes here, once per opening.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import layout
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.worker import Worker
+from gpulab.virtual.engine.launch import Launch
 
 _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
+
+
+class Worker(Protocol):
+    """Of the thread that runs a block, what its barriers need."""
+
+    launch: Launch
+    context: npt.NDArray[Any]
+    status: npt.NDArray[np.int32]
+    predicates: npt.NDArray[np.uint32]
+    barrier_report: str
+
+    def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Host memory as a writable array."""
 
 
 def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine.emit import bits, constant, llvm_of
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a logic, shift or bit-field instruction; False if it is none of these."""
     handler = HANDLERS.get(i.root)
     if handler is None:
@@ -22,13 +19,13 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
     return True
 
 
-def _logic(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _logic(c: WarpCode, i: ir.Instruction) -> None:
     llvm = llvm_of(i.type)
     a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
     c.set(i.operands[0], c.e.binary(i.root, llvm, a, b), i.type)
 
 
-def _not(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _not(c: WarpCode, i: ir.Instruction) -> None:
     llvm = llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     if i.root == "cnot":
@@ -38,7 +35,7 @@ def _not(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.set(i.operands[0], c.e.binary("xor", llvm, a, constant(llvm, -1)), i.type)
 
 
-def _lop3(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _lop3(c: WarpCode, i: ir.Instruction) -> None:
     """Any function of three bits, as the sum of the minterms its table names."""
     e = c.e
     inputs = [c.get(operand, "b32") for operand in i.operands[1:4]]
@@ -54,7 +51,7 @@ def _lop3(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], result, "b32")
 
 
-def _shift(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _shift(c: WarpCode, i: ir.Instruction) -> None:
     """Shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
@@ -69,7 +66,7 @@ def _shift(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, i.type)
 
 
-def _funnel(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _funnel(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     a, b, amount = (c.get(operand, "b32") for operand in i.operands[1:4])
     left = "l" in i.parts
@@ -81,7 +78,7 @@ def _funnel(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, "b32")
 
 
-def _field_mask(c: FunctionCompiler, llvm: str, length: str) -> str:
+def _field_mask(c: WarpCode, llvm: str, length: str) -> str:
     """(1 << length) - 1 for length 0..255, all ones from the width on."""
     e, width = c.e, bits(llvm)
     short = e.intrinsic("umin", "i32", length, constant("i32", width - 1))
@@ -90,7 +87,7 @@ def _field_mask(c: FunctionCompiler, llvm: str, length: str) -> str:
     return e.select(llvm, e.compare("uge", "i32", length, constant("i32", width)), constant(llvm, -1), mask)
 
 
-def _shift_by(c: FunctionCompiler, operation: str, llvm: str, value: str, amount: str) -> str:
+def _shift_by(c: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
     e, width = c.e, bits(llvm)
     short = e.intrinsic("umin", "i32", amount, constant("i32", width - 1))
     shifted = e.binary(operation, llvm, value, e.cast(short, "i32", llvm))
@@ -100,7 +97,7 @@ def _shift_by(c: FunctionCompiler, operation: str, llvm: str, value: str, amount
     return e.select(llvm, far, constant(llvm, 0), shifted)
 
 
-def _field_number(c: FunctionCompiler, operand: ir.Operand | None, width: int) -> str:
+def _field_number(c: WarpCode, operand: ir.Operand | None, width: int) -> str:
     """Position or length of a bit field, at most 255.
 
     PTX leaves larger ones open. An H200 takes their lowest byte where the field is in 32 bits, and
@@ -112,7 +109,7 @@ def _field_number(c: FunctionCompiler, operand: ir.Operand | None, width: int) -
     return c.e.intrinsic("umin", "i32", number, constant("i32", 0xFF))
 
 
-def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _bfe(c: WarpCode, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
     a = c.get(i.operands[1], i.type)
@@ -133,7 +130,7 @@ def _bfe(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, i.type)
 
 
-def _bfi(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _bfi(c: WarpCode, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
     position, length = (_field_number(c, operand, bits(llvm)) for operand in i.operands[3:5])
@@ -143,7 +140,7 @@ def _bfi(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.binary("or", llvm, inserted, kept), i.type)
 
 
-def _bmsk(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _bmsk(c: WarpCode, i: ir.Instruction) -> None:
     """A run of ones (PTX ISA, 9.7.1): ``clamp`` cuts what reaches over bit 31, ``wrap`` takes both mod 32."""
     e = c.e
     start, count = (c.get(operand, "b32") for operand in i.operands[1:3])
@@ -165,7 +162,7 @@ def _bmsk(c: FunctionCompiler, i: ir.Instruction) -> None:
     )
 
 
-def _szext(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _szext(c: WarpCode, i: ir.Instruction) -> None:
     """The lowest bits of a number, filled up with its sign or zeros (PTX ISA, 9.7.1)."""
     e = c.e
     value, width = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
@@ -180,7 +177,7 @@ def _szext(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], kept, i.type)
 
 
-def _count_bits(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _count_bits(c: WarpCode, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a = c.get(i.operands[1], i.type)
     if i.root == "brev":
@@ -193,7 +190,7 @@ def _count_bits(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.cast(value, llvm, "i32"), "u32")
 
 
-def _bfind(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _bfind(c: WarpCode, i: ir.Instruction) -> None:
     """Position of the most significant set (for signed: non-sign) bit, or all ones."""
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
@@ -206,7 +203,7 @@ def _bfind(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.select("i32", none, constant("i32", -1), value), "u32")
 
 
-def _prmt(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _prmt(c: WarpCode, i: ir.Instruction) -> None:
     if len(i.parts) > 2:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; only the default byte permute.")
     e = c.e
@@ -228,7 +225,7 @@ def _prmt(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], result, "b32")
 
 
-def _dot_product(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _dot_product(c: WarpCode, i: ir.Instruction) -> None:
     """dp4a and dp2a: products of packed bytes (or half words and bytes) added to a word."""
     e = c.e
     kind_a, kind_b = i.parts[-2], i.parts[-1]
@@ -250,7 +247,7 @@ def _dot_product(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], total, "b32")
 
 
-def _sad(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _sad(c: WarpCode, i: ir.Instruction) -> None:
     e, llvm = c.e, llvm_of(i.type)
     a, b, addend = (c.get(operand, i.type) for operand in i.operands[1:4])
     sign = "s" if i.type[0] == "s" else "u"
@@ -258,7 +255,7 @@ def _sad(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.binary("add", llvm, gap, addend), i.type)
 
 
-HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "and": _logic,
     "or": _logic,
     "xor": _logic,

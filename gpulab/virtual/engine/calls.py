@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
 from gpulab.ptx.callgraph import parts_of
 from gpulab.virtual.engine import layout, memory_ops
 from gpulab.virtual.engine.emit import constant
 from gpulab.virtual.engine.irtext import IOTA
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 MAX_DEPTH = 256
 # What calls to functions the engine has itself must pass at least.
 _ARGUMENTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a call; False if the instruction is none."""
     if i.root != "call":
         return False
@@ -44,7 +40,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 
 
 def _call(
-    c: FunctionCompiler,
+    c: WarpCode,
     i: ir.Instruction,
     name: str,
     arguments: list[str],
@@ -80,7 +76,7 @@ def _call(
     _drop_exited(c)
 
 
-def _copy(c: FunctionCompiler, target: str, to: tuple[int, int], source: str, at: tuple[int, int]) -> None:
+def _copy(c: WarpCode, target: str, to: tuple[int, int], source: str, at: tuple[int, int]) -> None:
     e = c.e
     to_pointer = e.op(f"getelementptr i8, ptr {target}, i64 {to[0]}")
     from_pointer = e.op(f"getelementptr i8, ptr {source}, i64 {at[0]}")
@@ -89,7 +85,7 @@ def _copy(c: FunctionCompiler, target: str, to: tuple[int, int], source: str, at
     e.raw(f"call void @llvm.memcpy.p0.p0.i64(ptr {to_pointer}, ptr {from_pointer}, i64 {size}, i1 false)")
 
 
-def _return(c: FunctionCompiler, to: tuple[int, int], frame: str, at: tuple[int, int], lanes: str) -> None:
+def _return(c: WarpCode, to: tuple[int, int], frame: str, at: tuple[int, int], lanes: str) -> None:
     """Copy a result from the callee's frame, for the lanes that called."""
     e = c.e
     for place in range(0, min(to[1], at[1]), 8):
@@ -101,7 +97,7 @@ def _return(c: FunctionCompiler, to: tuple[int, int], frame: str, at: tuple[int,
         memory_ops.scatter(c, memory_ops.gather(c, host[1], lanes, "b64"), host[0], lanes, "b64")
 
 
-def _indirect(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+def _indirect(c: WarpCode, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
     """A call through a pointer: each function it may mean, for the lanes that mean it."""
     e = c.e
     pointer = c.get(i.operands[1] if isinstance(i.operands[0], ir.Vector) else i.operands[0], "u64")
@@ -137,9 +133,7 @@ def function_address(module: ir.Module, name: str) -> int:
     return layout.FUNCTION_TAG | list(module.functions).index(name)
 
 
-def service(
-    c: FunctionCompiler, i: ir.Instruction, what: object, inputs: list[str], outputs: int
-) -> list[str]:
+def service(c: WarpCode, i: ir.Instruction, what: object, inputs: list[str], outputs: int) -> list[str]:
     """Ask Python: rows of 64-bit lanes in and out. `what` tells the worker what is asked."""
     e = c.e
     c.tables.services.append(what)
@@ -159,7 +153,7 @@ def service(
     return [e.op(f"load <32 x i64>, ptr {place}") for place in places]
 
 
-def _fail_if(c: FunctionCompiler, i: ir.Instruction, status: str) -> None:
+def _fail_if(c: WarpCode, i: ir.Instruction, status: str) -> None:
     """Fault where a callback answered anything but 0."""
     e = c.e
     failed = e.op(f"icmp ne i32 {status}, 0")
@@ -170,9 +164,7 @@ def _fail_if(c: FunctionCompiler, i: ir.Instruction, status: str) -> None:
     c.begin(onward)
 
 
-def _heap(
-    c: FunctionCompiler, i: ir.Instruction, name: str, arguments: list[str], results: list[str]
-) -> None:
+def _heap(c: WarpCode, i: ir.Instruction, name: str, arguments: list[str], results: list[str]) -> None:
     """Device ``malloc`` and ``free``."""
     e = c.e
     out = service(c, i, (name,), [_argument(c, i, arguments[0])], len(results))
@@ -183,7 +175,7 @@ def _heap(
         memory_ops.scatter(c, value, host, c.executed(i), "b64")
 
 
-def _drop_exited(c: FunctionCompiler) -> None:
+def _drop_exited(c: WarpCode) -> None:
     """Lanes that executed ``exit`` inside the callee leave this function too."""
     e = c.e
     gone = e.context_load("exited")
@@ -197,7 +189,7 @@ def _drop_exited(c: FunctionCompiler) -> None:
     c.mask, c.mask_v = left, e.mask_vector(left)
 
 
-def _argument(c: FunctionCompiler, i: ir.Instruction, name: str) -> str:
+def _argument(c: WarpCode, i: ir.Instruction, name: str) -> str:
     """Lanes of a 64-bit call argument."""
     place, record = c.parameter_record(name)
     e = c.e
@@ -207,7 +199,7 @@ def _argument(c: FunctionCompiler, i: ir.Instruction, name: str) -> str:
     return memory_ops.gather(c, e.binary("add", "i64", start, lanes), c.executed(i), "b64")
 
 
-def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
+def _printf(c: WarpCode, i: ir.Instruction, arguments: list[str], results: list[str]) -> None:
     """Hand format and argument pointers of every lane to Python."""
     e = c.e
     formats, values = c.scratch("<32 x i64>"), c.scratch("<32 x i64>")
@@ -225,7 +217,7 @@ def _printf(c: FunctionCompiler, i: ir.Instruction, arguments: list[str], result
         memory_ops.scatter(c, e.cast(count, "i64", "i32"), host, c.executed(i), "b32")
 
 
-def _assert(c: FunctionCompiler, i: ir.Instruction, arguments: list[str]) -> None:
+def _assert(c: WarpCode, i: ir.Instruction, arguments: list[str]) -> None:
     """Keep message, file, line and function for the report and end the kernel."""
     e = c.e
     lanes = c.executed(i)

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import floats, layout, narrow
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 from gpulab.virtual.engine.rounding import directed
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a conversion or move; False if the instruction is none."""
     handler = HANDLERS.get(i.root)
     if handler is None:
@@ -27,7 +24,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 _ROUND_TO_INTEGER = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
-def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _cvt(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     if narrow.convert(c, i):
         return
@@ -58,7 +55,7 @@ def _cvt(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, target)
 
 
-def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
+def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, target: str) -> str:
     e = c.e
     llvm = "float" if target == "bf16" else llvm_of(target)
     mode = floats.rounding(i)
@@ -89,7 +86,7 @@ def _float_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: 
     return value
 
 
-def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
+def _float_to_integer(c: WarpCode, value: str, source: str, target: str) -> str:
     """Saturating conversion; NaN becomes 0, or the sign bit alone if either type has 64 bits."""
     e, llvm = c.e, llvm_of(target)
     name = "fptosi.sat" if target[0] == "s" else "fptoui.sat"
@@ -103,7 +100,7 @@ def _float_to_integer(c: FunctionCompiler, value: str, source: str, target: str)
     return result
 
 
-def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source: str, target: str) -> str:
+def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, target: str) -> str:
     e, whole = c.e, llvm_of(source)
     up = "sitofp" if source[0] == "s" else "uitofp"
     mode = floats.rounding(i)
@@ -120,7 +117,7 @@ def _integer_to_float(c: FunctionCompiler, i: ir.Instruction, value: str, source
     return _float_to_float(c, i, wide, "float", target)
 
 
-def _saturate_integer(c: FunctionCompiler, value: str, source: str, target: str) -> str:
+def _saturate_integer(c: WarpCode, value: str, source: str, target: str) -> str:
     e, llvm, width = c.e, llvm_of(source), int(target[1:])
     low = -(1 << (width - 1)) if target[0] == "s" else 0
     high = (1 << (width - 1)) - 1 if target[0] == "s" else (1 << width) - 1
@@ -134,7 +131,7 @@ def _saturate_integer(c: FunctionCompiler, value: str, source: str, target: str)
     return value
 
 
-def _cvt_pack(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _cvt_pack(c: WarpCode, i: ir.Instruction) -> None:
     """Two floats rounded into one packed word: the first source is the upper half."""
     target, source = i.parts[-2], i.parts[-1]
     if source != "f32" or target not in ("f16x2", "bf16x2"):
@@ -147,7 +144,7 @@ def _cvt_pack(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.binary("or", "i32", high, words[1]), "b32")
 
 
-def _mov(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _mov(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     target, source = i.operands[0], i.operands[1]
     if isinstance(target, ir.Vector):
@@ -175,7 +172,7 @@ def _mov(c: FunctionCompiler, i: ir.Instruction) -> None:
 _TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
 
 
-def _cvta(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _cvta(c: WarpCode, i: ir.Instruction) -> None:
     """Between a state space's own addresses and generic ones (a tag in the top byte)."""
     e = c.e
     value = c.get(i.operands[1], "u64")
@@ -191,7 +188,7 @@ def _cvta(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], value, i.type)
 
 
-def _isspacep(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _isspacep(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     space = i.parts[1].split("::")[0]
     tag = e.binary("lshr", "i64", c.get(i.operands[1], "u64"), constant("i64", 56))
@@ -199,7 +196,7 @@ def _isspacep(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], e.compare("eq", "i64", tag, constant("i64", wanted)), "pred")
 
 
-HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "cvt": _cvt,
     "mov": _mov,
     "cvta": _cvta,

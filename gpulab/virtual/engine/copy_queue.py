@@ -8,13 +8,9 @@ more copies under way than the queue holds completes them early, as hardware may
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.virtual.engine import lanes, layout
 from gpulab.virtual.engine.irtext import load_field, splat
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 CAPACITY = 512
 _ENTRY_BYTES = 1280
@@ -61,7 +57,7 @@ def _tell(lanes_: str) -> str:
     )
 
 
-def begin(c: FunctionCompiler) -> str:
+def begin(c: WarpCode) -> str:
     """Name of ``void (ctx, <32 x i64> places, i32 mask, ptr words, i32 count, i32 site)``."""
     c.need(
         "copy_begin",
@@ -109,7 +105,7 @@ done:
     return "copy_begin"
 
 
-def arrive(c: FunctionCompiler) -> str:
+def arrive(c: WarpCode) -> str:
     """Name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``: what is due arrives.
 
     Groups before a number are due, or with a barrier's host address what is bound to it.
@@ -200,7 +196,7 @@ done:
     return "copy_arrive"
 
 
-def commit(c: FunctionCompiler) -> str:
+def commit(c: WarpCode) -> str:
     """Name of ``void (ctx, i32 mask)``: what lanes copied since their last commit becomes a group."""
     c.need(
         "copy_commit",
@@ -218,7 +214,7 @@ define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
     return "copy_commit"
 
 
-def wait(c: FunctionCompiler) -> str:
+def wait(c: WarpCode) -> str:
     """Name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
     c.need(
         "copy_wait",
@@ -234,7 +230,7 @@ define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
     return "copy_wait"
 
 
-def bind(c: FunctionCompiler) -> str:
+def bind(c: WarpCode) -> str:
     """Name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies belong to a phase."""
     told = f"  %event = add i32 0, {layout.TO_BARRIER}\n{_tell('%due')}" if c.options.observe else ""
     c.need(
@@ -276,7 +272,7 @@ done:
     return "copy_bind"
 
 
-def land(c: FunctionCompiler) -> str:
+def land(c: WarpCode) -> str:
     """Name of ``void (ctx, i64 barrier)``: a phase is over, and what any warp bound to it arrives."""
     c.need(
         "copy_land",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.ptx import cfg
 from gpulab.virtual.engine import layout
 from gpulab.virtual.engine.emit import constant
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
-def prologue(c: FunctionCompiler) -> None:
+def prologue(c: WarpCode) -> None:
     """Entry, dispatcher, and the exits every block shares."""
     e = c.e
     e.label("entry")
@@ -62,7 +58,7 @@ def prologue(c: FunctionCompiler) -> None:
         rotation(c)
 
 
-def spend(c: FunctionCompiler, target: int) -> None:
+def spend(c: WarpCode, target: int) -> None:
     """Take a back edge from the warp's budget; where it is used up, others get a turn.
 
     An observer may end a turn on any edge. Each access is slow then, so polls end it at once.
@@ -87,7 +83,7 @@ def spend(c: FunctionCompiler, target: int) -> None:
     c.begin(onward)
 
 
-def rotation(c: FunctionCompiler) -> None:
+def rotation(c: WarpCode) -> None:
     """After many back edges: look at the abort flag, then give waiting lanes or warps a turn."""
     e = c.e
     c.begin("expired")

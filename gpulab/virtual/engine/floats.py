@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine.emit import bits, constant, float_constant, llvm_of
 from gpulab.virtual.engine.rounding import directed
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _FLOATS = ("f16", "f32", "f64", "bf16")
 _DIRECTED = {"rz", "rm", "rp"}
@@ -24,7 +20,7 @@ def is_float(ptx_type: str) -> bool:
     return ptx_type in _FLOATS
 
 
-def inputs(c: FunctionCompiler, i: ir.Instruction, count: int) -> tuple[str, list[str]]:
+def inputs(c: WarpCode, i: ir.Instruction, count: int) -> tuple[str, list[str]]:
     """Operand values in the arithmetic type (bf16 computes in float), flushed where .ftz asks."""
     llvm = llvm_of(i.type)
     values = [c.get(operand, i.type) for operand in i.operands[1 : 1 + count]]
@@ -35,7 +31,7 @@ def inputs(c: FunctionCompiler, i: ir.Instruction, count: int) -> tuple[str, lis
     return llvm, values
 
 
-def result(c: FunctionCompiler, i: ir.Instruction, llvm: str, value: str) -> None:
+def result(c: WarpCode, i: ir.Instruction, llvm: str, value: str) -> None:
     """Flush, saturate and write a floating-point result."""
     if "ftz" in i.parts and i.type != "bf16":
         value = flush(c, llvm, value)
@@ -46,13 +42,13 @@ def result(c: FunctionCompiler, i: ir.Instruction, llvm: str, value: str) -> Non
     c.set(i.operands[0], value, i.type)
 
 
-def widen_bf16(c: FunctionCompiler, value: str) -> str:
+def widen_bf16(c: WarpCode, value: str) -> str:
     """bf16 lanes as float, exactly."""
     wide = c.e.convert("zext", "i16", value, "i32")
     return c.e.convert("bitcast", "i32", c.e.binary("shl", "i32", wide, constant("i32", 16)), "float")
 
 
-def narrow_bf16(c: FunctionCompiler, value: str, mode: str = "rn") -> str:
+def narrow_bf16(c: WarpCode, value: str, mode: str = "rn") -> str:
     """Round float lanes to bf16; NaN becomes 0x7FFF."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
@@ -70,7 +66,7 @@ def narrow_bf16(c: FunctionCompiler, value: str, mode: str = "rn") -> str:
     return e.convert("trunc", "i32", high, "i16")
 
 
-def flush(c: FunctionCompiler, llvm: str, value: str) -> str:
+def flush(c: WarpCode, llvm: str, value: str) -> str:
     """Subnormal lanes to zero of the same sign."""
     e = c.e
     size = e.intrinsic("fabs", llvm, value)
@@ -79,7 +75,7 @@ def flush(c: FunctionCompiler, llvm: str, value: str) -> str:
     return e.select(llvm, tiny, zero, value)
 
 
-def saturate(c: FunctionCompiler, llvm: str, value: str) -> str:
+def saturate(c: WarpCode, llvm: str, value: str) -> str:
     """Clamp to 0..1; NaN becomes 0."""
     low = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
     return c.e.intrinsic("minnum", llvm, low, float_constant(llvm, ONE[llvm]))
@@ -90,7 +86,7 @@ def rounding(i: ir.Instruction) -> str:
     return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
 
 
-def one_unit(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str) -> str:
+def one_unit(c: WarpCode, llvm: str, nearest: str, error: str, mode: str) -> str:
     """Move a nearest-rounded result one unit where the exact value lies on the asked side.
 
     `error` has the sign of (exact - nearest) and is zero where nearest is exact.
@@ -117,7 +113,7 @@ def one_unit(c: FunctionCompiler, llvm: str, nearest: str, error: str, mode: str
     return e.convert("bitcast", integer, result, llvm)
 
 
-def two_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> tuple[str, str]:
+def two_sum(c: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
     """Nearest sum and its exact error (Knuth)."""
     e = c.e
     s = e.binary("fadd", llvm, a, b)
@@ -126,7 +122,7 @@ def two_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> tuple[str, str]:
     return s, e.binary("fadd", llvm, left, e.binary("fsub", llvm, b, t))
 
 
-def fused(c: FunctionCompiler, kind: str, a: str, b: str, d: str, mode: str) -> str:
+def fused(c: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
     """Multiply and add with one rounding; for bf16, floats that will round to bf16 as the exact sum does."""
     e, llvm = c.e, "float" if kind == "bf16" else llvm_of(kind)
     if kind in ("f16", "bf16"):
@@ -142,14 +138,14 @@ def fused(c: FunctionCompiler, kind: str, a: str, b: str, d: str, mode: str) -> 
     return directed(c, "fma", mode, llvm, llvm, a, b, d)
 
 
-def odd_float(c: FunctionCompiler, value: str) -> str:
+def odd_float(c: WarpCode, value: str) -> str:
     """Double lanes as floats rounded to odd, so that rounding them once more to 16 bits rounds only once."""
     e = c.e
     short = directed(c, "fptrunc", "rz", "float", "double", value)
     return odd(c, short, e.compare("one", "double", e.convert("fpext", "float", short, "double"), value))
 
 
-def odd(c: FunctionCompiler, value: str, lost: str) -> str:
+def odd(c: WarpCode, value: str, lost: str) -> str:
     """Float lanes rounded toward zero made odd where that lost something."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
@@ -157,7 +153,7 @@ def odd(c: FunctionCompiler, value: str, lost: str) -> str:
     return e.convert("bitcast", "i32", raw, "float")
 
 
-def odd_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> str:
+def odd_sum(c: WarpCode, llvm: str, a: str, b: str) -> str:
     """A sum rounded to odd, so that rounding it once more to a shorter type rounds only once."""
     e, whole = c.e, f"i{bits(llvm)}"
     zero, one, minus = (constant(whole, n) for n in (0, 1, -1))
@@ -172,7 +168,7 @@ def odd_sum(c: FunctionCompiler, llvm: str, a: str, b: str) -> str:
     return e.convert("bitcast", whole, raw, llvm)
 
 
-def binary(c: FunctionCompiler, i: ir.Instruction, operation: str) -> None:
+def binary(c: WarpCode, i: ir.Instruction, operation: str) -> None:
     """An addition, subtraction, product or quotient with any rounding mode."""
     llvm, (a, b) = inputs(c, i, 2)
     mode = rounding(i)

@@ -1,90 +1,14 @@
-"""Where the registers of matrix fragments lie: side by side in the warp's frame.
+"""Fragments of matrices as the arguments of support functions.
 
-A kernel on tensor cores holds hundreds of fragments, of up to eight registers each. Support functions
-take and give whole ones by address, so that a kernel's own code stays small however many it has. Where
-a program strings registers together that already lie elsewhere, they are copied.
+Support functions take and give whole ones by address, so that a kernel's own code stays small however
+many it has. Where a program strings registers together that lie apart, they are copied.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from gpulab.ptx import cfg, ir
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
-
-ROOTS = ("wmma", "mma", "ldmatrix")
-ROW_BYTES = 128  # one 32-bit register of a warp
-_KINDS = ("b32", "u32", "s32", "f32", "f16x2", "bf16x2")
-
-
-def place(function: ir.Function, crossing: set[str], at: int) -> tuple[dict[str, int], int]:
-    """Frame offsets for the registers of fragments, and where the frame goes on after them.
-
-    Fragments that no later basic block reads share places with others at other times.
-    """
-    groups = _groups(function)
-    if not groups:
-        return {}, at
-    spans = _spans(function, {name for group in groups for name in group})
-    slots: dict[str, int] = {}
-
-    def put(group: tuple[str, ...], start: int) -> None:
-        slots.update((name, start + ROW_BYTES * n) for n, name in enumerate(group))
-
-    passing = []
-    for group in groups:
-        if crossing.isdisjoint(group):
-            passing.append((min(spans[n][0] for n in group), max(spans[n][1] for n in group), group))
-        else:
-            put(group, at)
-            at += ROW_BYTES * len(group)
-    free: dict[int, list[int]] = {}
-    held: list[tuple[int, int, int]] = []  # last use, registers, place
-    for first, last, group in sorted(passing):
-        over = [h for h in held if h[0] < first]
-        held = [h for h in held if h[0] >= first]
-        for _, size, start in over:
-            free.setdefault(size, []).append(start)
-        vacant = free.get(len(group))
-        start = vacant.pop() if vacant else at
-        at += 0 if start < at else ROW_BYTES * len(group)
-        put(group, start)
-        held.append((last, len(group), start))
-    return slots, at
-
-
-def _groups(function: ir.Function) -> list[tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for i in function.instructions:
-        if i.root not in ROOTS:
-            continue
-        for operand in i.operands:
-            names = _names(operand)
-            if not names or any(function.registers.get(name) not in _KINDS for name in names):
-                continue
-            if len(set(names)) == len(names) and found.keys().isdisjoint(names):
-                found.update(dict.fromkeys(names, names))
-    return list(dict.fromkeys(found.values()))
-
-
-def _names(operand: ir.Operand | None) -> tuple[str, ...]:
-    """The registers of a fragment; none if anything else is among them."""
-    if not isinstance(operand, ir.Vector):
-        return ()
-    names = tuple(item.name for item in operand.items if isinstance(item, ir.Register) and not item.negated)
-    return names if len(names) == len(operand.items) else ()
-
-
-def _spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
-    """The first and the last instruction that mention a register."""
-    spans: dict[str, tuple[int, int]] = {}
-    for n, i in enumerate(function.instructions):
-        for some in cfg.definitions_and_uses(i):
-            for name in names.intersection(some):
-                spans[name] = spans.get(name, (n, n))[0], n
-    return spans
+from gpulab.ptx import ir
+from gpulab.virtual.engine.fragment_places import KINDS, ROW_BYTES, names_of
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
 def items_of(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
@@ -92,17 +16,17 @@ def items_of(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
     return operand.items if isinstance(operand, ir.Vector) else (operand,)
 
 
-def _start(c: FunctionCompiler, operand: ir.Operand | None) -> int | None:
+def _start(c: WarpCode, operand: ir.Operand | None) -> int | None:
     """Frame offset of a fragment that lies side by side."""
-    names = _names(operand)
+    names = names_of(operand)
     places = [c.plan.slots.get(name) for name in names]
     first = places[0] if places else None
-    if first is None or any(c.function.registers[name] not in _KINDS for name in names):
+    if first is None or any(c.function.registers[name] not in KINDS for name in names):
         return None
     return first if places == [first + ROW_BYTES * n for n in range(len(places))] else None
 
 
-def given(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
+def given(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Pointer to what a fragment holds now, one row of lanes a register."""
     e, start = c.e, _start(c, operand)
     if start is None:
@@ -115,7 +39,7 @@ def given(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
     return e.op(f"getelementptr i8, ptr %frame, i64 {start}")
 
 
-def _copy(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
+def _copy(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Stack space for a fragment; every instruction uses the same."""
     count = len(items_of(operand))
     name = f"%fragment.{role}.{count}"
@@ -125,7 +49,7 @@ def _copy(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
     return name
 
 
-def _settle(c: FunctionCompiler, operand: ir.Operand | None) -> None:
+def _settle(c: WarpCode, operand: ir.Operand | None) -> None:
     """Write to the frame what only LLVM values hold."""
     name_ = "llvm.masked.store.v32i32.p0"
     for item in items_of(operand):
@@ -136,7 +60,7 @@ def _settle(c: FunctionCompiler, operand: ir.Operand | None) -> None:
             c.dirty.discard(item.name)
 
 
-def target(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
+def target(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Pointer to where a fragment is to be written, for executing lanes only; `written` follows."""
     start = _start(c, operand)
     if start is None:
@@ -146,7 +70,7 @@ def target(c: FunctionCompiler, operand: ir.Operand | None, role: str) -> str:
     return c.e.op(f"getelementptr i8, ptr %frame, i64 {start}")
 
 
-def written(c: FunctionCompiler, operand: ir.Operand | None, pointer: str) -> None:
+def written(c: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
     """A fragment has been written: registers have new values."""
     e = c.e
     if _start(c, operand) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.virtual.engine.fragments import ROW_BYTES
+from gpulab.virtual.engine.fragment_places import ROW_BYTES
 
 Places = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 HALVES = ("f16", "bf16")

@@ -6,14 +6,11 @@ Each element is an access of its own, checked, counted, traced and told to obser
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gpulab.ptx import ir
 from gpulab.virtual.engine import access_rules, checks, fragments, lanes, layout, memory_ops
 from gpulab.virtual.engine.irtext import IOTA, load_field, splat
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Move:
 
 
 def call(
-    c: FunctionCompiler,
+    c: WarpCode,
     i: ir.Instruction,
     move: Move,
     base: str,
@@ -75,7 +72,7 @@ def call(
         fragments.written(c, fragment, registers)
 
 
-def _function(c: FunctionCompiler, move: Move) -> str:
+def _function(c: WarpCode, move: Move) -> str:
     """Text of a function that gives true after a fault."""
     raw = f"i{8 * move.size}"
     count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
@@ -107,7 +104,7 @@ fail:
 """
 
 
-def _place(c: FunctionCompiler, move: Move) -> str:
+def _place(c: WarpCode, move: Move) -> str:
     """``%a``: where element ``%n`` of each lane lies."""
     llvm = move.address
     if not move.columns:
@@ -151,7 +148,7 @@ def _place(c: FunctionCompiler, move: Move) -> str:
 """
 
 
-def _checked(c: FunctionCompiler, move: Move) -> str:
+def _checked(c: WarpCode, move: Move) -> str:
     """Check and count an access; ``%host`` or a branch to ``fail``."""
     rule: access_rules.Rule = "load" if move.is_load else "store"
     if move.space == "generic":
@@ -176,7 +173,7 @@ def _checked(c: FunctionCompiler, move: Move) -> str:
     return text + "  br i1 %failed, label %fail, label %fine\n"
 
 
-def _told(c: FunctionCompiler, move: Move) -> str:
+def _told(c: WarpCode, move: Move) -> str:
     """What a trace or an observer is told of the access."""
     shown = "%shown" if move.space == "shared" else "%a"
     text = ""
@@ -194,7 +191,7 @@ def _row(lanes_: str, kind: int, level: int = layout.TRACE_ALL) -> str:
     return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {kind}, i32 {level})\n"
 
 
-def _loading(c: FunctionCompiler, move: Move, raw: str) -> str:
+def _loading(c: WarpCode, move: Move, raw: str) -> str:
     c.need(*lanes.gather(raw))
     return (
         f"  %v = call <32 x {raw}> @gather_{raw}(<32 x i64> %host, i32 %mask)\n"
@@ -202,7 +199,7 @@ def _loading(c: FunctionCompiler, move: Move, raw: str) -> str:
     )
 
 
-def _storing(c: FunctionCompiler, move: Move, raw: str) -> str:
+def _storing(c: WarpCode, move: Move, raw: str) -> str:
     c.need(*lanes.scatter(raw))
     if raw == "i16":
         text = f"""  %register = lshr i32 %n, 1
@@ -225,7 +222,7 @@ def _storing(c: FunctionCompiler, move: Move, raw: str) -> str:
     return text
 
 
-def _merged(c: FunctionCompiler, move: Move, raw: str, count: int) -> str:
+def _merged(c: WarpCode, move: Move, raw: str, count: int) -> str:
     """Put the elements into registers, of which several may hold the same."""
     text = ""
     for r in range(move.registers):

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import access_rules, checks, lanes, layout
 from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
 from gpulab.virtual.engine.irtext import IOTA
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -73,7 +70,7 @@ def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruc
     return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a memory instruction; False if it is none."""
     if i.root in ("ld", "ldu", "st"):
         if space_of(i) == "param":
@@ -89,7 +86,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
     return True
 
 
-def address_of(c: FunctionCompiler, operand: ir.Operand | None, space: str) -> str:
+def address_of(c: WarpCode, operand: ir.Operand | None, space: str) -> str:
     """Address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
     assert isinstance(operand, ir.Address)
     llvm = "i32" if space == "shared" else "i64"
@@ -106,7 +103,7 @@ def address_of(c: FunctionCompiler, operand: ir.Operand | None, space: str) -> s
 
 
 def host_addresses(
-    c: FunctionCompiler,
+    c: WarpCode,
     i: ir.Instruction,
     address: str,
     space: str,
@@ -160,7 +157,7 @@ def host_addresses(
     return host
 
 
-def local_lane_bases(c: FunctionCompiler) -> str:
+def local_lane_bases(c: WarpCode) -> str:
     """Host address of each lane's own stack."""
     e = c.e
     stride = e.splat("i64", e.context_load("local_bytes"))
@@ -169,7 +166,7 @@ def local_lane_bases(c: FunctionCompiler) -> str:
     )
 
 
-def resolve_generic(size: int, c: FunctionCompiler, rule: access_rules.Rule) -> str:
+def resolve_generic(size: int, c: WarpCode, rule: access_rules.Rule) -> str:
     """Name of a function for generic addresses, which gives host addresses.
 
     Lanes may point into different spaces, each checked and counted as its own.
@@ -225,7 +222,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
     return name
 
 
-def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _load_store(c: WarpCode, i: ir.Instruction) -> None:
     space = space_of(i)
     is_load = i.root != "st"
     target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
@@ -246,7 +243,7 @@ def _load_store(c: FunctionCompiler, i: ir.Instruction) -> None:
             scatter(c, c.get(item, i.type), at, mask, i.type)
 
 
-def gather(c: FunctionCompiler, host: str, mask: str, ptx_type: str) -> str:
+def gather(c: WarpCode, host: str, mask: str, ptx_type: str) -> str:
     """Load one value a lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     c.need(*lanes.gather(llvm))
@@ -254,7 +251,7 @@ def gather(c: FunctionCompiler, host: str, mask: str, ptx_type: str) -> str:
     return c.e.cast(raw, llvm, llvm_of(ptx_type))
 
 
-def scatter(c: FunctionCompiler, value: str, host: str, mask: str, ptx_type: str) -> None:
+def scatter(c: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
     """Store one value a lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     c.need(*lanes.scatter(llvm))
@@ -263,7 +260,7 @@ def scatter(c: FunctionCompiler, value: str, host: str, mask: str, ptx_type: str
     c.trace_write(raw, llvm, host, mask)
 
 
-def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _parameter(c: WarpCode, i: ir.Instruction) -> None:
     """Kernel parameters are uniform; call parameters are one record a lane in the frame."""
     is_load = i.root == "ld"
     target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
@@ -302,7 +299,7 @@ def _parameter(c: FunctionCompiler, i: ir.Instruction) -> None:
             scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
 
 
-def _check_place(c: FunctionCompiler, i: ir.Instruction, name: str, offset: int, size: int) -> None:
+def _check_place(c: WarpCode, i: ir.Instruction, name: str, offset: int, size: int) -> None:
     """Refuse what lies outside a parameter, or would write to a kernel's."""
     of_kernel = c.function.is_entry and name in c.entry_params
     room = c.entry_params[name].size_bytes if of_kernel else c.parameter_record(name)[1]
@@ -314,7 +311,7 @@ _HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 
 
-def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _atomic(c: WarpCode, i: ir.Instruction) -> None:
     space, kind = space_of(i), i.type
     operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
     is_red = i.root == "red"
@@ -344,7 +341,7 @@ def _atomic(c: FunctionCompiler, i: ir.Instruction) -> None:
 
 
 def _read_modify_write(
-    c: FunctionCompiler,
+    c: WarpCode,
     i: ir.Instruction,
     operation: str,
     kind: str,

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.ptx import ir
 from gpulab.virtual.engine import floats, layout
 from gpulab.virtual.engine.emit import llvm_of
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _MAKERS = {
     "add", "sub", "mul", "mad", "fma", "div", "sqrt", "rsqrt", "rcp", "lg2", "ex2", "sin", "cos", "tanh",
 }  # fmt: skip
 
 
-def watches(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def watches(c: WarpCode, i: ir.Instruction) -> bool:
     """Whether an instruction is one that the trap looks at."""
     return c.options.trap_nan and i.root in _MAKERS and floats.is_float(i.type)
 
 
-def _is_nan(c: FunctionCompiler, operand: ir.Operand | None, kind: str) -> str:
+def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
     value, llvm = c.get(operand, kind), llvm_of(kind)
     if kind == "bf16":
         value, llvm = floats.widen_bf16(c, value), "float"
     return c.e.compare("uno", llvm, value, value)
 
 
-def inputs(c: FunctionCompiler, i: ir.Instruction) -> str:
+def inputs(c: WarpCode, i: ir.Instruction) -> str:
     """Lanes with a NaN among the operands, as an i32 mask; read before the result overwrites one."""
     masks = [c.e.mask_bits(_is_nan(c, operand, i.type)) for operand in i.operands[1:]]
     found = masks[0]
@@ -37,7 +33,7 @@ def inputs(c: FunctionCompiler, i: ir.Instruction) -> str:
     return found
 
 
-def check(c: FunctionCompiler, i: ir.Instruction, before: str) -> None:
+def check(c: WarpCode, i: ir.Instruction, before: str) -> None:
     """Fault if an executing lane has a NaN now that it had not before."""
     e = c.e
     now = e.op(f"and i32 {e.mask_bits(_is_nan(c, i.operands[0], i.type))}, {c.executed(i)}")

@@ -7,14 +7,11 @@ specification. Encodings round to nearest even; what is too large becomes the la
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine.emit import constant, float_constant
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _SIGN = 0x80000000
 _INFINITY = 0x7F800000
@@ -37,7 +34,7 @@ _FORMATS = {
 }
 
 
-def convert(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def convert(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a conversion to or from a narrow type; False if it is none of these."""
     target, source = i.parts[-2:]
     if (target, source) == ("tf32", "f32"):
@@ -59,7 +56,7 @@ def convert(c: FunctionCompiler, i: ir.Instruction) -> bool:
     return True
 
 
-def _halves(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
+def _halves(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
     """The upper and lower half of a packed pair, as float32."""
     e = c.e
     word = c.get(i.operands[1], "b32")
@@ -71,14 +68,14 @@ def _halves(c: FunctionCompiler, i: ir.Instruction) -> tuple[str, str]:
     return upper, lower
 
 
-def _store_pair(c: FunctionCompiler, i: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
+def _store_pair(c: WarpCode, i: ir.Instruction, upper: str, lower: str, kind: _Format) -> None:
     e = c.e
     high, low = (_encode(c, value, kind, relu="relu" in i.parts) for value in (upper, lower))
     pair = e.binary("or", "i32", e.binary("shl", "i32", high, constant("i32", 8)), low)
     c.set(i.operands[0], e.cast(pair, "i32", "i16"), "b16")
 
 
-def _encode(c: FunctionCompiler, value: str, kind: _Format, relu: bool) -> str:
+def _encode(c: WarpCode, value: str, kind: _Format, relu: bool) -> str:
     """Float32 lanes as 8-bit codes in i32 lanes; NaN becomes 0x7F."""
     e = c.e
     raw = e.convert("bitcast", "float", value, "i32")
@@ -105,7 +102,7 @@ def _encode(c: FunctionCompiler, value: str, kind: _Format, relu: bool) -> str:
     return e.select("i32", nan, constant("i32", 0x7F), code)
 
 
-def _to_halves(c: FunctionCompiler, i: ir.Instruction, source: str) -> None:
+def _to_halves(c: WarpCode, i: ir.Instruction, source: str) -> None:
     """Two codes as two float16, exactly: e5m2 is float16's upper byte, e4m3 has a bias 8 smaller."""
     e = c.e
     pair = e.cast(c.get(i.operands[1], "b16"), "i16", "i32")
@@ -133,7 +130,7 @@ def _to_halves(c: FunctionCompiler, i: ir.Instruction, source: str) -> None:
     c.set(i.operands[0], e.binary("or", "i32", high, halves[1]), "b32")
 
 
-def _to_tf32(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _to_tf32(c: WarpCode, i: ir.Instruction) -> None:
     """Float32 with a mantissa of 10 bits: to nearest (``rna`` ties away from zero) or toward zero."""
     e = c.e
     raw = e.convert("bitcast", "float", c.get(i.operands[1], "f32"), "i32")

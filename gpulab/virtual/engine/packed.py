@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine.emit import constant
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _VIDEO = re.compile(r"v(add|sub|avrg|absdiff|min|max)([24])")
 _PACKED = ("add", "min", "max")
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a packed integer instruction; False if it is none."""
     if i.root in ("min", "max") and "relu" in i.parts and i.parts[1] == "s32":
         _relu(c, i)
@@ -33,7 +30,7 @@ def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
 class _Pieces:
     """Lane-wise operations on the pieces of words: all 32 lanes' pieces are one long vector."""
 
-    def __init__(self, c: FunctionCompiler, count: int) -> None:
+    def __init__(self, c: WarpCode, count: int) -> None:
         self.e, self.llvm = c.e, f"i{32 // count}"
         self.suffix = f"v{32 * count}{self.llvm}"
         self.vector = f"<{32 * count} x {self.llvm}>"
@@ -53,13 +50,13 @@ class _Pieces:
         return self.e.op(f"call {self.vector} @{full}({self.vector} {a}, {self.vector} {b})")
 
 
-def _relu(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _relu(c: WarpCode, i: ir.Instruction) -> None:
     a, b = c.get(i.operands[1], "s32"), c.get(i.operands[2], "s32")
     value = c.e.intrinsic(f"s{i.root}", "i32", a, b)
     c.set(i.operands[0], c.e.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
 
 
-def _packed(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _packed(c: WarpCode, i: ir.Instruction) -> None:
     pieces = _Pieces(c, 2)
     sign = "s" if "s16x2" in i.parts else "u"
     values = [pieces.split(c.get(operand, "b32")) for operand in i.operands[1:]]
@@ -92,7 +89,7 @@ _VIDEO_STEPS: dict[str, Callable[[_Pieces, str, str, str], str]] = {
 }
 
 
-def _video(c: FunctionCompiler, i: ir.Instruction, operation: str, count: int) -> None:
+def _video(c: WarpCode, i: ir.Instruction, operation: str, count: int) -> None:
     """``vadd4`` and the like on whole words, ``.add`` summing the pieces into the last operand."""
     kinds = [p for p in i.parts[1:] if p in ("u32", "s32")]
     if len(kinds) != 3 or kinds[1] != kinds[2] or "sat" in i.parts or len(i.operands) != 4:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpulab.ptx import cfg, ir
-from gpulab.virtual.engine import fragments, layout
+from gpulab.virtual.engine import fragment_places, layout
 from gpulab.virtual.engine.emit import bits, llvm_of
 
 
@@ -75,7 +75,7 @@ def plan(function: ir.Function, index: int, answers: frozenset[str] = frozenset(
         size = -(-param.size_bytes // 8) * 8
         records[param.name] = (at, size)
         at += 32 * size
-    slots, at = fragments.place(function, crossing, at)
+    slots, at = fragment_places.place(function, crossing, at)
     for name, kind in function.registers.items():
         if name in crossing and name not in slots:
             slots[name] = at

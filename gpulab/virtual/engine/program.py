@@ -13,25 +13,15 @@ from gpulab.ptx import ir, parser
 from gpulab.ptx.inline import inline
 from gpulab.records import BlockTrace, Dim3, KernelCounters, Provenance, WarpTrace
 from gpulab.virtual.engine import calls, codegen, jit, layout, memory_ops, results, tracing
-from gpulab.virtual.engine.run import Launch, Observer, run
+from gpulab.virtual.engine.launch import Launch
+from gpulab.virtual.engine.observer import Observer
+from gpulab.virtual.engine.run import run
 from gpulab.virtual.engine.services import HEAP_BYTES, Heap
+from gpulab.virtual.engine.trace_buffers import TraceRequest
 from gpulab.virtual.engine.worker import Worker
 from gpulab.virtual.memory import DeviceMemory
 
 _WORKSPACE_BYTES = 64
-
-
-@dataclass(frozen=True, slots=True)
-class TraceRequest:
-    """Which warp of a launch to trace, and how many steps to keep at most.
-
-    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
-    """
-
-    block_index: Dim3 = (0, 0, 0)
-    warp_index: int = 0
-    max_steps: int = 20_000
-    whole_block: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpulab.virtual.engine.emit import INTRINSIC_SUFFIX, vector
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 # PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode everything else runs in.
 _MODES = {"rz": 0, "rp": 2, "rm": 3}
 _CONVERSIONS = ("fptrunc", "sitofp", "uitofp")
 
 
-def directed(c: FunctionCompiler, operation: str, mode: str, target: str, source: str, *values: str) -> str:
+def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
     """One rounded operation: an LLVM name such as ``fadd``, ``fma`` or ``sitofp``, and its LLVM types."""
     name = f"{operation}_{mode}_{source}_{target}"
     types = [target, source] if operation in _CONVERSIONS else [target]

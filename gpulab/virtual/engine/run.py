@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import functools
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.ptx import ir
-from gpulab.records import Dim3
-from gpulab.virtual.engine import faults, jit, layout
-from gpulab.virtual.engine.codegen import Kernel
-from gpulab.virtual.engine.services import Heap
-from gpulab.virtual.engine.trace_buffers import TraceBuffers
+from gpulab.virtual.engine import faults, layout
+from gpulab.virtual.engine.launch import Launch
 from gpulab.virtual.engine.worker import Worker
-from gpulab.virtual.memory import DeviceMemory
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.program import TraceRequest
 
 _STACK_BYTES = 64 << 20
 _POLL_S = 0.02
 # Below this many warps a second thread costs more than it saves.
 _PARALLEL_WARPS = 2048
 _PRINTF_LIMIT_BYTES = 1 << 20
-_PATIENCE_ROUNDS = 16
 # Host memory that blocks set aside may take.
 _ASIDE_BYTES = 256 << 20
 
@@ -51,134 +39,6 @@ def _pool() -> concurrent.futures.ThreadPoolExecutor:
     finally:
         threading.stack_size(before)
     return pool
-
-
-class Observer(Protocol):
-    """Sees every access of a launch before it happens, in order, from one thread.
-
-    Arrays of 32 lanes are valid during the call only.
-    """
-
-    def access(
-        self,
-        block: int,
-        warp: int,
-        i: ir.Instruction,
-        addresses: npt.NDArray[np.int64],
-        mask: int,
-        stored: npt.NDArray[np.int64] | None,
-    ) -> bool:
-        """An access of the lanes in `mask`, and the bits they store if it is a scalar store.
-
-        Shared and local addresses are offsets; generic ones carry their space's tag. True ends the
-        warp's turn: other warps go on before it passes its next branch.
-        """
-
-    def warp_sync(self, block: int, warp: int, mask: int, members: npt.NDArray[np.int64]) -> None:
-        """Lanes of a warp met at ``__syncwarp``, each with the lanes its own mask names."""
-
-    def shuffle(
-        self, block: int, warp: int, i: ir.Instruction, sources: npt.NDArray[np.int64], mask: int
-    ) -> None:
-        """The lanes in `mask` each read a register of the lane that `sources` names."""
-
-    def fence(self, block: int, warp: int, mask: int) -> None:
-        """Lanes of a warp executed a memory fence."""
-
-    def copy(
-        self,
-        block: int,
-        warp: int,
-        i: ir.Instruction,
-        addresses: npt.NDArray[np.int64],
-        mask: int,
-        event: int,
-    ) -> None:
-        """Something happens to what the lanes in `mask` copied with ``cp.async`` to shared memory.
-
-        It arrives as they wait (``layout.BY_WAIT``), is bound to a phase of an mbarrier
-        (``TO_BARRIER``), or arrives as the phase ends (``BY_BARRIER``).
-        """
-
-    def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
-        """Threads of a block, shape (warps, 32), passed a barrier; `everyone`: all that live."""
-
-    def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
-        """Lanes of a warp arrived at a barrier and went on."""
-
-    def block_end(self, block: int) -> None:
-        """A block that was told of is over. The last ones of a launch are not announced."""
-
-
-@dataclass(slots=True)
-class Launch:
-    """One launch: code, shape, parameters and the columns its blocks fill."""
-
-    kernel: Kernel
-    code: jit.Code
-    source: str
-    grid: Dim3
-    block: Dim3
-    params: bytes
-    shared_bytes: int
-    dynamic_shared_bytes: int
-    memory: DeviceMemory
-    globals: npt.NDArray[np.int64]
-    watchdog_s: float
-    sm_count: int
-    stdout: Callable[[str], None] | None
-    serial: bool
-    cooperative: bool = False
-    grid_workspace: int = 0
-    observer: Observer | None = None
-    independent_threads: bool = True
-    heap: Heap | None = None
-    block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    abort: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
-    printed: list[str] = field(default_factory=list)
-    trace_block: int = -1
-    trace_warp: int = -1
-    trace: TraceBuffers | None = None
-
-    def __post_init__(self) -> None:
-        blocks = self.grid[0] * self.grid[1] * self.grid[2]
-        if not self.block_clock.size:
-            self.block_clock = np.zeros(blocks, np.int64)
-            self.block_sectors = np.zeros(blocks, np.int64)
-            self.block_wavefronts = np.zeros(blocks, np.int64)
-
-    @property
-    def patience(self) -> int:
-        """Rounds of pure spinning after which a block is set aside for others to go on.
-
-        An observer learns more from blocks that take turns.
-        """
-        return 1 if self.cooperative or self.observer is not None else _PATIENCE_ROUNDS
-
-    @property
-    def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def warps(self) -> int:
-        return -(-self.threads // layout.LANES)
-
-    def traced(
-        self,
-        kernel: Kernel,
-        code: jit.Code,
-        addresses: npt.NDArray[np.int64],
-        block: int,
-        request: TraceRequest,
-    ) -> Launch:
-        """The same launch in code that records the steps of one warp, or of all warps of a block."""
-        return dataclasses.replace(
-            self, kernel=kernel, code=code, globals=addresses, trace_block=block,
-            trace_warp=layout.EVERY_WARP if request.whole_block else request.warp_index,
-            trace=TraceBuffers(request.max_steps, not request.whole_block and self.warps > 1),
-        )  # fmt: skip
 
 
 class Crew:

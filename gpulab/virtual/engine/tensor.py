@@ -6,23 +6,19 @@ instructions of one kind share; so is the product. Kernels with thousands of the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gpulab.errors import NotSupportedError, PtxError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import fragments, matrix_ir, matrix_moves, memory_ops
 from gpulab.virtual.engine.matrix_ir import HALVES, Places
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
+from gpulab.virtual.engine.warp_code import WarpCode
 
 _INPUTS = ("f16", "bf16", "tf32")
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a tensor-core instruction; False if it is none."""
     if i.root == "wmma" and i.parts[1] in ("load", "store"):
         _move(c, i)
@@ -95,7 +91,7 @@ def _space(i: ir.Instruction) -> str:
     return space
 
 
-def _move(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _move(c: WarpCode, i: ir.Instruction) -> None:
     """``wmma.load`` and ``wmma.store``."""
     is_load, name = i.parts[1] == "load", i.parts[2]
     kind = "b32" if i.type in ("tf32", "f32") else "b16"
@@ -116,7 +112,7 @@ def _move(c: FunctionCompiler, i: ir.Instruction) -> None:
     matrix_moves.call(c, i, move, base, [f"<32 x i32> {stride}"], fragment)
 
 
-def _ldmatrix(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _ldmatrix(c: WarpCode, i: ir.Instruction) -> None:
     """8x8 matrices of 16-bit elements; lane 8r + row holds the address of a row of matrix r."""
     target, source = i.operands
     count = len(fragments.items_of(target))
@@ -144,7 +140,7 @@ def _kinds(i: ir.Instruction) -> tuple[str, str, str]:
     raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; it has f16, bf16 and tf32 inputs.")
 
 
-def _product(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _product(c: WarpCode, i: ir.Instruction) -> None:
     result_kind, input_kind, sum_kind = _kinds(i)
     m, n, k = shape = shape_of(i)
     allowed = {"tf32": (4, 8)}.get(input_kind, (8, 16))

@@ -1,12 +1,14 @@
-"""The buffers a traced block fills: one short record a step, and rows of 32 lanes for what it did."""
+"""What is to be traced, and the buffers it fills: a short record a step, rows of 32 lanes for what it did."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.records import Dim3
 from gpulab.virtual.engine import layout
 
 # A store takes three rows (address, place, bits), most instructions one.
@@ -14,6 +16,19 @@ _ROWS_A_STEP = 2
 _SPARE_ROWS = 256
 # Beside the steps of a warp, stores to shared memory by the others of its block.
 _OTHERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRequest:
+    """Which warp of a launch to trace, and how many steps to keep at most.
+
+    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
+    """
+
+    block_index: Dim3 = (0, 0, 0)
+    warp_index: int = 0
+    max_steps: int = 20_000
+    whole_block: bool = False
 
 
 class TraceBuffers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,9 @@ from gpulab.ptx.inline import written_name
 from gpulab.records import BlockTrace, Provenance, WarpTrace
 from gpulab.trace_columns import SharedWrites, StepDetail
 from gpulab.virtual.engine import layout, memory_ops, register_types, results
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.codegen import Kernel
-    from gpulab.virtual.engine.program import TraceRequest
-    from gpulab.virtual.engine.run import Launch
-    from gpulab.virtual.engine.trace_buffers import TraceBuffers
+from gpulab.virtual.engine.codegen import Kernel
+from gpulab.virtual.engine.launch import Launch
+from gpulab.virtual.engine.trace_buffers import TraceBuffers, TraceRequest
 
 Ints = npt.NDArray[np.int64]
 _TAG_SHIFT = 56

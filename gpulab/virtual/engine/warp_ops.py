@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import lanes, layout
-from gpulab.virtual.engine.emit import constant, llvm_of, signed
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.function import FunctionCompiler
-
-LANE = "<" + ", ".join(f"i32 {lane}" for lane in range(32)) + ">"
+from gpulab.virtual.engine.emit import LANE, constant, llvm_of, signed
+from gpulab.virtual.engine.warp_code import WarpCode
 
 MATCH_ANY = (
     "match_any",
@@ -51,7 +46,7 @@ done:
 )
 
 
-def emit(c: FunctionCompiler, i: ir.Instruction) -> bool:
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a warp-wide instruction; False if it is none."""
     handler = HANDLERS.get(i.root)
     if handler is None:
@@ -67,7 +62,7 @@ def member_mask(i: ir.Instruction) -> ir.Operand | None:
     return i.operands[-1] if "sync" in i.parts and i.operands else None
 
 
-def _members(c: FunctionCompiler, i: ir.Instruction) -> str:
+def _members(c: WarpCode, i: ir.Instruction) -> str:
     """For each lane the lanes that take part with it: active, and named by its own mask.
 
     Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
@@ -79,7 +74,7 @@ def _members(c: FunctionCompiler, i: ir.Instruction) -> str:
     return c.e.binary("and", "i32", executed, c.get(operand, "b32"))
 
 
-def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _shfl(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
     target = i.operands[0]
@@ -118,7 +113,7 @@ def _shfl(c: FunctionCompiler, i: ir.Instruction) -> None:
         c.set(target, moved, "b32")
 
 
-def _vote(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _vote(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
     yes = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
@@ -136,7 +131,7 @@ def _vote(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], result, "pred")
 
 
-def _match(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _match(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
     members = _members(c, i)
@@ -200,7 +195,7 @@ done:
     )
 
 
-def _redux(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _redux(c: WarpCode, i: ir.Instruction) -> None:
     e, kind = c.e, i.type
     operation = next(p for p in i.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
     if kind == "f32":
@@ -222,11 +217,11 @@ def _redux(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], result, kind)
 
 
-def _activemask(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _activemask(c: WarpCode, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.splat("i32", c.executed(i)), "b32")
 
 
-def _elect(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _elect(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     leader = e.intrinsic("cttz", "i32", _members(c, i), extra=("i1 false",))
     target = i.operands[0]
@@ -298,7 +293,7 @@ done:
 )
 
 
-def _fns(c: FunctionCompiler, i: ir.Instruction) -> None:
+def _fns(c: WarpCode, i: ir.Instruction) -> None:
     """Position of the n-th set bit at or above (below, for negative n) a base."""
     value, base, offset = (c.get(operand, "b32") for operand in i.operands[1:4])
     c.need(*_FNS)
@@ -306,7 +301,7 @@ def _fns(c: FunctionCompiler, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"), "b32")
 
 
-HANDLERS: dict[str, Callable[[FunctionCompiler, ir.Instruction], None]] = {
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "shfl": _shfl,
     "vote": _vote,
     "match": _match,

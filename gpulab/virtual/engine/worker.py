@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,7 @@ import numpy.typing as npt
 from gpulab.ptx import ir
 from gpulab.records import Dim3
 from gpulab.virtual.engine import barriers, copy_queue, faults, layout, origin, printf, results, services
-
-if TYPE_CHECKING:
-    from gpulab.virtual.engine.run import Launch
+from gpulab.virtual.engine.launch import Launch
 
 _PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
 _OBSERVER = ctypes.CFUNCTYPE(
@@ -175,7 +173,7 @@ class Worker:
         try:
             inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
             what = self.launch.kernel.tables.services[number]
-            answer = services.answer(self, what, inputs, mask)
+            answer = services.answer(self.launch.heap, what, inputs, mask)
             if outputs:
                 out = self.bytes_at(taken, 256 * outputs).view(np.uint64)
                 out[:] = answer[:outputs].ravel()
