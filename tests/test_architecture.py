@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import inspect
 import json
 import re
@@ -125,6 +126,14 @@ def test_imports_keep_their_direction(path: Path) -> None:
         elif target in SIDES and part not in MAY_TOUCH_A_SIDE:
             wrong.append(f"line {line}: only the session decides which side serves, not {part} ({name})")
     assert not wrong, "\n".join(wrong)
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    graph = {dotted(path): {name for name, _ in imports_of(path)} - {dotted(path)} for path in MODULES}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
 
 
 def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:

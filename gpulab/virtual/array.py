@@ -19,14 +19,9 @@ from gpulab.virtual.more_methods import MoreMethods
 from gpulab.virtual.operators import FunctionMethods, Operators
 from gpulab.virtual.pointer import BaseMemory, MemoryPointer
 from gpulab.virtual.pool import alloc
+from gpulab.virtual.protocols import call_numpy_function, call_numpy_ufunc
 from gpulab.virtual.rules import check_device, launch
 from gpulab.virtual.streams import get_current_stream
-
-
-def _function(name: str) -> Any:
-    from gpulab.virtual import functions
-
-    return getattr(functions, name)
 
 
 class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's name
@@ -227,14 +222,10 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
         )
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        from gpulab.virtual.ufunc import call_numpy_ufunc
-
-        return call_numpy_ufunc(ufunc, method, inputs, kwargs)
+        return call_numpy_ufunc(ndarray, ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from gpulab.virtual.ufunc import call_numpy_function
-
-        return call_numpy_function(func, types, args, kwargs)
+        return call_numpy_function(ndarray, func, types, args, kwargs)
 
     # Copies and views
 
@@ -304,7 +295,7 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
     def reshape(self, *shape: Any, order: Any = "C") -> ndarray:
         """The array with another shape; a view where possible."""
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return _function("reshape")(self, wanted, order=order)  # type: ignore[no-any-return]
+        return self._module.reshape(self, wanted, order=order)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> ndarray:
         """The array with permuted axes (a view)."""
@@ -379,8 +370,6 @@ class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's n
         return self.copy()
 
     def __reduce__(self) -> Any:
-        from gpulab.virtual.creation import array
-
-        return array, (self.get(order="A"),)
+        return self._module.array, (self.get(order="A"),)
 
     __hash__ = None  # type: ignore[assignment]

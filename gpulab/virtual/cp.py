@@ -8,6 +8,7 @@ modelled. A name that CuPy has and this module has not raises ``AttributeError``
 from __future__ import annotations
 
 import importlib as _importlib
+import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -64,7 +65,9 @@ from gpulab.virtual.exchange import from_dlpack
 from gpulab.virtual.functions import *
 from gpulab.virtual.index_tricks import *
 from gpulab.virtual.pinned import PinnedMemoryPool as _PinnedMemoryPool
+from gpulab.virtual.pinned import default_pinned_pool as _default_pinned_pool
 from gpulab.virtual.pool import MemoryPool as _MemoryPool
+from gpulab.virtual.pool import default_memory_pool as _default_memory_pool
 from gpulab.virtual.text_and_files import *
 from gpulab.virtual.ufunc import ufunc
 
@@ -106,12 +109,12 @@ csingle, cdouble = complex64, complex128
 
 def get_default_memory_pool() -> _MemoryPool:
     """The pool that new arrays come from unless ``cp.cuda.set_allocator`` changed it."""
-    return _machine.current().memory_pool
+    return _default_memory_pool()
 
 
 def get_default_pinned_memory_pool() -> _PinnedMemoryPool:
     """The pool of page-locked host memory."""
-    return _machine.current().pinned_memory_pool
+    return _default_pinned_pool()
 
 
 def is_available() -> _Any:
@@ -123,6 +126,9 @@ def show_config() -> None:
     """Print what stands behind ``cp``."""
     info = _machine.current().current_device.info
     print(f"cp is gpulab's virtual GPU: {info.provenance.label}, compute capability {info.capability}.")
+
+
+ndarray._module = _sys.modules[__name__]
 
 
 def __getattr__(name: str) -> _Any:

@@ -9,8 +9,11 @@ import numpy as np
 
 from gpulab.virtual import machine as _machine
 from gpulab.virtual.array import ndarray
+from gpulab.virtual.exchange import from_interface
+from gpulab.virtual.functions import stack
 from gpulab.virtual.host import check_host_memory
 from gpulab.virtual.layout import checked_dtype, extents_of
+from gpulab.virtual.lift import lift
 from gpulab.virtual.rules import Traceable, launch, unsupported
 
 
@@ -101,12 +104,10 @@ def _contains_device_array(obj: Any) -> bool:
 
 
 def _stacked(obj: Any) -> ndarray:
-    from gpulab.virtual import functions
-
     if isinstance(obj, ndarray):
         return obj
     if isinstance(obj, (list, tuple)):
-        stacked: ndarray = functions.stack([_stacked(item) for item in obj])
+        stacked: ndarray = stack([_stacked(item) for item in obj])
         return stacked
     return array(obj)
 
@@ -140,8 +141,6 @@ def array(
             result = result.astype(kind, order=order, copy=bool(copy))
         return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
     if hasattr(obj, "__cuda_array_interface__"):
-        from gpulab.virtual.exchange import from_interface
-
         return array(from_interface(obj), dtype, copy, order, subok, ndmin)
     host = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
     if not host.dtype.isnative:
@@ -239,8 +238,6 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced values from `start` to `stop`, each a number or an array."""
     if np.ndim(start) or np.ndim(stop):
-        from gpulab.virtual.lift import lift
-
         between = lift(np.linspace, operands=0)
         return between(start, stop, num, endpoint, retstep, dtype, axis)
     result = _generated(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
@@ -304,8 +301,6 @@ def blackman(M: int) -> ndarray:  # noqa: N803
 
 def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
     """Coordinate arrays of one-dimensional coordinates."""
-    from gpulab.virtual.lift import lift
-
     grids = lift(np.meshgrid, operands=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
     return tuple(grids)
 
@@ -330,9 +325,7 @@ mgrid, ogrid = _Grid(np.mgrid, "mgrid"), _Grid(np.ogrid, "ogrid")
 
 def get_array_module(*args: Any) -> Any:
     """``cp`` if any argument is a device array, else ``numpy``."""
-    from gpulab.virtual import cp
-
-    return cp if any(isinstance(value, ndarray) for value in args) else np
+    return ndarray._module if any(isinstance(value, ndarray) for value in args) else np
 
 
 __all__ = [

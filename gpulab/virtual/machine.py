@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +19,7 @@ from gpulab.virtual.errors import CUDARuntimeError
 from gpulab.virtual.memory import DeviceMemory
 from gpulab.virtual.timeline import HostClock, Timeline
 
-if TYPE_CHECKING:
-    from gpulab.virtual.pinned import PinnedMemoryPool
-    from gpulab.virtual.pool import MemoryPool, SingleDeviceMemoryPool
-    from gpulab.virtual.streams import Stream
-
+T = TypeVar("T")
 DEFAULT_DEVICE = "A100"
 DEFAULT_WATCHDOG_S = 20.0
 # Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
@@ -83,17 +79,6 @@ class VirtualDevice:
     def clock(self) -> HostClock:
         return self.machine.clock
 
-    @property
-    def pool(self) -> SingleDeviceMemoryPool:
-        """The part of the default memory pool that serves this device."""
-        return self.machine.memory_pool.device_pool(self.id)
-
-    @property
-    def default_stream(self) -> Stream:
-        from gpulab.virtual.streams import Stream
-
-        return Stream.null
-
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
         """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
         from gpulab.virtual import cost
@@ -138,8 +123,7 @@ class Machine:
         self.pinned_ranges: dict[int, int] = {}
         self.random_states: dict[int, Any] = {}
         self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
-        self._pool: MemoryPool | None = None
-        self._pinned_pool: PinnedMemoryPool | None = None
+        self._owned: dict[Any, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
 
@@ -175,24 +159,13 @@ class Machine:
             )
         return self.devices[device_id]
 
-    @property
-    def memory_pool(self) -> MemoryPool:
-        """The default pool, one arena set a device."""
+    def own(self, make: Callable[[Machine], T]) -> T:
+        """What the machine owns one of, such as its memory pool; made when first asked for."""
         with self._lock:
-            if self._pool is None:
-                from gpulab.virtual.pool import MemoryPool
-
-                self._pool = MemoryPool(machine=self)
-            return self._pool
-
-    @property
-    def pinned_memory_pool(self) -> PinnedMemoryPool:
-        with self._lock:
-            if self._pinned_pool is None:
-                from gpulab.virtual.pinned import PinnedMemoryPool
-
-                self._pinned_pool = PinnedMemoryPool()
-            return self._pinned_pool
+            if make not in self._owned:
+                self._owned[make] = make(self)
+            owned: T = self._owned[make]
+            return owned
 
     def count_launch(self) -> int:
         """Count one kernel launch and return the number of launches so far."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import difflib
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gpulab.virtual.rules import check_device, launch
 from gpulab.virtual.transfer import HostAccess
-
-if TYPE_CHECKING:
-    from gpulab.virtual.array import ndarray
 
 # Device types of the DLPack standard.
 DLPACK_CPU, DLPACK_CUDA = 1, 2
@@ -21,29 +18,29 @@ DLPACK_CPU, DLPACK_CUDA = 1, 2
 class flatiter:  # noqa: N801 - CuPy's name
     """The elements of an array in C order: an iterator that takes integers and slices as indices."""
 
-    def __init__(self, a: ndarray) -> None:
+    def __init__(self, a: Any) -> None:
         self.base = a
         self._next = 0
 
     def __iter__(self) -> flatiter:
         return self
 
-    def __next__(self) -> ndarray:
+    def __next__(self) -> Any:
         if self._next == self.base.size:
             raise StopIteration
         self._next += 1
         return self[self._next - 1]
 
     def __len__(self) -> int:
-        return self.base.size
+        return int(self.base.size)
 
-    def copy(self) -> ndarray:
+    def copy(self) -> Any:
         """The elements as a new one-dimensional array."""
         return self.base.flatten()
 
-    def __getitem__(self, ind: Any) -> ndarray:
+    def __getitem__(self, ind: Any) -> Any:
         if isinstance(ind, slice) or ind is Ellipsis:
-            return self.base.ravel()[ind].copy()  # type: ignore[no-any-return]
+            return self.base.ravel()[ind].copy()
         return self.base[self._place(ind)].copy()
 
     def __setitem__(self, ind: Any, value: Any) -> None:
@@ -81,25 +78,24 @@ class MoreMethods(HostAccess):
     def partition(self, kth: Any, axis: int = -1) -> None:
         """Partition in place, as `numpy.ndarray.partition`."""
         array: Any = self
-        array[...] = _functions().partition(self, kth, axis=axis)
+        array[...] = self._module.partition(self, kth, axis=axis)
 
     @property
     def flat(self) -> flatiter:
         """The elements in C order, to iterate over or to index."""
-        array: Any = self
-        return flatiter(array)
+        return flatiter(self)
 
     def scatter_add(self, slices: Any, value: Any) -> None:
         """Add to indexed elements, counting repeated indices each time (atomically)."""
-        _functions().add.at(self, slices, value)
+        self._module.add.at(self, slices, value)
 
     def scatter_max(self, slices: Any, value: Any) -> None:
         """Set indexed elements to the maximum of themselves and `value`."""
-        _functions().maximum.at(self, slices, value)
+        self._module.maximum.at(self, slices, value)
 
     def scatter_min(self, slices: Any, value: Any) -> None:
         """Set indexed elements to the minimum of themselves and `value`."""
-        _functions().minimum.at(self, slices, value)
+        self._module.minimum.at(self, slices, value)
 
     # Files and bytes
 
@@ -173,9 +169,3 @@ def _why_no_attribute(kind: type, name: str) -> str:
     if near:
         return f"{text}. Did you mean {near[0]!r}?"
     return f"{text}. See dir(x) for what device arrays have."
-
-
-def _functions() -> Any:
-    from gpulab.virtual import functions
-
-    return functions

@@ -55,7 +55,7 @@ def _forward(name: str) -> Callable[..., Any]:
     """A method that calls the function of the same name with the array in front."""
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _function(name)(self, *args, **kwargs)
+        return getattr(self._module, name)(self, *args, **kwargs)
 
     method.__name__ = name
     method.__doc__ = f"Like ``cp.{name}(a, ...)``."
@@ -132,9 +132,3 @@ class FunctionMethods:
     nonzero, compress, diagonal = _forward("nonzero"), _forward("compress"), _forward("diagonal")
     argsort, searchsorted = _forward("argsort"), _forward("searchsorted")
     argpartition, put, choose = _forward("argpartition"), _forward("put"), _forward("choose")
-
-
-def _function(name: str) -> Any:
-    from gpulab.virtual import functions
-
-    return getattr(functions, name)

@@ -127,10 +127,19 @@ def _malloc(size: int) -> PinnedMemoryPointer:
     return pinned_pointer(PinnedMemory(size))
 
 
+def _of_machine(_: _machine.Machine) -> PinnedMemoryPool:
+    return PinnedMemoryPool()
+
+
+def default_pinned_pool() -> PinnedMemoryPool:
+    """The pool of page-locked memory."""
+    return _machine.current().own(_of_machine)
+
+
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     """Allocate page-locked host memory with the current allocator (a pool by default)."""
     machine = _machine.current()
-    pointer: PinnedMemoryPointer = (machine.pinned_allocator or machine.pinned_memory_pool.malloc)(size)
+    pointer: PinnedMemoryPointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
     return pointer
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.virtual import machine as _machine
+from gpulab.virtual.device import Device
 from gpulab.virtual.machine import VirtualDevice
 from gpulab.virtual.streams import _BaseStream, get_current_stream
 
@@ -24,9 +25,7 @@ class BaseMemory:
         self.device_id = owner.id
 
     @property
-    def device(self) -> Any:
-        from gpulab.virtual.cuda import Device
-
+    def device(self) -> Device:
         return Device(self.device_id)
 
 
@@ -68,7 +67,7 @@ class MemoryPointer:
         return self.mem.device_id
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         return self.mem.device
 
     def __int__(self) -> int:

@@ -347,6 +347,15 @@ class MemoryPool:
         return self.device_pool().get_limit()
 
 
+def _of_machine(machine: Machine) -> MemoryPool:
+    return MemoryPool(machine=machine)
+
+
+def default_memory_pool() -> MemoryPool:
+    """The pool that new arrays come from unless the allocator was changed."""
+    return _machine.current().own(_of_machine)
+
+
 def alloc(size: int) -> MemoryPointer:
     """Allocate with the current allocator (the default memory pool's unless `set_allocator` changed it)."""
     allocator = get_allocator()
@@ -358,7 +367,7 @@ def get_allocator() -> Callable[[int], Any]:
     """The allocator that new arrays use."""
     machine = _machine.current()
     using: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
-    return using or machine.allocator or machine.memory_pool.malloc
+    return using or machine.allocator or default_memory_pool().malloc
 
 
 def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:

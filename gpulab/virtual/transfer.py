@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class HostAccess:
 
     _host: np.ndarray[Any, Any]
     _mem: BaseMemory
+    # `cp`, whose functions are an array's methods. It needs arrays itself, so it sets this when complete.
+    _module: ClassVar[Any]
 
     def get(
         self,

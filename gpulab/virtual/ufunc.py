@@ -219,37 +219,3 @@ def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
         np.broadcast_to(inverse, out.shape).astype(out.dtype),
         where=np.broadcast_to(exponent < 0, out.shape),
     )
-
-
-def call_numpy_ufunc(function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Answer ``numpy.add(device_array, ...)`` and operators, as CuPy's ``__array_ufunc__`` does."""
-    from gpulab.virtual import functions
-
-    target = getattr(functions, function.__name__, None)
-    out = kwargs.pop("out", None)
-    if target is None or (method != "__call__" and not hasattr(target, method)):
-        return NotImplemented
-    known = (ndarray, np.ndarray, np.generic, bool, int, float, complex)
-    for value in (*inputs, *(out or ())):
-        if isinstance(value, (list, tuple, range)):
-            raise unsupported(value)
-        if not isinstance(value, known):
-            return NotImplemented
-    if out is not None:
-        kwargs["out"] = out[0] if len(out) == 1 else out
-    return (target if method == "__call__" else getattr(target, method))(*inputs, **kwargs)
-
-
-def call_numpy_function(function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """Answer ``numpy.sum(device_array)`` and the like with the function of the same name."""
-    from gpulab.virtual import cp
-
-    target: Any = cp
-    try:
-        for part in (*function.__module__.split(".")[1:], function.__name__):
-            target = getattr(target, part)
-    except AttributeError:
-        return NotImplemented
-    if not all(issubclass(t, (ndarray, np.ndarray)) for t in types):
-        return NotImplemented
-    return target(*args, **kwargs)
