@@ -100,7 +100,7 @@ def fast() -> list[list[str]]:
 def notebook_cells() -> list[list[str]]:
     # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
-    return [pytest(*workers(), *options, *notebooks())] if notebooks() else []
+    return [pytest(*workers(), "-p", "tests.kernels", *options, *notebooks())] if notebooks() else []
 
 
 def browser() -> list[list[str]]:

@@ -10,6 +10,7 @@ import pytest
 
 from gpulab.teach import check
 from gpulab.teach.exercises import EXERCISES
+from tests.kernels import until_alive
 from tests.notebooks.course import NOTEBOOKS, exercises, output_text, read, solutions, with_solutions
 
 CELL_TIMEOUT_S = 240
@@ -18,10 +19,12 @@ CELL_TIMEOUT_S = 240
 def run(notebook: Any, folder: Path) -> Any:
     from nbclient import NotebookClient
 
-    NotebookClient(
-        notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
-    ).execute()
-    return notebook
+    place = {"metadata": {"path": str(folder)}}
+    return until_alive(
+        lambda: NotebookClient(
+            notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources=place
+        ).execute()
+    )
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import nbformat
@@ -10,6 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
+from tests.kernels import until_alive
 from tests.session.kernels import FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 
 SETUP = f"""
@@ -27,10 +29,14 @@ args = (x, x, y, np.int32(n))
 @pytest.fixture
 def jupyter(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotebookClient]:
     monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
-    notebook = nbformat.v4.new_notebook()
-    client = NotebookClient(notebook, timeout=120, kernel_name="python3")
-    with client.setup_kernel():
-        yield client
+    with ExitStack() as kernel:
+
+        def start() -> NotebookClient:
+            client = NotebookClient(nbformat.v4.new_notebook(), timeout=120, kernel_name="python3")
+            kernel.enter_context(client.setup_kernel())
+            return client
+
+        yield until_alive(start)
 
 
 def run(client: NotebookClient, source: str) -> list[Any]:

@@ -1,0 +1,33 @@
+"""Jupyter kernels that start. As a pytest plugin (``-p tests.kernels``) it makes nbval's do so.
+
+A kernel is told ports that were free a moment before. Where another program takes one in between, the
+kernel dies at once; JupyterLab then tries others, while nbclient and nbval give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+ATTEMPTS = 4
+
+
+def until_alive(start: Callable[[], T], attempts: int = ATTEMPTS) -> T:
+    """What `start` returns, called again while it ends with a kernel that died before it said anything."""
+    for left in reversed(range(attempts)):
+        try:
+            return start()
+        except RuntimeError as error:
+            if not left or "Kernel died before replying" not in str(error):
+                raise
+    raise AssertionError("at least one attempt")
+
+
+def pytest_configure() -> None:
+    try:
+        from nbval import kernel
+    except ImportError:
+        return
+    start = kernel.start_new_kernel
+    kernel.start_new_kernel = lambda *args, **options: until_alive(lambda: start(*args, **options))
