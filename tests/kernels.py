@@ -13,13 +13,18 @@ T = TypeVar("T")
 ATTEMPTS = 4
 
 
+class StartError(RuntimeError):
+    """Something that listens on a port did not start, and may on another one."""
+
+
 def until_alive(start: Callable[[], T], attempts: int = ATTEMPTS) -> T:
-    """What `start` returns, called again while it ends with a kernel that died before it said anything."""
+    """What `start` returns, called again while what it starts is dead before it said anything."""
     for left in reversed(range(attempts)):
         try:
             return start()
         except RuntimeError as error:
-            if not left or "Kernel died before replying" not in str(error):
+            dead = isinstance(error, StartError) or "Kernel died before replying" in str(error)
+            if not left or not dead:
                 raise
     raise AssertionError("at least one attempt")
 

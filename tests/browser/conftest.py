@@ -19,6 +19,8 @@ from typing import Any
 import nbformat
 import pytest
 
+from tests.kernels import StartError, until_alive
+
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "artifacts" / "browser"
 START_S = 90
@@ -41,7 +43,11 @@ class Kernel:
         self.client = BlockingKernelClient(connection_file=str(connection_file))
         self.client.load_connection_file()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=30)
+        try:
+            self.client.wait_for_ready(timeout=30)
+        except RuntimeError as error:  # it died and has started again with other ports
+            self.client.stop_channels()
+            raise StartError("The notebook's kernel does not answer.") from error
 
     def value(self, expression: str) -> Any:
         """The value of an expression whose value JSON can carry."""
@@ -83,7 +89,7 @@ class Lab:
         connection = self.wait_for(
             lambda: next(iter(set(self.runtime.glob("kernel-*.json")) - before), None), what="a kernel"
         )
-        kernel = Kernel(connection)
+        kernel = until_alive(lambda: Kernel(connection))
         try:
             self.command("application:toggle-left-area") if self.page.locator(
                 "#jp-left-stack"
@@ -190,9 +196,6 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     widgets = home / "settings" / "@jupyter-widgets" / "jupyterlab-manager"
     widgets.mkdir(parents=True)
     (widgets / "plugin.jupyterlab-settings").write_text(json.dumps({"saveState": True}))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     environment = os.environ | {
         "JUPYTER_CONFIG_DIR": str(config),
         "JUPYTER_DATA_DIR": str(home / "data"),
@@ -204,36 +207,53 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "PYTHONPATH": str(ROOT),
     }
     arguments = [
-        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}",
-        "--ServerApp.port_retries=0", "--IdentityProvider.token=",
+        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
         "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
         "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
     ]  # fmt: skip
+    server, url = until_alive(lambda: _serve(arguments, environment, home))
+    try:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
+            page = browser.new_page(viewport={"width": 1280, "height": 1500})
+            yield Lab(url, folder, runtime, page)
+            browser.close()
+    finally:
+        _stop(server)
+
+
+def _serve(
+    arguments: list[str], environment: dict[str, str], home: Path
+) -> tuple[subprocess.Popen[bytes], str]:
+    """A JupyterLab server that answers, and its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     with (home / "server.log").open("w") as log:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *arguments],
+            [sys.executable, "-m", "jupyterlab", *arguments, f"--ServerApp.port={port}"],
             env=environment,
             cwd=home,
             stdout=log,
             stderr=log,
         )
-        try:
-            _wait_for_server(server, url, home / "server.log")
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(
-                    executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS)
-                )
-                page = browser.new_page(viewport={"width": 1280, "height": 1500})
-                yield Lab(url, folder, runtime, page)
-                browser.close()
-        finally:
-            server.terminate()
-            try:
-                server.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                server.kill()
+    try:
+        _wait_for_server(server, url, home / "server.log")
+    except BaseException:
+        _stop(server)
+        raise
+    return server, url
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    server.terminate()
+    try:
+        server.wait(timeout=20)
+    except subprocess.TimeoutExpired:
+        server.kill()
 
 
 def _wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
@@ -246,4 +266,4 @@ def _wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> No
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.2)
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
+    raise StartError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
