@@ -23,7 +23,7 @@ from tests.kernels import StartError, until_alive
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURES = ROOT / "artifacts" / "browser"
-START_S = 90
+START_S = 180
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -44,7 +44,7 @@ class Kernel:
         self.client.load_connection_file()
         self.client.start_channels()
         try:
-            self.client.wait_for_ready(timeout=30)
+            self.client.wait_for_ready(timeout=60)
         except RuntimeError as error:  # it died and has started again with other ports
             self.client.stop_channels()
             raise StartError("The notebook's kernel does not answer.") from error
@@ -52,7 +52,7 @@ class Kernel:
     def value(self, expression: str) -> Any:
         """The value of an expression whose value JSON can carry."""
         reply = self.client.execute(
-            "import json as _json", silent=True, reply=True, timeout=30,
+            "import json as _json", silent=True, reply=True, timeout=90,
             user_expressions={"value": f"_json.dumps({expression})"},
         )  # fmt: skip
         answer = reply["content"]["user_expressions"]["value"]
@@ -87,7 +87,8 @@ class Lab:
         self.page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
         self.page.wait_for_function("window.jupyterapp !== undefined")
         connection = self.wait_for(
-            lambda: next(iter(set(self.runtime.glob("kernel-*.json")) - before), None), what="a kernel"
+            lambda: next(filter(_read, set(self.runtime.glob("kernel-*.json")) - before), None),
+            what="a kernel",
         )
         kernel = until_alive(lambda: Kernel(connection))
         try:
@@ -142,7 +143,7 @@ class Lab:
         path = self.folder / name
 
         def arrived() -> bool:
-            value = json.loads(path.read_text())
+            value: Any = _read(path)
             for key in until.split("."):
                 value = value.get(key, {})
             return bool(value)
@@ -176,6 +177,14 @@ class Lab:
         with urllib.request.urlopen(request, timeout=20) as answer:
             body = answer.read()
         return json.loads(body) if body else None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """What a JSON file holds; nothing while the server writes it."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (ValueError, OSError):
+        return {}
 
 
 @pytest.fixture(scope="session")
@@ -218,6 +227,7 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
             page = browser.new_page(viewport={"width": 1280, "height": 1500})
+            page.set_default_timeout(60_000)
             yield Lab(url, folder, runtime, page)
             browser.close()
     finally:

@@ -60,7 +60,7 @@ def iterate(value: int) -> Any:
 def test_real_kernels_in_the_views(lab: Any, record_property: Callable[[str, object], None]) -> None:
     page = lab.page
     with lab.notebook("course.ipynb", CELLS) as kernel:
-        page.locator(OCCUPANCY).wait_for(timeout=30_000)
+        page.locator(OCCUPANCY).wait_for(timeout=120_000)
         page.wait_for_selector(f"{WARPS} .gl-sentence:has-text('Step 1')")
 
         # The store of line 16 runs once, in all lanes, with each lane's own count.
