@@ -79,7 +79,7 @@ def __getattr__(name: str) -> Any:
     if name == "errors":
         return importlib.import_module("gpulab.errors")
     if name == "__version__":
-        return importlib.import_module("importlib.metadata").version("gpulab")
+        return _version()
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'gpulab' has no attribute {name!r}")
@@ -88,5 +88,16 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _version() -> str:
+    """Return the installed version, or "0+unknown" where the package is only on the path."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("gpulab")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # What completion offers after `gl.`: the public names, not what this module imports.
+    return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})

@@ -154,8 +154,14 @@ class WarpStepper(View, module="warp_stepper"):
             f"{self.trace.kernel_name}: "
             f"{count(len(self.trace), unit)}, {spread}, "
             f"{count(self.steps.accesses.size, 'memory access').replace('accesss', 'accesses')}; "
-            f"{self.trace.provenance.label}."
+            f"{self.trace.provenance.label}{self._masks_from()}."
         )
+
+    def _masks_from(self) -> str:
+        """Say whose active masks were set beside the trace's own."""
+        if self.measured is None:
+            return ""
+        return f", its masks beside those {self.measured.provenance.label}"
 
     def describe(self) -> str:
         parts = [self.sentence()]

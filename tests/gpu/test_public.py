@@ -53,6 +53,7 @@ def test_warps_of_a_real_launch(call: tuple[Any, ...]) -> None:
     assert stepper.measured.provenance.source == "measured"
     assert len(stepper.measured) >= 3
     assert "confirmed" in stepper.confirmation
+    assert "measured on" in repr(stepper)
 
 
 def test_device_occupancy_and_counters(call: tuple[Any, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,10 @@ def test_every_public_name_is_there_and_listed() -> None:
         assert getattr(gpulab, name) is not None
 
 
+def test_completion_offers_the_public_names_alone() -> None:
+    assert {name for name in dir(gpulab) if not name.startswith("_")} == set(gpulab.__all__)
+
+
 def test_star_import_gives_the_public_names() -> None:
     code = "from gpulab import *; print(callable(launch), callable(doctor), cp.__name__)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -57,3 +62,12 @@ def test_version_is_the_package_metadata() -> None:
     stated = re.search(r'^version = "(.+)"$', text, re.MULTILINE)
     assert stated
     assert gpulab.__version__ == stated[1]
+
+
+def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
+    (tmp_path / "gpulab").mkdir()
+    shutil.copy(ROOT / "gpulab" / "__init__.py", tmp_path / "gpulab")
+    # -S leaves out site-packages, and with them what an installation has written there.
+    command = [sys.executable, "-S", "-c", "import gpulab; print(gpulab.__version__)"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0+unknown"

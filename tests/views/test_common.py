@@ -50,6 +50,16 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
     assert view.describe().startswith(text)
 
 
+def test_a_repr_names_the_measured_record_beside_the_modelled_one() -> None:
+    trace = synthetic.warp_trace()
+    measured = synthetic.measured_blocks(trace)
+    alone, beside = WarpStepper(trace), WarpStepper(trace, measured)
+    assert measured.provenance.label not in repr(alone)
+    assert repr(beside) == f"{repr(alone)[:-1]}, its masks beside those {measured.provenance.label}."
+    alone.close()
+    beside.close()
+
+
 def test_equal_records_give_equal_sentences_and_pictures() -> None:
     for make in MAKERS.values():
         first, second = make(), make()
