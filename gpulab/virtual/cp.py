@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib as _importlib
 import sys as _sys
+from types import FunctionType as _FunctionType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -128,6 +129,11 @@ def show_config() -> None:
     print(f"cp is gpulab's virtual GPU: {info.provenance.label}, compute capability {info.capability}.")
 
 
+# Pickles name the module of a function, those of arrays that of `array`: loading one then loads all of cp.
+for _value in [*globals().values()]:
+    _ours = isinstance(_value, _FunctionType) and _value.__module__.startswith("gpulab.")
+    if _ours and globals().get(_value.__name__) is _value:
+        _value.__module__ = __name__
 ndarray._module = _sys.modules[__name__]
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,6 +85,17 @@ class TestTransfers:
         back = pickle.loads(pickle.dumps(a))
         assert back.data.ptr != a.data.ptr
         np.testing.assert_array_equal(back.get(), a.get())
+
+    @pytest.mark.parametrize(
+        ("name", "use"), [("arange", "loaded(6).sum()"), ("sum", "loaded.__name__"), ("", "loaded.sum()")]
+    )
+    def test_pickles_load_where_nothing_is_imported_yet(self, name: str, use: str, tmp_path: Path) -> None:
+        """As worker processes load them: what an array's methods call must come along."""
+        pickled = pickle.dumps(getattr(cp, name) if name else cp.arange(6).reshape(2, 3))
+        (tmp_path / "pickled").write_bytes(pickled)
+        code = f"import pickle; loaded = pickle.load(open('pickled', 'rb')); print({use})"
+        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+        assert done.stdout.strip() == ("sum" if name == "sum" else "15"), done.stderr
 
     def test_scalars_synchronise(self, machine: Machine) -> None:
         a = cp.ones(1 << 22)
