@@ -14,9 +14,9 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:.{digits}g}"
 
 
-def count(value: int, noun: str) -> str:
-    """``1 block``, ``2 blocks``."""
-    return f"{number(value)} {noun}{'' if value == 1 else 's'}"
+def count(value: int, noun: str, plural: str = "") -> str:
+    """``1 block``, ``2 blocks``; a plural that is not the noun with an s is given."""
+    return f"{number(value)} {noun if value == 1 else plural or f'{noun}s'}"
 
 
 def percent(fraction: float) -> str:

@@ -153,7 +153,7 @@ class WarpStepper(View, module="warp_stepper"):
             f"Warp {self.trace.warp_index}{self._among()} of block {_at(self.trace)} in kernel "
             f"{self.trace.kernel_name}: "
             f"{count(len(self.trace), unit)}, {spread}, "
-            f"{count(self.steps.accesses.size, 'memory access').replace('accesss', 'accesses')}; "
+            f"{count(self.steps.accesses.size, 'memory access', 'memory accesses')}; "
             f"{self.trace.provenance.label}{self._masks_from()}."
         )
 

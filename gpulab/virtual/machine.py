@@ -123,7 +123,7 @@ class Machine:
         self.pinned_ranges: dict[int, int] = {}
         self.random_states: dict[int, Any] = {}
         self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
-        self._owned: dict[Any, Any] = {}
+        self._owned: dict[type, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
 
@@ -159,12 +159,12 @@ class Machine:
             )
         return self.devices[device_id]
 
-    def own(self, make: Callable[[Machine], T]) -> T:
+    def own(self, kind: type[T], **arguments: Any) -> T:
         """What the machine owns one of, such as its memory pool; made when first asked for."""
         with self._lock:
-            if make not in self._owned:
-                self._owned[make] = make(self)
-            owned: T = self._owned[make]
+            if kind not in self._owned:
+                self._owned[kind] = kind(**arguments)
+            owned: T = self._owned[kind]
             return owned
 
     def count_launch(self) -> int:

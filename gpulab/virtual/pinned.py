@@ -127,13 +127,9 @@ def _malloc(size: int) -> PinnedMemoryPointer:
     return pinned_pointer(PinnedMemory(size))
 
 
-def _of_machine(_: _machine.Machine) -> PinnedMemoryPool:
-    return PinnedMemoryPool()
-
-
 def default_pinned_pool() -> PinnedMemoryPool:
     """The pool of page-locked memory."""
-    return _machine.current().own(_of_machine)
+    return _machine.current().own(PinnedMemoryPool)
 
 
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:

@@ -347,13 +347,10 @@ class MemoryPool:
         return self.device_pool().get_limit()
 
 
-def _of_machine(machine: Machine) -> MemoryPool:
-    return MemoryPool(machine=machine)
-
-
 def default_memory_pool() -> MemoryPool:
     """The pool that new arrays come from unless the allocator was changed."""
-    return _machine.current().own(_of_machine)
+    machine = _machine.current()
+    return machine.own(MemoryPool, machine=machine)
 
 
 def alloc(size: int) -> MemoryPointer:

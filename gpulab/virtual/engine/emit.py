@@ -21,8 +21,6 @@ LLVM_OF_PTX = {
     "f64": "double",
     "b128": "i128",
 }
-# The number of each lane.
-LANE = "<" + ", ".join(f"i32 {lane}" for lane in range(layout.LANES)) + ">"
 _BITS = {"i1": 1, "half": 16, "float": 32, "double": 64}
 INTRINSIC_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from gpulab.virtual.engine import layout
 
-IOTA = "<" + ", ".join(f"i64 {lane}" for lane in range(32)) + ">"
+# The number of each lane.
+IOTA, IOTA_I32 = (
+    "<" + ", ".join(f"{llvm} {lane}" for lane in range(layout.LANES)) + ">" for llvm in ("i64", "i32")
+)
 
 
 def splat(llvm: str, scalar: str, result: str) -> str:

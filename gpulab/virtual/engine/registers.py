@@ -7,7 +7,8 @@ import struct
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import cfg, ir
 from gpulab.virtual.engine import layout
-from gpulab.virtual.engine.emit import LANE, Emitter, bits, constant, float_constant, llvm_of, vector
+from gpulab.virtual.engine.emit import Emitter, bits, constant, float_constant, llvm_of, vector
+from gpulab.virtual.engine.irtext import IOTA_I32
 from gpulab.virtual.engine.plan import FunctionPlan, Options, Tables
 
 _CONTEXT_SPECIALS = {
@@ -119,7 +120,7 @@ class Registers:
         if name in _CONTEXT_SPECIALS:
             return e.splat("i32", e.context_load(_CONTEXT_SPECIALS[name])), "i32"
         if name == "%laneid":
-            return LANE, "i32"
+            return IOTA_I32, "i32"
         if name.startswith("%lanemask_"):
             return self.lane_mask(name[-2:]), "i32"
         if name in ("%warpid", "%nwarpid"):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from gpulab.errors import NotSupportedError
 from gpulab.ptx import ir
 from gpulab.virtual.engine import lanes, layout
-from gpulab.virtual.engine.emit import LANE, constant, llvm_of, signed
+from gpulab.virtual.engine.emit import constant, llvm_of, signed
+from gpulab.virtual.engine.irtext import IOTA_I32
 from gpulab.virtual.engine.warp_code import WarpCode
 
 MATCH_ANY = (
@@ -85,20 +86,20 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
     segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five)
     clamp = e.binary("and", "i32", control, five)
     outside = e.binary("xor", "i32", segment, constant("i32", -1))
-    low = e.binary("and", "i32", LANE, segment)
+    low = e.binary("and", "i32", IOTA_I32, segment)
     high = e.binary("or", "i32", low, e.binary("and", "i32", clamp, outside))
     if mode == "up":
-        source = e.binary("sub", "i32", LANE, delta)
+        source = e.binary("sub", "i32", IOTA_I32, delta)
         inside = e.compare("sge", "i32", source, high)
     else:
         if mode == "down":
-            source = e.binary("add", "i32", LANE, delta)
+            source = e.binary("add", "i32", IOTA_I32, delta)
         elif mode == "bfly":
-            source = e.binary("xor", "i32", LANE, delta)
+            source = e.binary("xor", "i32", IOTA_I32, delta)
         else:
             source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
         inside = e.compare("sle", "i32", source, high)
-    source = e.select("i32", inside, source, LANE)
+    source = e.select("i32", inside, source, IOTA_I32)
     if c.options.observe:
         place = e.splat("i64", str(c.index << 32 | i.pc))
         c.observe(layout.SHUFFLE, e.cast(source, "i32", "i64"), c.executed(i), place)
@@ -229,7 +230,7 @@ def _elect(c: WarpCode, i: ir.Instruction) -> None:
     if target.first is not None:
         c.set(target.first, leader, "b32")
     if target.second is not None:
-        c.set(target.second, e.compare("eq", "i32", leader, LANE), "pred")
+        c.set(target.second, e.compare("eq", "i32", leader, IOTA_I32), "pred")
 
 
 _FNS = (
