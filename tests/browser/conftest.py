@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -216,8 +214,8 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "PYTHONPATH": str(ROOT),
     }
     arguments = [
-        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=",
+        "--no-browser", "--allow-root", "--ServerApp.ip=127.0.0.1", "--ServerApp.port=0",
+        "--ServerApp.port_retries=0", "--IdentityProvider.token=",
         "--PasswordIdentityProvider.hashed_password=",
         "--ServerApp.disable_check_xsrf=True", f"--ServerApp.root_dir={folder}",
         "--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly",
@@ -237,25 +235,24 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def _serve(
     arguments: list[str], environment: dict[str, str], home: Path
 ) -> tuple[subprocess.Popen[bytes], str]:
-    """A JupyterLab server that answers, and its address."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with (home / "server.log").open("w") as log:
+    """A JupyterLab server that listens, and its address."""
+    log = home / "server.log"
+    with log.open("w") as output:
         server = subprocess.Popen(
-            [sys.executable, "-m", "jupyterlab", *arguments, f"--ServerApp.port={port}"],
+            [sys.executable, "-m", "jupyterlab", *arguments],
             env=environment,
             cwd=home,
-            stdout=log,
-            stderr=log,
+            stdout=output,
+            stderr=output,
         )
-    try:
-        _wait_for_server(server, url, home / "server.log")
-    except BaseException:
-        _stop(server)
-        raise
-    return server, url
+    until = time.monotonic() + START_S
+    while server.poll() is None and time.monotonic() < until:
+        for told in (home / "runtime").glob("jpserver-*.json"):  # written once it listens
+            if address := _read(told).get("url"):
+                return server, str(address).rstrip("/")
+        time.sleep(0.2)
+    _stop(server)
+    raise StartError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
@@ -264,16 +261,3 @@ def _stop(server: subprocess.Popen[bytes]) -> None:
         server.wait(timeout=20)
     except subprocess.TimeoutExpired:
         server.kill()
-
-
-def _wait_for_server(server: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        if server.poll() is not None:
-            break
-        try:
-            with urllib.request.urlopen(f"{url}/api/status", timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.2)
-    raise StartError(f"JupyterLab did not start:\n{log.read_text()[-3000:]}")
