@@ -39,8 +39,8 @@ lint: env-test  ## ruff and mypy only
 	@$(BIN)/python .ci/suite.py lint types
 
 format: env-test  ## Format code and notebooks, fix what ruff can fix
-	@$(BIN)/python -m ruff check --fix gpulab tests notebooks .ci || true
-	@$(BIN)/python -m ruff format gpulab tests notebooks .ci
+	@$(BIN)/python -m ruff check --fix gpulab virtualgpu tests notebooks .ci || true
+	@$(BIN)/python -m ruff format gpulab virtualgpu tests notebooks .ci
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
 	@$(RUN) -m gpulab.bench.table $(ARGS)
@@ -65,4 +65,4 @@ env-bench:
 
 clean:  ## Remove the environment, caches and build output
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find gpulab tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+	find gpulab virtualgpu tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

@@ -45,9 +45,9 @@ def requests() -> list[Request]:
     """Everything that the course compiles, each request once."""
     from gpulab import session
     from gpulab.diagnosis import doctor
-    from gpulab.ptx import nvrtc
     from gpulab.teach.corpus import CASES, kernel_code, kernel_files
     from gpulab.teach.workloads import WORKLOADS
+    from virtualgpu.compile import nvrtc
 
     found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
     found += [Request(w.code, nvrtc.CUPY_OPTIONS, ()) for w in WORKLOADS]
@@ -64,7 +64,7 @@ def requests() -> list[Request]:
 
 def plain_key(request: Request) -> str:
     """The part of a source that decides what it becomes."""
-    from gpulab.ptx import shipped
+    from virtualgpu.compile import shipped
 
     return shipped.plain(request.code)
 
@@ -72,7 +72,7 @@ def plain_key(request: Request) -> str:
 @contextlib.contextmanager
 def recorded(found: list[Request]) -> Iterator[None]:
     """Note every source that is compiled meanwhile and does compile."""
-    from gpulab.ptx import nvrtc
+    from virtualgpu.compile import nvrtc
 
     compile_ptx: Any = nvrtc.compile_ptx
 
@@ -122,8 +122,8 @@ def main() -> int:
 
 def refresh(*, check: bool) -> int:
     """Compile every request for every target and write or compare."""
-    from gpulab.ptx import nvrtc, shipped
-    from gpulab.ptx.cubin import kernel_resources
+    from virtualgpu.compile import nvrtc, shipped
+    from virtualgpu.compile.cubin import kernel_resources
 
     wanted = requests()
     made: dict[str, shipped.ShippedImage] = {}
@@ -140,7 +140,7 @@ def refresh(*, check: bool) -> int:
         problems = compare(made, version)
         print("\n".join([*problems, "run `make shipped-ptx`"]) if problems else f"{summary}: up to date")
         return int(bool(problems))
-    path = ROOT / "gpulab" / "data" / "ptx" / shipped.FILE
+    path = ROOT / "virtualgpu" / "data" / shipped.FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(shipped.pack(made.items(), version))
     print(f"{summary}: {path.relative_to(ROOT)}, {path.stat().st_size:,} bytes")
@@ -149,7 +149,7 @@ def refresh(*, check: bool) -> int:
 
 def compare(made: dict[str, Any], version: str) -> list[str]:
     """What is missing, left over or different in the file that ships."""
-    from gpulab.ptx import shipped
+    from virtualgpu.compile import shipped
 
     there = shipped.keys()
     problems = [f"{len(set(made) - there)} of {len(made)} images are missing"] if set(made) - there else []

@@ -81,7 +81,9 @@ def workers() -> list[str]:
 
 def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
-    places = [name for name in ("gpulab", "tests", "notebooks", ".ci") if (ROOT / name).exists()]
+    places = [
+        name for name in ("gpulab", "virtualgpu", "tests", "notebooks", ".ci") if (ROOT / name).exists()
+    ]
     return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
 
 

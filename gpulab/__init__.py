@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpulab import errors
     from gpulab.diagnosis import doctor
     from gpulab.disassembly import as_run
     from gpulab.lab import (
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     )
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, progress, quiz
+    from virtualgpu import errors
 
     cp: Any
     __version__: str
@@ -77,7 +77,7 @@ def __getattr__(name: str) -> Any:
         # Asked anew each time: a switch between a real and a virtual device changes the answer.
         return importlib.import_module("gpulab.session").cp()
     if name == "errors":
-        return importlib.import_module("gpulab.errors")
+        return importlib.import_module("virtualgpu.errors")
     if name == "__version__":
         return _version()
     home = _HOME.get(name)

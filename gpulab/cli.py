@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import quote
 
-from gpulab.errors import GpulabError
+from virtualgpu.errors import GpulabError
 
 FIRST_NOTEBOOK = "00*.ipynb"
 

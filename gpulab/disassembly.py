@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.backend import kernel_source
 from gpulab.call.arguments import Shape
 from gpulab.lab import count
-from gpulab.ptx import nvrtc, sass
+from virtualgpu.compile import nvrtc, sass
+from virtualgpu.protocol import kernel_source
 
 if TYPE_CHECKING:
-    from gpulab.tables.as_run import AsRunTable
+    from gpulab.views.tables.as_run import AsRunTable
 
 
 def as_run(
@@ -37,7 +37,7 @@ def as_run(
     Returns
     -------
     AsRunTable
-        The counts (`gpulab.machine_code.AsRun`), which display as tables.
+        The counts (`virtualgpu.records.as_run.AsRun`), which display as tables.
 
     Raises
     ------
@@ -46,8 +46,8 @@ def as_run(
     NvrtcMissingError
         If NVRTC is not installed: machine code is made here, not shipped.
     """
-    from gpulab.ptx.as_run import anchor
-    from gpulab.tables.as_run import AsRunTable
+    from gpulab.views.tables.as_run import AsRunTable
+    from virtualgpu.compile.as_run import anchor
 
     if not sass.available():
         raise sass.NvdisasmMissingError

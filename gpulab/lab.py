@@ -13,16 +13,16 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.backend import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
 from gpulab.call import Call, relauncher
 from gpulab.call.arguments import Shape, byte_count, dims, warp_position
-from gpulab.errors import GpulabError, UnknownDeviceError
-from gpulab.records import WARP_SIZE, BlockTrace, DeviceInfo, WarpTrace
+from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.protocol import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
+from virtualgpu.records import WARP_SIZE, BlockTrace, DeviceInfo, WarpTrace
 
 if TYPE_CHECKING:
-    from gpulab.tables import CounterTable
-    from gpulab.tables.sanitizer import SanitizerTable
     from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+    from gpulab.views.tables import CounterTable
+    from gpulab.views.tables.sanitizer import SanitizerTable
 
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 
@@ -201,11 +201,11 @@ def count(
     Returns
     -------
     CounterTable
-        The counters (`gpulab.records.KernelCounters`), which display as tables. On a real GPU they
+        The counters (`virtualgpu.records.KernelCounters`), which display as tables. On a real GPU they
         come from the virtual GPU's replay of the same launch, since reading the hardware's own
         takes administrator rights.
     """
-    from gpulab.tables import CounterTable
+    from gpulab.views.tables import CounterTable
 
     call = Call.read(kernel, grid, block, args, shared_bytes)
     code = kernel_source(kernel).code
@@ -260,7 +260,7 @@ def sanitize(
     Returns
     -------
     SanitizerTable
-        The report (`gpulab.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``.
+        The report (`virtualgpu.records.SanitizerReport`): ``clean``, ``hazards`` and ``found(kind)``.
 
     Raises
     ------
@@ -269,7 +269,7 @@ def sanitize(
     KernelFault
         For an illegal access or a barrier fault whose tool was not chosen.
     """
-    from gpulab.tables.sanitizer import SanitizerTable
+    from gpulab.views.tables.sanitizer import SanitizerTable
 
     call = Call.read(kernel, grid, block, args, shared_bytes)
     twin = session.twin()

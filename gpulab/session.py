@@ -25,13 +25,13 @@ from gpulab.choice import (
     parse_device,
 )
 from gpulab.choice.cuda import CudaUnavailableError, open_cuda_device
-from gpulab.errors import GpulabError, UnknownDeviceError
+from virtualgpu.errors import GpulabError, UnknownDeviceError
 
 if TYPE_CHECKING:
-    from gpulab.backend import Backend
-    from gpulab.records import DeviceInfo
-    from gpulab.virtual.backend import VirtualBackend
-    from gpulab.virtual.machine import Machine
+    from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model.machine import Machine
+    from virtualgpu.protocol import Backend
+    from virtualgpu.records import DeviceInfo
 
 TWIN_WATCHDOG_S = 5.0
 
@@ -142,7 +142,7 @@ def describe() -> str:
 
 
 def cp() -> Any:
-    """The array module: ``cupy`` on a real device, ``gpulab.virtual.cp`` on a virtual one."""
+    """The array module: ``cupy`` on a real device, ``virtualgpu.cp`` on a virtual one."""
     return array_module(which_device().kind)
 
 
@@ -159,7 +159,7 @@ def backend() -> Backend:
             return session.backends[0]
         index = int(cp().cuda.Device().id)
         if index not in session.backends:
-            from gpulab.probes.backend import CudaBackend
+            from gpulab.real.backend import CudaBackend
 
             session.backends[index] = CudaBackend(index)
         return session.backends[index]
@@ -187,7 +187,7 @@ def twin() -> Twin | None:
         session = _current()
         if session.choice.kind == "virtual":
             return None
-        from gpulab.virtual import machine as slot
+        from virtualgpu.model import machine as slot
 
         if session.twin is None:
             machine = _new_machine(_modelled(backend().device_info()), 1)
@@ -211,7 +211,7 @@ def virtual_side() -> Twin:
 
 def table() -> tuple[DeviceInfo, ...]:
     """Every GPU that the virtual one can be, from the device table."""
-    from gpulab.virtual import devices
+    from virtualgpu.model import devices
 
     return tuple(devices.device_info(name) for name in devices.names())
 
@@ -224,7 +224,7 @@ def table_info(name: str) -> DeviceInfo:
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     """
-    from gpulab.virtual import devices
+    from virtualgpu.model import devices
 
     return devices.device_info(name)
 
@@ -308,26 +308,26 @@ def _make_current(session: _Session) -> None:
 
         cupy.cuda.Device(session.choice.index).use()
         return
-    from gpulab.virtual import machine as slot
+    from virtualgpu.model import machine as slot
 
     slot.use(session.machine)
 
 
 def _virtual_backend(machine: Machine) -> VirtualBackend:
-    from gpulab.virtual.backend import VirtualBackend
+    from virtualgpu.backend import VirtualBackend
 
     return VirtualBackend(machine)
 
 
 def _new_machine(info: DeviceInfo, count: int) -> Machine:
-    from gpulab.virtual.machine import Machine
+    from virtualgpu.model.machine import Machine
 
     return Machine([info] * count)
 
 
 def _modelled(info: DeviceInfo) -> DeviceInfo:
     """A real device as a virtual one: its own limits, and from the table what it does not tell."""
-    from gpulab.records import Provenance
+    from virtualgpu.records import Provenance
 
     told = {item.name: getattr(info, item.name) for item in fields(info)}
     with suppress(UnknownDeviceError):

@@ -29,13 +29,13 @@ import numpy.typing as npt
 
 from gpulab.bench.simulator import SimulatorTimes, run_simulator
 from gpulab.bench.traces import TRACE_TARGET_MS, slowest_trace
-from gpulab.errors import GpulabError
-from gpulab.records import Dim3, Provenance
-from gpulab.tables import Table
+from gpulab.views.tables import Table
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Dim3, Provenance
 
 if TYPE_CHECKING:
-    from gpulab.virtual.engine import Program
-    from gpulab.virtual.memory import DeviceMemory
+    from virtualgpu.engine import Program
+    from virtualgpu.model.memory import DeviceMemory
 
 TARGET = 80
 VECTOR_LENGTH = 1 << 20
@@ -179,9 +179,9 @@ def load(case: Case) -> Loaded:
     NvrtcMissingError
         If there is no NVRTC on this machine.
     """
-    from gpulab.ptx import nvrtc
-    from gpulab.virtual.engine import Program
-    from gpulab.virtual.memory import DeviceMemory
+    from virtualgpu.compile import nvrtc
+    from virtualgpu.engine import Program
+    from virtualgpu.model.memory import DeviceMemory
 
     code = resources.files("gpulab.teach").joinpath("kernels", f"{case.file}.cu").read_text(encoding="utf-8")
     start = time.perf_counter()
@@ -233,7 +233,7 @@ def jit_seconds(loaded: Loaded, number: int) -> tuple[float, float]:
     number
         A number not used before: other text, so that nothing kept in memory serves it.
     """
-    from gpulab.virtual.engine import Program
+    from virtualgpu.engine import Program
 
     times = []
     with empty_cache():

@@ -9,11 +9,11 @@ from numbers import Number
 from typing import Any, TypeVar
 
 from gpulab import session
-from gpulab.backend import Backend, kernel_source
 from gpulab.call.arguments import Shape, arguments, byte_count, is_one_dimensional, launch_dims, resized
 from gpulab.call.replay import copy_arguments, size_bytes, stand_ins
-from gpulab.errors import GpulabError
-from gpulab.records import BlockTrace, Dim3, KernelCounters, LaunchTrace, WarpTrace
+from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import Backend, kernel_source
+from virtualgpu.records import BlockTrace, Dim3, KernelCounters, LaunchTrace, WarpTrace
 
 # A launch is replayed beside a measurement only while that takes moments.
 QUICK_THREADS = 1 << 22

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gpulab.records import WARP_SIZE, Dim3
+from virtualgpu.records import WARP_SIZE, Dim3
 
 Shape = int | Sequence[int]
 

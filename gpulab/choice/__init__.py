@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gpulab.errors import UnknownDeviceError
+from virtualgpu.errors import UnknownDeviceError
 
 DEFAULT_VIRTUAL_DEVICE = "A100"
 DEVICE_VARIABLE = "GPULAB_DEVICE"
@@ -67,7 +67,7 @@ class DeviceChoice:
 
 def array_module(kind: Literal["cuda", "virtual"]) -> Any:
     """The array module of one kind of device."""
-    return importlib.import_module("cupy" if kind == "cuda" else "gpulab.virtual.cp")
+    return importlib.import_module("cupy" if kind == "cuda" else "virtualgpu.cp")
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:

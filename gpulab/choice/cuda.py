@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.driver import driver_status, sharing
-from gpulab.errors import GpulabError
+from gpulab.real.driver import driver_status, sharing
+from virtualgpu.errors import GpulabError
 
 INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpulab.diagnosis.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
-from gpulab.tables import Table
+from gpulab.views.tables import Table
 
 
 @dataclass(frozen=True, slots=True, repr=False)

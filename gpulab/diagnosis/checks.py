@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.choice.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
-from gpulab.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
+from gpulab.real.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
 
 Status = Literal["ok", "missing", "wrong"]
 
@@ -244,7 +244,7 @@ def check_cupti() -> Result:
 
 def check_nvrtc() -> Result:
     """Whether the compiler that the virtual GPU uses is there."""
-    from gpulab.ptx import nvrtc
+    from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
         if sys.platform == "darwin":
@@ -257,7 +257,7 @@ def check_nvrtc() -> Result:
 
 def check_headers() -> Result:
     """Whether CUDA's headers are found (cooperative groups, half precision)."""
-    from gpulab.ptx import nvrtc
+    from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
         return "missing", "no NVRTC to try them with", ""
@@ -273,14 +273,14 @@ def check_virtual_gpu() -> Result:
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
-    from gpulab.ptx import nvrtc
+    from virtualgpu.compile import nvrtc
 
     try:
         image = nvrtc.compile_ptx(_SELF_TEST, target=80)
     except nvrtc.NvrtcMissingError:
         return "missing", "no NVRTC", "See the line on NVRTC."
-    from gpulab.virtual.engine import Program
-    from gpulab.virtual.memory import DeviceMemory
+    from virtualgpu.engine import Program
+    from virtualgpu.model.memory import DeviceMemory
 
     x, expected = _self_test_data()
     memory = DeviceMemory(1 << 20)

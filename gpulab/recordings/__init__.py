@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import Provenance
-from gpulab.trace_io import check_version
+from virtualgpu.records import Provenance, io
+from virtualgpu.records.io import check_version
 
 FORMAT = "gpulab-recording"
 
@@ -165,6 +165,20 @@ def _parse_output(data: dict[str, Any]) -> RecordedOutput:
         raw = zlib.decompress(base64.b64decode(data["values"]))
         values = np.frombuffer(raw, np.dtype(data["dtype"])).reshape(data["shape"])
     return RecordedOutput(data["dtype"], tuple(data["shape"]), data["sha256"], values)
+
+
+def load_recorded(name: str) -> Any:
+    """Read one of the shipped records, such as ``h200_maze_warp``: a trace taken on that GPU.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none of that name.
+    """
+    file = _folder() / f"{name}.npz"
+    if not file.is_file():
+        raise FileNotFoundError(f"no recorded trace {name!r} ships with gpulab")
+    return io.read(file.read_bytes(), name)
 
 
 def _folder() -> Any:

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from gpulab.errors import GpulabError
+from virtualgpu.errors import GpulabError
 
 # Memory accesses of loads and stores, and branches, as the hardware counts them.
 CORE_METRICS = (

@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.driver import cuda_version
-from gpulab.errors import GpulabError
+from gpulab.real.driver import cuda_version
 from gpulab.recordings import FORMAT, digest, nsight, pack_output, pack_text
 from gpulab.teach.corpus import CASES, Case, case
 from gpulab.teach.corpus_inputs import Arguments
 from gpulab.teach.workloads import WORKLOADS, Workload, workload
-from gpulab.trace_io import VERSION, as_recorded, save
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.io import VERSION, as_recorded, save
 
 SEED = 1
 # Arrays up to this size are kept whole; of larger exact ones the hash is enough.

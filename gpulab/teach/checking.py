@@ -13,11 +13,11 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.errors import GpulabError
 from gpulab.teach.exercises import EXERCISES
 from gpulab.teach.judging import Exercise, NotYet, unexpected
 from gpulab.teach.output import first_lines
 from gpulab.teach.store import store
+from virtualgpu.errors import GpulabError
 
 TIME_LIMIT_S = 30.0
 _POLL_S = 0.05

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.records import Dim3
 from gpulab.teach import corpus_inputs as inputs
 from gpulab.teach import corpus_references as references
 from gpulab.teach.corpus_inputs import Arguments, Array
+from virtualgpu.records import Dim3
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab import session
-from gpulab.backend import kernel_source
-from gpulab.records import Dim3, KernelSource
 from gpulab.teach.judging import NotYet
 from gpulab.teach.safe import virtual_cp
+from virtualgpu.protocol import kernel_source
+from virtualgpu.records import Dim3, KernelSource
 
 Array = npt.NDArray[Any]
 

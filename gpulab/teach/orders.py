@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab import lab
-from gpulab.records import Dim3
 from gpulab.teach.judging import NotYet
+from virtualgpu.records import Dim3
 
 Array = npt.NDArray[Any]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from gpulab.records import Provenance
 from gpulab.teach.store import store
+from virtualgpu.records import Provenance
 
 Value = int | float | str
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import difflib
 
-from gpulab.errors import GpulabError
 from gpulab.teach.quizzes import QUIZZES
 from gpulab.teach.quizzes.question import Question
 from gpulab.teach.store import store
+from virtualgpu.errors import GpulabError
 
 _SECTION = "quizzes"
 _LETTERS = "abcdefgh"

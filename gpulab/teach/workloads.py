@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.records import Dim3
 from gpulab.teach.corpus import kernel_code
+from virtualgpu.records import Dim3
 
 Arrays = Callable[[Any], tuple[Any, ...]]
 

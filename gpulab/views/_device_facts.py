@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpulab.records import DeviceInfo, Dim3, Metric
 from gpulab.views._text import number, size
+from virtualgpu.records import DeviceInfo, Dim3, Metric
 
 UNKNOWN = "not known"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import WARP_SIZE
+from virtualgpu.records import WARP_SIZE
 
 _LANE = np.arange(WARP_SIZE, dtype=np.int64)
 _HALF = np.uint64(0xFFFFFFFF)

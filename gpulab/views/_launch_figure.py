@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from gpulab.records import LaunchTrace
 from gpulab.views import _figure as f
 from gpulab.views._limit_figure import limit_bars
 from gpulab.views._text import duration, percent
 from gpulab.views._waves import Waves, limiter_words, occupancy_words
+from virtualgpu.records import LaunchTrace
 
 WAVE_COLOURS = (f.BLUE, f.SKY)
 MOST_ROWS = 640

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from matplotlib.axes import Axes
 
-from gpulab.records import Occupancy
 from gpulab.views import _figure as f
 from gpulab.views._waves import limit_scale
+from virtualgpu.records import Occupancy
 
 BAR_LEFT = 94
 BAR_WIDTH = 80

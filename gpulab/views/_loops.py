@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import WarpTrace
+from virtualgpu.records import WarpTrace
 
 Ints = npt.NDArray[np.int32]
 

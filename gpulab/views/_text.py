@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpulab.records import Dim3
+from virtualgpu.records import Dim3
 
 
 def number(value: float, digits: int = 3) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import WarpTrace
-from gpulab.trace_columns import SharedWrites
 from gpulab.views import _lane_rows
 from gpulab.views._warp_steps import WarpSteps, lane_bits, value_type
+from virtualgpu.records import WarpTrace
+from virtualgpu.records.columns import SharedWrites
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -9,10 +9,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gpulab.records import WARP_SIZE
 from gpulab.views import _figure as f
 from gpulab.views._text import number
 from gpulab.views._warp_steps import SECTOR_BYTES, WarpSteps, lane_bits
+from virtualgpu.records import WARP_SIZE
 
 MOST_LINES = 26
 MOST_COLUMNS = 1200

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import WARP_SIZE, WarpTrace
 from gpulab.views._loops import Loops, find_loops
 from gpulab.views._text import count, number, product
+from virtualgpu.records import WARP_SIZE, WarpTrace
 
 SECTOR_BYTES = 32
 BANK_BYTES = 4

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import LaunchTrace, Occupancy
 from gpulab.views._text import count, duration, listing, number, percent, product
+from virtualgpu.records import LaunchTrace, Occupancy
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from typing import Any
 import traitlets
 from matplotlib.figure import Figure
 
-from gpulab.records import DeviceInfo, DeviceMetrics
 from gpulab.views import _figure as f
 from gpulab.views._base import View
 from gpulab.views._device_facts import QUANTITIES, limit_groups, metric_row, short_names, without_twins
 from gpulab.views._text import count, number, size
+from virtualgpu.records import DeviceInfo, DeviceMetrics
 
 AUTOMATIC_READINGS = 600
 

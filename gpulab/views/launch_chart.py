@@ -9,12 +9,12 @@ import numpy as np
 import traitlets
 from matplotlib.figure import Figure
 
-from gpulab.records import LaunchTrace
 from gpulab.views import _launch_figure
 from gpulab.views._base import View
 from gpulab.views._columns import Layout, pack
 from gpulab.views._text import count, duration, number, percent, product, shape
 from gpulab.views._waves import Waves, limit_rows, limit_scale, limiter_words, occupancy_words
+from virtualgpu.records import LaunchTrace
 
 BLOCK_SIZES = range(32, 1025, 32)
 

@@ -9,12 +9,12 @@ import traitlets
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from gpulab.records import Occupancy
 from gpulab.views import _figure as f
 from gpulab.views._base import View
 from gpulab.views._limit_figure import limit_bars
 from gpulab.views._text import count, percent, size
 from gpulab.views._waves import limit_rows, limit_scale, limiter_words, occupancy_words
+from virtualgpu.records import Occupancy
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": f.BLUE, "blocks": f.GREEN, "registers": f.ORANGE, "shared memory": f.PURPLE}

@@ -9,13 +9,13 @@ import numpy as np
 import traitlets
 from matplotlib.figure import Figure
 
-from gpulab.records import BlockTrace, WarpTrace
-from gpulab.trace_state import shared_at, shared_changes
 from gpulab.views import _warp_columns, _warp_figure
 from gpulab.views._base import View
 from gpulab.views._columns import pack
 from gpulab.views._text import count, number
 from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits
+from virtualgpu.records import BlockTrace, WarpTrace
+from virtualgpu.records.state import shared_at, shared_changes
 
 MAX_STEPS = 20_000
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.records import Dim3
 from gpulab.teach.corpus import kernel_code, kernel_files
+from virtualgpu.records import Dim3
 
 KERNELS = Path(__file__).parent / "kernels"
 Array = npt.NDArray[Any]

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpulab import session
-from gpulab.records import KernelCounters, KernelSource
 from tests.counters.cases import case
+from virtualgpu.records import KernelCounters, KernelSource
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulab.ptx import nvrtc
 from gpulab.recordings import nsight
 from tests.counters import patterns
 from tests.counters.cases import CASES, Shape, source
+from virtualgpu.compile import nvrtc
 
 TARGET = 90
 VERSION = 1

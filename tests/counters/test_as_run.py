@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gpulab.machine_code import AsRun
-from gpulab.ptx import nvrtc, sass
-from gpulab.ptx.as_run import anchor
-from gpulab.records import KernelCounters
 from tests.counters.cases import CASES, case
 from tests.counters.test_nsight import MERGED, PREDICATED, UNROLLED, divergent
+from virtualgpu.compile import nvrtc, sass
+from virtualgpu.compile.as_run import anchor
+from virtualgpu.records import KernelCounters
+from virtualgpu.records.as_run import AsRun
 
 pytestmark = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from gpulab.ptx.parser import parse
-from gpulab.records import KernelCounters
-from gpulab.virtual.compiled import compiled_module
 from tests.counters.cases import CASES, case
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.records import KernelCounters
 
 LAUNCHES = [(c.kernel, size) for c in CASES for size in c.sizes]
 KINDS = (("load", ("ld",)), ("store", ("st",)), ("atomic", ("red", "atom")))

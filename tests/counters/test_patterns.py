@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.records import KernelCounters, KernelSource
-from gpulab.virtual.engine import access_rules
 from tests.counters import patterns
 from tests.counters.cases import source
+from virtualgpu.engine.ir import access_rules
+from virtualgpu.records import KernelCounters, KernelSource
 
 GROUPS = patterns.groups()
 OPERATIONS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}

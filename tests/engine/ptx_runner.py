@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.virtual.engine import Program
-from gpulab.virtual.memory import DeviceMemory
+from virtualgpu.engine import Program
+from virtualgpu.model.memory import DeviceMemory
 
 _DTYPES = {
     "s8": np.int8, "u8": np.uint8, "s16": np.int16, "u16": np.uint16, "b16": np.uint16, "f16": np.float16,

@@ -9,13 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.ptx import callgraph, inline, ir, nvrtc, parser
-from gpulab.trace_state import registers_at
-from gpulab.virtual.engine import LaunchResult, Program, TraceRequest, program
-from gpulab.virtual.errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
-from gpulab.virtual.memory import DeviceMemory
 from tests.fuzz import generator, virtual_run
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import callgraph, inline, ir, parser
+from virtualgpu.cuda_errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
+from virtualgpu.engine import LaunchResult, Program, TraceRequest
+from virtualgpu.engine.run import program
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records.state import registers_at
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

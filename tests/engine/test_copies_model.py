@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.virtual.engine import Program
-from gpulab.virtual.memory import DeviceMemory
-from gpulab.virtual.sanitizer.checker import Checker, Shape
-from gpulab.virtual.sanitizer.history import Batch, Conflicts, Ints
+from virtualgpu.engine import Program
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.sanitizer.checker import Checker, Shape
+from virtualgpu.sanitizer.history import Batch, Conflicts, Ints
 
 WARPS, WORDS, OPS = 2, 14, 26
 THREADS = 32 * WARPS

@@ -10,7 +10,7 @@ import pytest
 
 from gpulab import session
 from gpulab.teach.corpus import CASES, Case
-from gpulab.trace_state import shared_at
+from virtualgpu.records.state import shared_at
 
 
 @pytest.fixture(autouse=True)

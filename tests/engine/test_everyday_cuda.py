@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.ptx import nvrtc
 from tests.engine.ptx_runner import apply, launch
+from virtualgpu.compile import nvrtc
+from virtualgpu.errors import NotSupportedError
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 headers = pytest.mark.skipif(

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.virtual import cp, devices
-from gpulab.virtual import errors as faults
-from gpulab.virtual import machine as slot
-from gpulab.virtual.machine import Machine
 from tests.engine.faulty_kernels import CATALOGUE, HARMLESS, Array, Faulty, arguments
+from virtualgpu import cp
+from virtualgpu import cuda_errors as faults
+from virtualgpu.compile import nvrtc
+from virtualgpu.model import devices
+from virtualgpu.model import machine as slot
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpulab.errors import PtxError
-from gpulab.ptx import nvrtc, parser
-from gpulab.virtual.errors import IllegalAddressError
 from tests.engine.ptx_runner import launch
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import parser
+from virtualgpu.cuda_errors import IllegalAddressError
+from virtualgpu.errors import PtxError
 
 needs_headers = pytest.mark.skipif(
     not nvrtc.available() or not nvrtc.include_options(), reason="needs NVRTC and the CUDA headers"

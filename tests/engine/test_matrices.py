@@ -10,8 +10,10 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from gpulab.ptx import nvrtc, parser
-from gpulab.virtual.engine import codegen, split
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import parser
+from virtualgpu.engine.lower import codegen
+from virtualgpu.engine.run import split
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.virtual.errors import LaunchFailure
 from tests.engine.ptx_runner import launch
+from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchFailure
 
 pytestmark = [
     pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.virtual.engine import jit
+from virtualgpu.engine.run import jit
+from virtualgpu.errors import NotSupportedError
 
 RUNS = """
 define i32 @run_blocks(ptr %c, i64 %a, i64 %b) {{ {body} ret i32 {result} }}

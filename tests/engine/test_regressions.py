@@ -9,12 +9,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from gpulab.errors import NotSupportedError, PtxError
-from gpulab.ptx import parser
-from gpulab.virtual.engine import Program, codegen, function
-from gpulab.virtual.errors import IllegalAddressError
-from gpulab.virtual.memory import DeviceMemory
 from tests.engine.ptx_runner import apply, launch
+from virtualgpu.compile.ptx import parser
+from virtualgpu.cuda_errors import IllegalAddressError
+from virtualgpu.engine import Program
+from virtualgpu.engine.lower import codegen, function
+from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.model.memory import DeviceMemory
 
 TINY = 5e-324
 HUGE = 1.7976931348623157e308

@@ -13,11 +13,11 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.ptx import nvrtc
-from gpulab.records import Hazard, KernelSource
 from gpulab.teach.corpus import CASES, Case
-from gpulab.virtual.errors import LaunchFailure
 from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, HARMLESS, Array, Faulty, arguments
+from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchFailure
+from virtualgpu.records import Hazard, KernelSource
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

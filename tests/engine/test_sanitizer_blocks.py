@@ -10,10 +10,10 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.ptx import nvrtc
 from gpulab.teach.judging import NotYet
 from gpulab.teach.orders import in_any_order, without_hazards
-from gpulab.virtual.sanitizer import ORDERS, block_sequence
+from virtualgpu.compile import nvrtc
+from virtualgpu.sanitizer import ORDERS, block_sequence
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from gpulab.ptx import nvrtc
+from virtualgpu.compile import nvrtc
 
 TILE = """
 extern "C" __global__ void k(const float* a, float* out, int n) {

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from gpulab.ptx.parser import parse
-from gpulab.virtual.memory import DeviceMemory
-from gpulab.virtual.sanitizer import checker as checking
-from gpulab.virtual.sanitizer.checker import Checker, Shape
-from gpulab.virtual.sanitizer.history import Batch, Conflicts
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.sanitizer import checker as checking
+from virtualgpu.sanitizer.checker import Checker, Shape
+from virtualgpu.sanitizer.history import Batch, Conflicts
 
 PTX = """.version 8.0
 .target sm_80

@@ -11,7 +11,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from gpulab.ptx import nvrtc
+from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -8,11 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.virtual.engine import Program, TraceRequest
-from gpulab.virtual.errors import LaunchFailure, LaunchTimeoutError
-from gpulab.virtual.memory import DeviceMemory
 from tests.engine.ptx_runner import launch
+from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchFailure, LaunchTimeoutError
+from virtualgpu.engine import Program, TraceRequest
+from virtualgpu.model.memory import DeviceMemory
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

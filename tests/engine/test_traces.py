@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.records import BlockTrace, WarpTrace
-from gpulab.trace_state import registers_at, shared_at, shared_changes
-from gpulab.virtual.engine import LaunchResult, Program, TraceRequest
-from gpulab.virtual.memory import DeviceMemory
+from virtualgpu.compile import nvrtc
+from virtualgpu.engine import LaunchResult, Program, TraceRequest
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import BlockTrace, WarpTrace
+from virtualgpu.records.state import registers_at, shared_at, shared_changes
 
 HEAD = 'extern "C" __global__ void k'
 

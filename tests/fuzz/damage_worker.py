@@ -19,13 +19,15 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from gpulab.errors import NotSupportedError, PtxError
-from gpulab.ptx import ir, nvrtc, parser
 from gpulab.teach.corpus import CASES, Case
-from gpulab.virtual.engine import Program, codegen
-from gpulab.virtual.errors import CUDARuntimeError
-from gpulab.virtual.memory import DeviceMemory
 from tests.fuzz.mutations import damaged
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import ir, parser
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.engine import Program
+from virtualgpu.engine.lower import codegen
+from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.model.memory import DeviceMemory
 
 TARGETS = (75, 90, 100)
 MEMORY_LIMIT_BYTES = 4 << 30

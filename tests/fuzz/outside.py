@@ -21,11 +21,14 @@ from pathlib import Path
 
 import numpy as np
 
-from gpulab.ptx import ir, nvrtc, parser
-from gpulab.virtual.engine import Program, codegen, jit
-from gpulab.virtual.errors import KernelFault
-from gpulab.virtual.memory import DeviceMemory
-from gpulab.virtual.signature import source_params
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import ir, parser
+from virtualgpu.cuda_errors import KernelFault
+from virtualgpu.engine import Program
+from virtualgpu.engine.lower import codegen
+from virtualgpu.engine.run import jit
+from virtualgpu.launch.signature import source_params
+from virtualgpu.model.memory import DeviceMemory
 
 TARGET = 90
 ARENA_BYTES = 1 << 30

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gpulab.ptx import nvrtc
 from tests.fuzz import generator, virtual_run
 from tests.fuzz.record import source_digest
+from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
 

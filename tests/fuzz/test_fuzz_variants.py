@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.ptx import nvrtc
-from gpulab.records import SanitizerReport
-from gpulab.virtual import machine
-from gpulab.virtual.compiled import compiled_module
-from gpulab.virtual.engine import TraceRequest
-from gpulab.virtual.launching import prepare
-from gpulab.virtual.sanitizer import sanitize
 from tests.fuzz import generator, virtual_run
+from virtualgpu.compile import nvrtc
+from virtualgpu.engine import TraceRequest
+from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.prepare import prepare
+from virtualgpu.model import machine
+from virtualgpu.records import SanitizerReport
+from virtualgpu.sanitizer import sanitize
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpulab.ptx import nvrtc
 from tests.fuzz.mutations import damaged
+from virtualgpu.compile import nvrtc
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.ptx import nvrtc
-from gpulab.virtual.engine import Program
-from gpulab.virtual.memory import DeviceMemory
 from tests.fuzz import generator
+from virtualgpu.compile import nvrtc
+from virtualgpu.engine import Program
+from virtualgpu.model.memory import DeviceMemory
 
 MEMORY_BYTES = 256 << 20
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from gpulab.probes.backend import CudaBackend
+    from gpulab.real.backend import CudaBackend
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +18,7 @@ def cp() -> Any:
 
 @pytest.fixture(scope="session")
 def cuda(cp: Any) -> CudaBackend:
-    from gpulab.probes.backend import CudaBackend
+    from gpulab.real.backend import CudaBackend
 
     return CudaBackend()
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.occupancy_rules import occupancy
 from gpulab.teach.corpus import case
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model.occupancy import occupancy
 
 if TYPE_CHECKING:
-    from gpulab.probes.backend import CudaBackend
+    from gpulab.real.backend import CudaBackend
 
 pytestmark = pytest.mark.gpu
 
@@ -33,8 +33,8 @@ def test_device_info_agrees_with_the_runtime(cuda: CudaBackend, cp: Any) -> None
 
 def test_device_info_agrees_with_the_table(cuda: CudaBackend) -> None:
     """The table that virtual devices are made of says the same of this GPU, if it has it."""
-    from gpulab.errors import UnknownDeviceError
-    from gpulab.virtual.devices import device_info
+    from virtualgpu.errors import UnknownDeviceError
+    from virtualgpu.model.devices import device_info
 
     info = cuda.device_info()
     try:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from gpulab.backend import kernel_source
 from gpulab.recordings.record import SEED, WARP_TRACES, device_arguments
 from gpulab.teach.corpus import CASES, Case, case
+from virtualgpu.protocol import kernel_source
 
 if TYPE_CHECKING:
-    from gpulab.probes.backend import CudaBackend
+    from gpulab.real.backend import CudaBackend
 
 pytestmark = pytest.mark.gpu
 
@@ -79,7 +79,7 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
 def test_sampled_traces_keep_every_so_manieth_block(
     cuda: CudaBackend, cp: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gpulab.probes import blocks
+    from gpulab.real import blocks
 
     monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", 10)
     c = case("vector_add")
@@ -182,8 +182,8 @@ def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
 
 
 def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
-    from gpulab.probes.modules import load_probe
-    from gpulab.ptx.instrument import trace_blocks
+    from gpulab.real.modules import load_probe
+    from virtualgpu.compile.instrument import trace_blocks
 
     c = case("vector_add")
     ptx = cuda.ptx(kernel_of(c, cp))

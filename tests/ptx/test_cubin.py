@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from gpulab.errors import GpulabError
-from gpulab.ptx import nvrtc
-from gpulab.ptx.cubin import KernelResources, kernel_resources
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.cubin import KernelResources, kernel_resources
+from virtualgpu.errors import GpulabError
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -10,14 +10,14 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.machine_code import AccessAsRun, AsRun, BranchAsRun
-from gpulab.ptx import nvrtc, sass
-from gpulab.ptx.as_run import anchor
-from gpulab.ptx.parser import parse
-from gpulab.ptx.regions import regions
-from gpulab.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
-from gpulab.tables.as_run import AsRunTable
 from gpulab.teach.corpus import kernel_code, kernel_files
+from gpulab.views.tables.as_run import AsRunTable
+from virtualgpu.compile import nvrtc, sass
+from virtualgpu.compile.as_run import anchor
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.compile.ptx.regions import regions
+from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
+from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 needs_nvdisasm = pytest.mark.skipif(not sass.available(), reason="needs nvidia-cuda-nvdisasm")
 

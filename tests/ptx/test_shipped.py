@@ -14,12 +14,12 @@ import pytest
 
 from gpulab import session
 from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
-from gpulab.ptx import nvrtc, shipped
-from gpulab.ptx.parser import parse
 from gpulab.recordings.record import run_case
-from gpulab.records import KernelSource
 from gpulab.teach.corpus import CASES, Case, kernel_code, kernel_files
-from gpulab.virtual import compiled
+from virtualgpu.compile import nvrtc, shipped
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.launch import compiled
+from virtualgpu.records import KernelSource
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ import pytest
 from gpulab import session
 from gpulab.recordings import Recording, load_recording
 from gpulab.teach.corpus import Case
-from gpulab.virtual.compiled import compiled_module
-from gpulab.virtual.launching import Launch, prepare
+from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.prepare import Launch, prepare
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +32,7 @@ def on_a_virtual_h200() -> Iterator[None]:
 @pytest.fixture
 def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], Launch]:
     """Make a launch of a case that executes given PTX in the place of what NVRTC makes of its source."""
-    from gpulab.virtual import machine as slot
+    from virtualgpu.model import machine as slot
 
     def prepared(c: Case, ptx: str, values: Sequence[Any]) -> Launch:
         device = slot.current().current_device

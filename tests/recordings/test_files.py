@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpulab import trace_io
+from gpulab import recordings
 from gpulab.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
-from gpulab.records import LaunchTrace, Occupancy, Provenance, WarpTrace
+from virtualgpu.records import LaunchTrace, Occupancy, Provenance, WarpTrace
+from virtualgpu.records import io as trace_io
 
-TRACES = sorted(path.stem for path in (Path(trace_io.__file__).parent / "data" / "recordings").glob("*.npz"))
+TRACES = sorted(
+    path.stem for path in (Path(recordings.__file__).parents[1] / "data" / "recordings").glob("*.npz")
+)
 
 
 def a_launch_trace() -> LaunchTrace:
@@ -110,7 +113,7 @@ def test_shipped_recordings_name_their_device_and_day() -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_shipped_traces_are_recorded_and_sane(name: str) -> None:
-    trace = trace_io.load_recorded(name)
+    trace = recordings.load_recorded(name)
     assert trace.provenance.source == "recorded"
     assert trace.provenance.device == "NVIDIA H200"
     if isinstance(trace, WarpTrace):

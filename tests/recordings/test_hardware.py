@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.ptx.parser import parse
-from gpulab.recordings import Recording, digest
+from gpulab.recordings import Recording, digest, load_recorded
 from gpulab.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
-from gpulab.records import KernelCounters, WarpTrace
 from gpulab.teach.corpus import CASES, Case, case
-from gpulab.trace_io import load_recorded
-from gpulab.virtual.compiled import compiled_module
-from gpulab.virtual.engine import TraceRequest
-from gpulab.virtual.launching import Launch
 from tests.recordings.masks import lane_visits, visits
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.engine import TraceRequest
+from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.prepare import Launch
+from virtualgpu.records import KernelCounters, WarpTrace
 
 EXACT = [c.name for c in CASES if c.exact and not c.stdout_lines]
 APPROXIMATE = [c.name for c in CASES if not c.exact]

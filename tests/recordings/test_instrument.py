@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.errors import PtxError
-from gpulab.ptx import instrument, nvrtc
-from gpulab.ptx.parser import parse
 from gpulab.recordings import Recording, digest
 from gpulab.recordings.record import device_arguments
 from gpulab.teach.corpus import CASES, Case, case
-from gpulab.virtual.engine import TraceRequest
-from gpulab.virtual.launching import Launch
 from tests.recordings.masks import visits
+from virtualgpu.compile import instrument, nvrtc
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.engine import TraceRequest
+from virtualgpu.errors import PtxError
+from virtualgpu.launch.prepare import Launch
 
 # The two dialects of NVRTC's PTX: up to 9.0, and from 10.0 on.
 TARGETS = (75, 90, 100)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpulab import session
-from gpulab.virtual import machine
+from virtualgpu.model import machine
 
 FAKE_CUPY = """
 class CUDARuntimeError(RuntimeError):

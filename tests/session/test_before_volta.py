@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpulab as gl
-from gpulab.virtual.errors import LaunchTimeoutError
+from virtualgpu.cuda_errors import LaunchTimeoutError
 
 LOCK = """extern "C" __global__ void lock(int* lock, int* count) {
     while (atomicCAS(lock, 0, 1) != 0) {}

@@ -12,8 +12,8 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.choice.cuda import CudaUnavailableError
-from gpulab.errors import GpulabError, UnknownDeviceError
-from gpulab.virtual import machine
+from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.model import machine
 
 FakeCupy = Callable[..., None]
 

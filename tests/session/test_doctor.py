@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import gpulab as gl
-from gpulab import diagnosis, driver
+from gpulab import diagnosis
 from gpulab.diagnosis import Diagnosis, checks
 from gpulab.diagnosis.checks import Finding
+from gpulab.real import driver
 
 ROOT = Path(gl.__file__).parents[1]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.tables import CounterTable
+from gpulab.views.tables import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 
 N = 10_000

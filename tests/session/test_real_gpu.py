@@ -9,8 +9,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.virtual.errors import IllegalAddressError
 from tests.session.kernels import COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+from virtualgpu.cuda_errors import IllegalAddressError
 
 pytestmark = pytest.mark.gpu
 N = 100_000

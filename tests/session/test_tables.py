@@ -6,8 +6,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from gpulab.records import AccessCounters, BranchCounters, KernelCounters, Provenance
-from gpulab.tables import CounterTable, Table
+from gpulab.views.tables import CounterTable, Table
+from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
 
 CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 

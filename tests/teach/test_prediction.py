@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.records import Provenance
 from gpulab.teach import predict
+from virtualgpu.records import Provenance
 
 VIRTUAL = Provenance("modelled", "virtual A100-SXM4-80GB")
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpulab.bench import simulator as bench_simulator
 from gpulab.bench import table as bench
-from gpulab.records import Provenance
+from virtualgpu.records import Provenance
 
 
 def test_row_sums_up_in_milliseconds() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpulab.records import (
+from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
     LaunchTrace,

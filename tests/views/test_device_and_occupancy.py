@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gpulab.records import DeviceMetrics
 from gpulab.views import DeviceCard, OccupancyChart
 from gpulab.views._device_facts import QUANTITIES, fp32_tflops, limit_groups, short_names
 from gpulab.views._text import duration, number, percent, shape, size
 from tests.views import synthetic
+from virtualgpu.records import DeviceMetrics
 
 
 def rows(card: DeviceCard) -> dict[str, str]:

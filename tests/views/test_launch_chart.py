@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpulab.records import LaunchTrace
 from gpulab.views import LaunchChart
 from gpulab.views._waves import Waves, limiter_words, nice_ticks
 from tests.views import synthetic
+from virtualgpu.records import LaunchTrace
 
 
 def column(view: LaunchChart, name: str) -> np.ndarray:

@@ -10,11 +10,11 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from gpulab.records import BlockTrace, WarpTrace
-from gpulab.trace_state import registers_at
 from gpulab.views import WarpStepper, _warp_columns
 from gpulab.views._loops import find_loops
 from gpulab.views._warp_steps import WarpSteps
+from virtualgpu.records import BlockTrace, WarpTrace
+from virtualgpu.records.state import registers_at
 
 CODE = """
 extern "C" __global__ void nested(int* x, int turns)

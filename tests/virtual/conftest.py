@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpulab.virtual import machine as slot
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.machine import Machine
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
 
 
 def _fresh(*names: str) -> Iterator[Machine]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.virtual.cp as cp
+import virtualgpu.cp as cp
 from tests.virtual.cupy_expressions import expressions
 from tests.virtual.cupy_outcomes import outcome
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.virtual.cp as cp
-from gpulab.virtual.machine import Machine
+import virtualgpu.cp as cp
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -286,7 +286,7 @@ class TestMemory:
             cp.empty(1 << 40, dtype=cp.uint8)
 
     def test_contents_too_large_for_the_host_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("gpulab.virtual.host._available_bytes", lambda: 1 << 28)
+        monkeypatch.setattr("virtualgpu.model.host_memory._available_bytes", lambda: 1 << 28)
         cp.zeros(1 << 30, dtype=cp.uint8)
         with pytest.raises(MemoryError, match="host memory"):
             cp.ones(1 << 30, dtype=cp.uint8)
@@ -406,8 +406,8 @@ class TestDevices:
         assert a.device < b.device
 
     def test_arrays_of_a_former_machine_stay_readable(self, two_gpus: Machine) -> None:
-        from gpulab.virtual import machine as slot
-        from gpulab.virtual.devices import device_info
+        from virtualgpu.model import machine as slot
+        from virtualgpu.model.devices import device_info
 
         a = cp.arange(3)
         slot.use(slot.Machine([device_info("T4")]))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.virtual.cp as cp
+import virtualgpu.cp as cp
 
 pytestmark = [pytest.mark.usefixtures("machine"), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpulab.backend import Backend
-from gpulab.ptx import nvrtc
-from gpulab.records import KernelSource
-from gpulab.virtual import cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.backend import NO_SENSORS, VirtualBackend
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.errors import CUDADriverError, KernelFault
-from gpulab.virtual.kernels import RawKernel, RawModule
-from gpulab.virtual.machine import Machine
+from virtualgpu import cp
+from virtualgpu.backend import NO_SENSORS, VirtualBackend
+from virtualgpu.compile import nvrtc
+from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
+from virtualgpu.cuda_errors import CUDADriverError, KernelFault
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+from virtualgpu.protocol import Backend
+from virtualgpu.records import KernelSource
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

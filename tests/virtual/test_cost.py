@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.records import KernelCounters, Provenance
-from gpulab.virtual import cost, cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.backend import VirtualBackend
-from gpulab.virtual.devices import device_info, names
-from gpulab.virtual.machine import Machine
+from virtualgpu import cp
+from virtualgpu.backend import VirtualBackend
+from virtualgpu.compile import nvrtc
+from virtualgpu.model import cost
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info, names
+from virtualgpu.model.machine import Machine
+from virtualgpu.records import KernelCounters, Provenance
 
 DATA = Path(__file__).parent / "data"
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.virtual import cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.machine import Machine
+from virtualgpu import cp
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 

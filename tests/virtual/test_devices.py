@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpulab.errors import UnknownDeviceError
-from gpulab.virtual import devices
-from gpulab.virtual.architectures import ARCHITECTURES, arch_limits
-from gpulab.virtual.devices import DEVICES, device_info, device_spec, names
+from virtualgpu.errors import UnknownDeviceError
+from virtualgpu.model import devices
+from virtualgpu.model.architectures import ARCHITECTURES, arch_limits
+from virtualgpu.model.devices import DEVICES, device_info, device_spec, names
 
 KIB = 1024
 

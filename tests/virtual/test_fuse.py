@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.virtual import cp
-from gpulab.virtual.generated.expressions import _BY_KIND
+from virtualgpu import cp
+from virtualgpu.cp._elementwise.expressions import _BY_KIND
 
 pytestmark = pytest.mark.usefixtures("machine")
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.virtual import cp
-from gpulab.virtual.machine import Machine
 from tests.virtual.test_fuse import REDUCTIONS, scaled, step
 from tests.virtual.test_fuse_refusals import REFUSED
+from virtualgpu import cp
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.virtual import cp
+from virtualgpu import cp
 
 pytestmark = pytest.mark.usefixtures("machine")
 

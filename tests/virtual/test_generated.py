@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.virtual import cp
-from gpulab.virtual.machine import Machine
+from virtualgpu import cp
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 

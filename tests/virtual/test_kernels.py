@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.errors import NotSupportedError
-from gpulab.ptx import nvrtc
-from gpulab.virtual import cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.errors import CompileException, CUDADriverError, KernelFault
-from gpulab.virtual.kernels import RawKernel, RawModule
-from gpulab.virtual.machine import Machine
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
+from virtualgpu.cuda_errors import CompileException, CUDADriverError, KernelFault
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -7,8 +7,8 @@ import gc
 import numpy as np
 import pytest
 
-from gpulab.virtual.errors import CUDARuntimeError
-from gpulab.virtual.memory import DeviceMemory
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model.memory import DeviceMemory
 
 MIB = 1 << 20
 GIB = 1 << 30

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.records import DeviceInfo
-from gpulab.virtual.architectures import arch_limits
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.occupancy import occupancy, occupancy_curve
+from virtualgpu.model.architectures import arch_limits
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.occupancy import occupancy, occupancy_curve
+from virtualgpu.records import DeviceInfo
 
 FIXTURE = Path(__file__).parent / "data" / "cuda_occupancy.tsv"
 

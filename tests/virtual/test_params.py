@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.ptx import nvrtc
-from gpulab.ptx.parser import parse
-from gpulab.virtual import cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.devices import device_info
-from gpulab.virtual.machine import Machine
-from gpulab.virtual.params import Packed, pack
-from gpulab.virtual.signature import source_params
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.launch.params import Packed, pack
+from virtualgpu.launch.signature import source_params
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab.virtual import placement
-from gpulab.virtual.placement import MAX_EXACT_BLOCKS, listed_step, place_blocks
+from virtualgpu.model import placement
+from virtualgpu.model.placement import MAX_EXACT_BLOCKS, listed_step, place_blocks
 
 Times = npt.NDArray[np.float64]
 

@@ -11,10 +11,10 @@ import gc
 
 import pytest
 
-import gpulab.virtual.cp as cp
-from gpulab.virtual.errors import OutOfMemoryError
-from gpulab.virtual.machine import Machine
-from gpulab.virtual.pool import MemoryPool
+import virtualgpu.cp as cp
+from virtualgpu.cp.cuda.pool import MemoryPool
+from virtualgpu.cuda_errors import OutOfMemoryError
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 KIB = 1024

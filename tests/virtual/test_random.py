@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.virtual.cp as cp
-from gpulab.virtual.machine import Machine
+import virtualgpu.cp as cp
+from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpulab.virtual.signature import kernel_names, source_params
+from virtualgpu.launch.signature import kernel_names, source_params
 
 CODE = r"""
 // __global__ void commented(int n);

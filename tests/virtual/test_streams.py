@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import gpulab.virtual.cp as cp
-from gpulab.virtual import machine as slot
-from gpulab.virtual.errors import CUDARuntimeError
-from gpulab.virtual.machine import Machine
-from gpulab.virtual.timeline import Activity, HostClock, Timeline
+import virtualgpu.cp as cp
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import machine as slot
+from virtualgpu.model.clock import Activity, HostClock, Timeline
+from virtualgpu.model.machine import Machine
 
 MS = 1_000_000
 

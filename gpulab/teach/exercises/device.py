@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from gpulab.records import DeviceInfo, Dim3
 from gpulab.session import backend
 from gpulab.teach.judging import Exercise, NotYet, call, spell
+from virtualgpu.records import DeviceInfo, Dim3
 
 _ARCHITECTURES = (
     ("80", (8, 0)),

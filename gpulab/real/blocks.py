@@ -1,0 +1,85 @@
+"""Where and when each block of a launch ran: ``%smid`` and ``%globaltimer``, from the kernel itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.real.modules import Probe
+from virtualgpu.compile.instrument import block_buffer, read_blocks
+from virtualgpu.records import Dim3, LaunchTrace, Occupancy, Provenance
+
+# Above this many blocks only every second, fourth, ... is recorded (24 bytes each).
+MAX_RECORDED_BLOCKS = 1 << 20
+
+
+def trace_blocks(
+    probe: Probe,
+    kernel: Any,
+    grid: Dim3,
+    block: Dim3,
+    args: Sequence[Any],
+    shared_bytes: int,
+    *,
+    provenance: Provenance,
+    sm_count: int,
+    occupancy: Occupancy,
+    note: str = "",
+) -> LaunchTrace:
+    """Run the instrumented kernel once and read its blocks' records.
+
+    Parameters
+    ----------
+    probe
+        The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
+    kernel, grid, block, args, shared_bytes
+        The launch.
+    provenance, sm_count, occupancy, note
+        Go into the record as they are; ``occupancy`` is the instrumented copy's, because its
+        blocks are those that were seen.
+
+    Returns
+    -------
+    LaunchTrace
+        Start is a block's first warp at its first instruction and end its last warp at its exit,
+        both on the GPU's clock; ``timer_step_ns`` is the step that clock was seen to take.
+    """
+    blocks = grid[0] * grid[1] * grid[2]
+    sampled = 1
+    while -(-blocks // sampled) > MAX_RECORDED_BLOCKS:
+        sampled *= 2
+    buffer = cupy.asarray(block_buffer(blocks, sampled))
+    probe.launch(kernel, grid, block, args, shared_bytes, buffer)
+    start, end, sm_id = read_blocks(buffer.get())
+    first = start.min()
+    ended = end != 0
+    if not ended.all():
+        note = "; ".join([*([note] if note else []), "some blocks left the kernel where no probe stands"])
+    start_ns = (start - first).astype(np.int64)
+    end_ns = np.where(ended, (end - first).astype(np.int64), start_ns)
+    return LaunchTrace(
+        provenance=provenance,
+        kernel_name=kernel.name,
+        grid=grid,
+        block=block,
+        shared_bytes=shared_bytes,
+        sm_count=sm_count,
+        block_index=np.arange(0, blocks, sampled, dtype=np.int64),
+        sm_id=sm_id,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        occupancy=occupancy,
+        timer_step_ns=timer_step_ns(start_ns, end_ns),
+        sampled=sampled,
+        note=note,
+    )
+
+
+def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
+    """The largest step that divides all differences between times: the clock's own, given enough of them."""
+    differences = np.diff(np.unique(np.concatenate(times_ns)))
+    return int(np.gcd.reduce(differences)) if differences.size else 1

@@ -1,0 +1,170 @@
+"""The learner's kernel as PTX, compiled as CuPy compiles it, and instrumented copies loaded beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+from cupy.cuda import driver, nvrtc, runtime
+
+from gpulab.real.driver import cuda_version
+from virtualgpu.compile.instrument import Instrumented, lower_version
+from virtualgpu.compile.nvrtc import CUPY_OPTIONS
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import kernel_source
+from virtualgpu.records import Dim3, KernelSource
+
+_UNSUPPORTED_PTX_VERSION = 222
+_DEVICE_TO_DEVICE = 3
+
+
+def raw_kernel(kernel: Any) -> Any:
+    """A CuPy kernel of whatever `kernel` is: itself, or one made from a `KernelSource`."""
+    if isinstance(kernel, cupy.RawKernel):
+        return kernel
+    source = kernel_source(kernel)
+    if source.name_expressions:
+        module = cupy.RawModule(
+            code=source.code, options=source.options, name_expressions=source.name_expressions
+        )
+        return module.get_function(source.name)
+    return cupy.RawKernel(source.code, source.name, source.options)
+
+
+def source_of(kernel: Any) -> KernelSource:
+    """Name, code and options of a CuPy kernel, with the template instantiations of its module."""
+    source = kernel_source(kernel)
+    if source.name_expressions or not isinstance(kernel, cupy.RawKernel):
+        return source
+    # A kernel of a RawModule keeps them, but only its pickle shows them.
+    expressions = kernel.__getstate__().get("name_expressions") or ()
+    return KernelSource(source.name, source.code, source.options, tuple(expressions))
+
+
+def compile_ptx(source: KernelSource, capability: str) -> str:
+    """Compile to PTX with line information, with CuPy's own NVRTC, options and headers.
+
+    Parameters
+    ----------
+    source
+        The kernel.
+    capability
+        Compute capability without a point, such as ``"90"``.
+
+    Raises
+    ------
+    GpulabError
+        If it does not compile; the message is NVRTC's log.
+    """
+    options = [o for o in source.options if not o.startswith(("-arch", "--gpu-architecture"))]
+    options = [*cupy._core.core.assemble_cupy_compiler_options(tuple(options)), *CUPY_OPTIONS]
+    options += [f"-arch=compute_{capability}", "-lineinfo"]
+    program = nvrtc.createProgram(source.code, "kernel.cu", (), ())
+    try:
+        for expression in source.name_expressions:
+            nvrtc.addNameExpression(program, expression)
+        nvrtc.compileProgram(program, tuple(dict.fromkeys(options)))
+        ptx = nvrtc.getPTX(program)
+    except nvrtc.NVRTCError as error:
+        raise GpulabError(nvrtc.getProgramLog(program) or str(error)) from error
+    finally:
+        nvrtc.destroyProgram(program)
+    return (ptx.decode() if isinstance(ptx, bytes) else str(ptx)).rstrip("\0")
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An instrumented copy of a kernel, loaded on a device."""
+
+    function: Any
+    module: Any
+    instrumented: Instrumented
+    variables: tuple[tuple[str, int], ...]
+
+    def attribute(self, number: int) -> int:
+        """One ``CU_FUNC_ATTRIBUTE_...`` of the instrumented copy."""
+        return int(driver.funcGetAttribute(number, self.function.ptr))
+
+    @property
+    def registers(self) -> int:
+        return self.attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS)
+
+    def allow_shared(self, kernel: Any) -> None:
+        """Let the copy use as much dynamic shared memory as the original may."""
+        driver.funcSetAttribute(
+            self.function.ptr,
+            driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            kernel.max_dynamic_shared_size_bytes,
+        )
+
+    def launch(
+        self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int, buffer: Any
+    ) -> None:
+        """Run the copy in the original's place on the current stream and wait for it.
+
+        The copy has its own ``__device__`` and ``__constant__`` variables, so their contents are
+        taken over before and given back after.
+        """
+        original = kernel.kernel
+        stream = cupy.cuda.get_current_stream()
+        self._copy_variables(original.module, self.module, stream)
+        self.function(
+            grid,
+            block,
+            (*args, buffer),
+            shared_mem=shared_bytes,
+            enable_cooperative_groups=kernel.enable_cooperative_groups,
+        )
+        self._copy_variables(self.module, original.module, stream)
+        stream.synchronize()
+
+    def _copy_variables(self, source: Any, target: Any, stream: Any) -> None:
+        for name, size_bytes in self.variables:
+            try:
+                start, end = (
+                    driver.moduleGetGlobal(source.ptr, name),
+                    driver.moduleGetGlobal(target.ptr, name),
+                )
+            except driver.CUDADriverError:  # a name that only the PTX has
+                continue
+            runtime.memcpyAsync(end, start, size_bytes, _DEVICE_TO_DEVICE, stream.ptr)
+
+
+def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumented]) -> Probe:
+    """Instrument a kernel's PTX and let the driver compile it.
+
+    Raises
+    ------
+    PtxError
+        If the PTX has no such kernel.
+    """
+    instrumented = instrument(ptx, name)
+    module = cupy.cuda.function.Module()
+    try:
+        module.load(instrumented.ptx.encode() + b"\0")
+    except driver.CUDADriverError as error:
+        if getattr(error, "status", None) != _UNSUPPORTED_PTX_VERSION:
+            raise
+        # The compiler is newer than the driver.
+        older = lower_version(instrumented.ptx, cuda_isa(cuda_version(runtime.driverGetVersion())))
+        module.load(older.encode() + b"\0")
+    variables = tuple(
+        (variable.name, variable.size_bytes)
+        for variable in parse(ptx).variables.values()
+        if variable.space in ("global", "const") and not variable.name.startswith("$") and variable.size_bytes
+    )
+    return Probe(module.get_function(name), module, instrumented, variables)
+
+
+def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
+    """The PTX ISA version a CUDA release brought (PTX ISA, "Release Notes").
+
+    CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
+    """
+    major, minor = version
+    if major == 12 and minor >= 6:
+        minor -= 1
+    return max(major - 4, 6), minor

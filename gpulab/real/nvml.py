@@ -1,0 +1,163 @@
+"""Live readings of one GPU through NVML. Every reading stands alone: MIG, VMs and containers lack some.
+
+Costs on an H200, per call: 2 to 12 microseconds for what `NvmlDevice.metrics` reads, but 21 ms for PCIe
+throughput (NVML samples a 20 ms window), which is why that is in `NvmlDevice.slow_metrics`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab.real.driver import NvmlError
+from virtualgpu.records import DeviceMetrics, Metric, Provenance
+
+# GB/s a lane and direction after encoding, by PCIe generation (PCI-SIG, 1.0 to 6.0).
+PCIE_LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+
+# nvmlClocksEventReasons bits (nvml.h), in words.
+_CLOCK_REASONS = (
+    (0x001, "idle"),
+    (0x002, "application clocks"),
+    (0x004, "software power cap"),
+    (0x008, "hardware slowdown"),
+    (0x010, "sync boost"),
+    (0x020, "software thermal slowdown"),
+    (0x040, "hardware thermal slowdown"),
+    (0x080, "power brake"),
+    (0x100, "display clocks"),
+)
+
+
+class NvmlDevice:
+    """One GPU as NVML sees it.
+
+    Parameters
+    ----------
+    pci_bus_id
+        As CuPy gives it (``Device.pci_bus_id``): NVML numbers all GPUs of a machine, CUDA only
+        those that ``CUDA_VISIBLE_DEVICES`` lets through.
+
+    Raises
+    ------
+    NvmlError
+        If `pynvml` is not installed, or NVML finds no driver or no such device.
+    """
+
+    def __init__(self, pci_bus_id: str) -> None:
+        try:
+            import pynvml
+        except ImportError as error:
+            raise NvmlError("nvidia-ml-py is not installed: pip install nvidia-ml-py") from error
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+        except pynvml.NVMLError as error:
+            raise NvmlError(str(error)) from error
+
+    def ask(self, function: str, *args: Any) -> Any:
+        """Call one ``nvmlDevice...`` function, or return None where this device has no answer."""
+        try:
+            return getattr(self._nvml, function)(self._handle, *args)
+        except (self._nvml.NVMLError, AttributeError):
+            return None
+
+    @property
+    def driver_version(self) -> str | None:
+        try:
+            version = self._nvml.nvmlSystemGetDriverVersion()
+        except self._nvml.NVMLError:
+            return None
+        return version.decode() if isinstance(version, bytes) else str(version)
+
+    @property
+    def pcie_gbps(self) -> float | None:
+        """Peak of the PCIe link in one direction, from the widest and fastest it can train to."""
+        generation, width = (
+            self.ask("nvmlDeviceGetMaxPcieLinkGeneration"),
+            self.ask("nvmlDeviceGetMaxPcieLinkWidth"),
+        )
+        if not generation or not width or generation not in PCIE_LANE_GBPS:
+            return None
+        return round(PCIE_LANE_GBPS[generation] * int(width), 1)
+
+    @property
+    def mig_enabled(self) -> bool | None:
+        mode = self.ask("nvmlDeviceGetMigMode")
+        return None if mode is None else bool(mode[0])
+
+    def metrics(self, provenance: Provenance) -> DeviceMetrics:
+        """Read everything that is cheap, for a chart that ticks."""
+        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(reading) for reading in _FAST))
+
+    def slow_metrics(self, provenance: Provenance) -> DeviceMetrics:
+        """Read what takes milliseconds: PCIe traffic over the last 20 ms."""
+        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(reading) for reading in _SLOW))
+
+    def _read(self, reading: _Reading) -> Metric:
+        nvml = self._nvml
+        try:
+            return Metric(reading.name, reading.read(nvml, self._handle), reading.unit)
+        except nvml.NVMLError as error:
+            why = str(error)
+        except AttributeError:
+            why = "this nvidia-ml-py does not know it"
+        return Metric(reading.name, None, reading.unit, why)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    name: str
+    unit: str
+    read: Callable[[Any, Any], float | str]
+
+
+def _temperature(nvml: Any, handle: Any) -> float:
+    # The older call is deprecated, the newer one is missing from older drivers.
+    try:
+        return float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))
+    except (nvml.NVMLError, AttributeError):
+        return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+
+
+def _clock_reasons(nvml: Any, handle: Any) -> str:
+    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    bits = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+    return ", ".join(words for bit, words in _CLOCK_REASONS if bits & bit) or "none"
+
+
+def _pcie_link(nvml: Any, handle: Any) -> str:
+    generation = nvml.nvmlDeviceGetCurrPcieLinkGeneration(handle)
+    return f"gen {generation} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
+
+
+_FAST = (
+    _Reading("GPU utilization", "%", lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu)),
+    _Reading(
+        "memory controller utilization", "%", lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory)
+    ),
+    _Reading("memory used", "MiB", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20),
+    _Reading("memory total", "MiB", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total / 2**20),
+    _Reading("temperature", "°C", _temperature),
+    _Reading("power", "W", lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3),
+    _Reading("power limit", "W", lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3),
+    _Reading("SM clock", "MHz", lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM))),
+    _Reading("memory clock", "MHz", lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM))),
+    _Reading("clocks held back by", "", _clock_reasons),
+    _Reading("fan", "%", lambda n, h: float(n.nvmlDeviceGetFanSpeed(h))),
+    _Reading("compute processes", "", lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h)))),
+    _Reading("PCIe link", "", _pcie_link),
+)
+_SLOW = (
+    _Reading(
+        "PCIe sent", "MB/s", lambda n, h: n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1e3
+    ),
+    _Reading(
+        "PCIe received",
+        "MB/s",
+        lambda n, h: n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1e3,
+    ),
+)

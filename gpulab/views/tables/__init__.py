@@ -1,0 +1,209 @@
+"""Tables of records as text and HTML, each with the caption that says where its numbers come from."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from virtualgpu.records import WARP_SIZE, AccessCounters, Dim3, KernelCounters
+
+SECTOR_BYTES = 32
+_NUMBER_START = frozenset("0123456789-–")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of ready-made text under headings. Cells that start with a digit are aligned right."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def text(self) -> str:
+        """The table in fixed-width characters."""
+        widths = [max(len(cell) for cell in column) for column in zip(self.headings, *self.rows, strict=True)]
+        right = self._right()
+        lines = [self.title] if self.title else []
+        lines.append(_line(self.headings, widths, right))
+        lines.append("  ".join("-" * width for width in widths))
+        lines += [_line(row, widths, right) for row in self.rows]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """The table as HTML that follows the page's own colours."""
+        aligns = ["right" if right else "left" for right in self._right()]
+        head = "".join(
+            f'<th scope="col" style="text-align:{align}">{html.escape(heading)}</th>'
+            for heading, align in zip(self.headings, aligns, strict=True)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:{align}">{_html_cell(cell)}</td>'
+                for cell, align in zip(row, aligns, strict=True)
+            )
+            + "</tr>"
+            for row in self.rows
+        )
+        caption = (
+            f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
+            if self.title
+            else ""
+        )
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def _right(self) -> list[bool]:
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(self.headings)
+        return [
+            bool(column) and all(not cell or cell[0] in _NUMBER_START for cell in column)
+            for column in columns
+        ]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = []
+    for cell, width, at_right in zip(cells, widths, right, strict=True):
+        space = " " * (width - len(cell))
+        padded.append(space + cell if at_right else cell + space)
+    return "  ".join(padded).rstrip()
+
+
+def _html_cell(text: str) -> str:
+    return html.escape(text).replace("\n", "<br>")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CounterTable(KernelCounters):
+    """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
+
+    code: str = ""
+    note: str = ""
+
+    @classmethod
+    def of(cls, counters: KernelCounters, code: str = "", note: str = "") -> CounterTable:
+        """The same counters, with the source text to show beside them."""
+        values = {item.name: getattr(counters, item.name) for item in fields(KernelCounters)}
+        return cls(**values, code=code, note=note)
+
+    def source(self, line: int) -> str:
+        """The text of a source line (1-based), shortened; empty if unknown."""
+        lines = self.code.splitlines()
+        if not 1 <= line <= len(lines):
+            return ""
+        text = lines[line - 1].strip()
+        return text if len(text) <= 60 else text[:59] + "…"
+
+    @property
+    def caption(self) -> str:
+        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        if self.shared_bytes:
+            launch += f", {self.shared_bytes:,} bytes of shared memory a block"
+        return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
+
+    def tables(self) -> tuple[Table, ...]:
+        """Totals, then memory accesses and branches line by line where there are any."""
+        parts = [self._totals()]
+        if self.accesses:
+            parts.append(self._accesses())
+        if self.branches:
+            parts.append(self._branches())
+        return tuple(parts)
+
+    def __repr__(self) -> str:
+        return "\n\n".join([self.caption, *(table.text() for table in self.tables())])
+
+    def _repr_html_(self) -> str:
+        body = "".join(table.html() for table in self.tables())
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{body}</div>'
+
+    def _totals(self) -> Table:
+        lanes = self.lane_efficiency
+        rows = [
+            ("warp instructions", f"{self.warp_instructions:,}", "issued, summed over all warps"),
+            ("thread instructions", f"{self.thread_instructions:,}", "one for each active lane"),
+            (
+                "lane efficiency",
+                f"{lanes:.1%}",
+                f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
+            ),
+        ]
+        for kind, name in (
+            ("load", "global loads"),
+            ("store", "global stores"),
+            ("atomic", "global atomics"),
+        ):
+            requests = self.total("requests", "global", kind)
+            if requests:
+                sectors = self.total("sectors", "global", kind)
+                each = f"{sectors / requests:.2f} a request"
+                meaning = f"requests, {sectors:,} sectors of {SECTOR_BYTES} bytes, {each}"
+                rows.append((name, f"{requests:,}", meaning))
+        shared = self.total("requests", "shared")
+        if shared:
+            waves = self.total("wavefronts", "shared")
+            conflicts = self.total("bank_conflicts", "shared")
+            rows.append(
+                (
+                    "shared accesses",
+                    f"{shared:,}",
+                    f"requests, {waves:,} wavefronts, {conflicts:,} bank conflicts",
+                )
+            )
+        if self.branches:
+            executed = sum(branch.executed for branch in self.branches)
+            rows.append(
+                (
+                    "divergent branches",
+                    f"{self.divergent_branches:,}",
+                    f"of {executed:,} conditional branches",
+                )
+            )
+        return Table("", ("counter", "value", "meaning"), tuple(rows))
+
+    def _accesses(self) -> Table:
+        headings = (
+            "line",
+            "source",
+            "access",
+            "bytes",
+            "requests",
+            "sectors",
+            "sectors/request",
+            "conflicts",
+        )
+        return Table("Memory accesses", headings, tuple(self._access_row(access) for access in self.accesses))
+
+    def _access_row(self, access: AccessCounters) -> tuple[str, ...]:
+        in_sectors = access.space not in ("shared", "const")
+        ratio = access.sectors / access.requests if access.requests else 0.0
+        return (
+            str(access.line) if access.line else "–",
+            self.source(access.line) or access.text,
+            f"{access.space} {access.kind}",
+            str(access.size_bytes),
+            f"{access.requests:,}",
+            f"{access.sectors:,}" if in_sectors else "–",
+            f"{ratio:.2f}" if in_sectors else "–",
+            f"{access.bank_conflicts:,}" if access.space == "shared" else "–",
+        )
+
+    def _branches(self) -> Table:
+        rows = tuple(
+            (
+                str(branch.line) if branch.line else "–",
+                self.source(branch.line) or branch.text,
+                f"{branch.executed:,}",
+                f"{branch.divergent:,}",
+            )
+            for branch in self.branches
+        )
+        return Table("Conditional branches", ("line", "source", "executed", "divergent"), rows)
+
+
+def dims_text(dims: Dim3) -> str:
+    """A grid or block as people write it, such as ``16 × 16``."""
+    used = 3
+    while used > 1 and dims[used - 1] == 1:
+        used -= 1
+    return " × ".join(f"{size:,}" for size in dims[:used])

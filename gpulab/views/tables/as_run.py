@@ -1,0 +1,139 @@
+"""``gl.as_run``'s answer as tables: counts of the PTX beside those of the machine code, and why."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+from gpulab.views.tables import Table, dims_text
+from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
+
+_SOURCE_CHARACTERS = 60
+_NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AsRunTable(AsRun):
+    """Counts of one launch as written and as run, shown as tables. ``code`` is the source."""
+
+    code: str = ""
+
+    @classmethod
+    def of(cls, record: AsRun, code: str = "") -> AsRunTable:
+        """The same record, with the source text to show beside it."""
+        values = {item.name: getattr(record, item.name) for item in fields(AsRun)}
+        return cls(**values, code=code)
+
+    @property
+    def caption(self) -> str:
+        """What ran, and where the numbers come from."""
+        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        return (
+            f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
+        )
+
+    def source(self, line: int) -> str:
+        """The text of a source line (1-based), shortened; empty if unknown."""
+        lines = self.code.splitlines()
+        if not 1 <= line <= len(lines):
+            return ""
+        text = lines[line - 1].strip()
+        return text if len(text) <= _SOURCE_CHARACTERS else text[: _SOURCE_CHARACTERS - 1] + "…"
+
+    def tables(self) -> tuple[Table, ...]:
+        """Totals, then source lines with their accesses and branches."""
+        parts = [self._totals()]
+        if self.accesses:
+            parts.append(self._accesses())
+        if self.branches:
+            parts.append(self._branches())
+        return tuple(parts)
+
+    def sentences(self) -> tuple[str, ...]:
+        """Why the two differ, one sentence for each way."""
+        found = list(self.differences) or ["The machine code accesses memory and branches as the PTX does."]
+        if self.extra:
+            own = ", ".join(f"{count} × {what}" for what, count in self.extra)
+            found.append(f"The machine code also has what the PTX does not show: {own}.")
+        return tuple(found)
+
+    def __repr__(self) -> str:
+        tables = [table.text() for table in self.tables()]
+        return "\n\n".join([self.caption, *tables, "\n".join(self.sentences())])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(table.html() for table in self.tables())
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}<ul>{items}</ul></div>'
+
+    def _totals(self) -> Table:
+        rows = []
+        for space in ("global", "shared", "local", "generic"):
+            for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
+                chosen = [a for a in self.accesses if a.space == space and a.kind == kind]
+                if not chosen:
+                    continue
+                written = sum(a.written for a in chosen)
+                requests, executed = (
+                    self.total("requests", space, kind),
+                    self.total("executions", space, kind),
+                )
+                rows.append((f"{space} {name}", f"{written:,}", _number(executed), _number(requests)))
+        if self.branches:
+            written = sum(branch.written for branch in self.branches)
+            rows.append(("divergent branches", f"{written:,}", _number(self.divergent_branches), ""))
+        headings = ("counter", "as written", "as run", "with an active lane")
+        return Table("", headings, tuple(rows))
+
+    def _accesses(self) -> Table:
+        groups: dict[tuple[int, str, str], list[AccessAsRun]] = {}
+        for access in self.accesses:
+            groups.setdefault((access.line, access.space, access.kind), []).append(access)
+        rows = []
+        for (line, space, kind), members in groups.items():
+            written = Counter(_opcode(member.text) for member in members)
+            opcodes = Counter(member.opcode for member in members if member.opcode)
+            rows.append(
+                (
+                    *self._place(line, members[0].text),
+                    f"{space} {kind}",
+                    _times(written),
+                    f"{sum(member.written for member in members):,}",
+                    _times(opcodes) or "none",
+                    _number(_sum([member.executions for member in members])),
+                )
+            )
+        headings = ("line", "source", "access", "PTX", "as written", "machine code", "as run")
+        return Table("Memory accesses", headings, tuple(rows))
+
+    def _branches(self) -> Table:
+        rows = [self._branch_row(branch) for branch in self.branches]
+        headings = ("line", "source", "as written", "machine code", "as run")
+        return Table("Divergent branches", headings, tuple(rows))
+
+    def _branch_row(self, branch: BranchAsRun) -> tuple[str, ...]:
+        place = self._place(branch.line, branch.text)
+        return (*place, f"{branch.written:,}", branch.opcode or "none", _number(branch.divergent))
+
+    def _place(self, line: int, text: str) -> tuple[str, str]:
+        return (str(line) if line else "–", self.source(line) or text)
+
+
+def _opcode(text: str) -> str:
+    """``ld.global.f32`` of an instruction's text, without a predicate."""
+    words = text.split()
+    return words[1] if words[0].startswith("@") else words[0]
+
+
+def _times(names: Counter[str]) -> str:
+    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in sorted(names.items()))
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    return None if None in values else sum(v for v in values if v is not None)
+
+
+def _number(value: int | None) -> str:
+    return _NOT_KNOWN if value is None else f"{value:,}"

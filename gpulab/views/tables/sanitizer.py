@@ -1,0 +1,106 @@
+"""The report of ``gl.sanitize`` as text and HTML."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, fields
+
+from gpulab.views.tables import Table, dims_text
+from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
+
+_RACES = {
+    "RAW": ("writes", "reads it"),
+    "WAR": ("reads", "writes it"),
+    "WAW": ("writes", "writes it"),
+    "copy not awaited": ("copies", "comes too early"),
+}
+_SOURCE_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SanitizerTable(SanitizerReport):
+    """What checking one launch found, shown as a verdict, a table and a sentence for each finding."""
+
+    note: str = ""
+
+    @classmethod
+    def of(cls, report: SanitizerReport, note: str = "") -> SanitizerTable:
+        """The same report, ready to be shown."""
+        values = {item.name: getattr(report, item.name) for item in fields(SanitizerReport)}
+        return cls(**values, note=note)
+
+    @property
+    def caption(self) -> str:
+        """What was checked, how, and on which device."""
+        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        if self.shared_bytes:
+            launch += f", {self.shared_bytes:,} bytes of dynamic shared memory"
+        text = (
+            f"{launch}; {self.provenance.label}. Checked: {', '.join(self.tools)}; "
+            f"order of blocks: {self.block_order}."
+        )
+        return " ".join(part for part in (text, self.note, self.left_out) if part)
+
+    @property
+    def verdict(self) -> str:
+        """How many findings of each severity there are."""
+        counts = [
+            (sum(hazard.severity == severity for hazard in self.hazards), word)
+            for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
+        ]
+        found = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts if count]
+        return ", ".join(found) if found else "Nothing found."
+
+    def table(self) -> Table:
+        """One row a place: a race has two, the earlier one first."""
+        rows: list[tuple[str, ...]] = []
+        for number, hazard in enumerate(self.hazards, 1):
+            label: tuple[str, ...] = (f"{number}", hazard.severity, _name(hazard), f"{hazard.count:,}")
+            places = [place for place in (hazard.first, hazard.second) if place is not None]
+            does = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
+            for place, what in zip(places, does, strict=True):
+                rows.append((*label, *_row(place), what))
+                label = ("",) * len(label)
+        headings = ("", "severity", "finding", "times", "line", "source", "block", "thread", "")
+        return Table("", headings, tuple(rows))
+
+    def sentences(self) -> list[str]:
+        """What each finding means, and the remedy."""
+        return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
+
+    def __repr__(self) -> str:
+        parts = [self.caption, self.verdict]
+        if self.hazards:
+            parts.append(self.table().text())
+            parts.append("\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1)))
+        return "\n\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        body = ""
+        if self.hazards:
+            items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
+            body = f"{self.table().html()}<ol>{items}</ol>"
+        return (
+            f'<div role="group"><p>{html.escape(self.caption)}</p>'
+            f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
+        )
+
+
+def _name(hazard: Hazard) -> str:
+    kind = f"{hazard.kind} race" if hazard.tool == "race" else hazard.kind
+    return f"{kind}, {hazard.space} memory" if hazard.space else kind
+
+
+def _row(place: Place) -> tuple[str, str, str, str]:
+    text = place.source
+    if len(text) > _SOURCE_CHARACTERS:
+        text = text[: _SOURCE_CHARACTERS - 1] + "…"
+    return str(place.line) if place.line else "–", text, _index(place.block), _index(place.thread)
+
+
+def _index(index: Dim3) -> str:
+    """An index as people write it: zeros at the end left out."""
+    used = 3
+    while used > 1 and index[used - 1] == 0:
+        used -= 1
+    return f"({', '.join(map(str, index[:used]))})" if used > 1 else str(index[0])

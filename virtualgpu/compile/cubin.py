@@ -1,0 +1,134 @@
+"""What ptxas decided for each kernel, read from the cubin (an ELF file) with no GPU.
+
+The layout is that of NVIDIA's ELF for machine code:
+
+* a kernel is a function symbol whose ``st_other`` has the entry bit (0x10) set;
+* ``.nv.info`` and ``.nv.info.<kernel>`` hold attributes: a format byte, an attribute byte, a
+  16-bit value or length, and for format 4 a payload of that length;
+* ``.nv.shared.<kernel>`` is the static shared memory. From compute capability 9.0 on it also
+  holds the 1 KiB that the driver reserves, which ptxas does not report as the kernel's own;
+* ``.nv.constant3`` is the module's ``__constant__`` memory.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from virtualgpu.errors import GpulabError
+
+_ELF_MAGIC = b"\x7fELF\x02\x01"  # 64-bit, little endian
+_FUNCTION_SYMBOL = 2
+_ENTRY_BIT = 0x10
+_PAYLOAD_FORMAT = 4
+_ATTRIBUTE_MAX_THREADS = 0x05
+_ATTRIBUTE_FRAME_SIZE = 0x11
+_ATTRIBUTE_REGISTER_COUNT = 0x2F
+_RESERVED_SHARED_BYTES = 1024
+_RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """Resources of one kernel. Bytes of local memory are per thread, of shared memory per block.
+
+    ``launch_bound_threads`` is what ``__launch_bounds__`` says, None where it says nothing.
+    """
+
+    registers_per_thread: int
+    static_shared_bytes: int
+    local_bytes: int
+    constant_bytes: int
+    launch_bound_threads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    name: str
+    data: bytes
+    size_bytes: int
+
+
+def kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
+    """Resources of every kernel in a cubin, by (mangled) name.
+
+    Raises
+    ------
+    GpulabError
+        If `cubin` is no 64-bit cubin.
+    """
+    sections = {section.name: section for section in _sections(cubin)}
+    symbols = list(_symbols(sections))
+    registers: dict[int, int] = {}
+    frames: dict[int, int] = {}
+    for attribute, payload in _attributes(_data(sections, ".nv.info")):
+        if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
+            symbol, value = struct.unpack_from("<II", payload)
+            (registers if attribute == _ATTRIBUTE_REGISTER_COUNT else frames)[symbol] = value
+    reserved = _RESERVED_SHARED_BYTES if _RESERVED_SHARED_SECTION in sections else 0
+    constant = sections.get(".nv.constant3")
+    found = {}
+    for index, (name, is_entry) in enumerate(symbols):
+        if not is_entry:
+            continue
+        shared = sections.get(f".nv.shared.{name}")
+        found[name] = KernelResources(
+            registers_per_thread=registers.get(index, 0),
+            static_shared_bytes=max(shared.size_bytes - reserved, 0) if shared else 0,
+            local_bytes=frames.get(index, 0),
+            constant_bytes=constant.size_bytes if constant else 0,
+            launch_bound_threads=_launch_bound(_data(sections, f".nv.info.{name}")),
+        )
+    return found
+
+
+def _sections(cubin: bytes) -> Iterator[_Section]:
+    if not cubin.startswith(_ELF_MAGIC):
+        raise GpulabError("These bytes are no cubin: a 64-bit little-endian ELF header is missing.")
+    table = struct.unpack_from("<Q", cubin, 0x28)[0]
+    entry_bytes, count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry_bytes) for i in range(count)]
+    names = _slice(cubin, headers[names_index])
+    for header in headers:
+        yield _Section(_text(names, header[0]), _slice(cubin, header), header[5])
+
+
+def _slice(cubin: bytes, header: tuple[int, ...]) -> bytes:
+    offset, size = header[4], header[5]
+    return cubin[offset : offset + size]
+
+
+def _symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
+    names = _data(sections, ".strtab")
+    for name, info, other, _, _, _ in struct.iter_unpack("<IBBHQQ", _data(sections, ".symtab")):
+        yield _text(names, name), info & 0xF == _FUNCTION_SYMBOL and bool(other & _ENTRY_BIT)
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position + 4 <= len(data):
+        layout, attribute, value = struct.unpack_from("<BBH", data, position)
+        position += 4
+        if layout == _PAYLOAD_FORMAT:
+            yield attribute, data[position : position + value]
+            position += value
+        else:
+            yield attribute, struct.pack("<H", value)
+
+
+def _launch_bound(data: bytes) -> int | None:
+    for attribute, payload in _attributes(data):
+        if attribute == _ATTRIBUTE_MAX_THREADS:
+            x, y, z = struct.unpack_from("<III", payload)
+            return int(x * y * z)
+    return None
+
+
+def _data(sections: dict[str, _Section], name: str) -> bytes:
+    section = sections.get(name)
+    return section.data if section else b""
+
+
+def _text(table: bytes, offset: int) -> str:
+    return table[offset : table.index(b"\0", offset)].decode()

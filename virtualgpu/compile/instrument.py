@@ -1,0 +1,317 @@
+"""Put probes into a kernel's own PTX, so that a real GPU tells which SM ran a block and which lanes were on.
+
+The kernel keeps its instructions, names and results; it takes one more parameter at the end, a
+64-bit pointer to a buffer of 64-bit words:
+
+* `trace_blocks`: word 0 is the sampling shift ``s`` (every ``2**s``-th block is recorded), word 1 unused;
+  from word 2 three words a recorded block: ``%globaltimer`` at the start of its first warp, the same
+  at the end of its last warp (both ns), and ``%smid``. See `block_buffer` and `read_blocks`.
+* `trace_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 name the chosen
+  warp; from word 6 two words an event, one event each time the warp enters a basic block:
+  ``%clock64``, and the active mask with the block's number above it. See `warp_buffer` and `read_warp`.
+
+Starts are an atomic minimum and ends an atomic maximum over warps; within a warp only the lowest
+active lane writes. All probe instructions are predicated, so that they add no branches of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx.entry_text import EntryText, apply_edits, find_entry
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.errors import PtxError
+from virtualgpu.records import Dim3
+
+Words = npt.NDArray[np.uint64]
+
+_BLOCK_HEADER, _BLOCK_WORDS = 2, 3
+_WARP_HEADER, _WARP_WORDS = 6, 2
+_UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+_EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
+_VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Instrumented:
+    """PTX with probes, and what their numbers mean: ``first_pc`` and ``line`` of each basic block."""
+
+    ptx: str
+    first_pc: tuple[int, ...] = ()
+    line: tuple[int, ...] = ()
+    column: tuple[int, ...] = ()
+    text: tuple[str, ...] = ()
+
+
+def trace_blocks(ptx: str, kernel: str) -> Instrumented:
+    """Make a kernel record SM, start and end of every block.
+
+    Parameters
+    ----------
+    ptx
+        A PTX module, of either dialect NVRTC writes.
+    kernel
+        Name of the ``.entry``, mangled if it is a template.
+
+    Raises
+    ------
+    PtxError
+        If the module has no such entry.
+    """
+    names = _Names(ptx)
+    entry = find_entry(ptx, kernel)
+    edits = [_parameter(entry, names), (entry.first_code, _block_prologue(names))]
+    for number, statement in enumerate(s for s in entry.statements if s.is_code):
+        found = _EXIT.fullmatch(statement.plain)
+        if not found:
+            continue
+        epilogue = _block_epilogue(names, number)
+        if found[2] is None:
+            edits.append((statement.start, epilogue))
+        else:
+            stay = names(f"stay_{number}")
+            opposite = "" if found[1] else "!"
+            edits.append((statement.start, f"@{opposite}{found[2]} bra {stay};\n{epilogue}"))
+            edits.append((statement.end, f"\n{stay}:\n"))
+    return Instrumented(apply_edits(ptx, edits))
+
+
+def trace_warp(ptx: str, kernel: str) -> Instrumented:
+    """Make one warp of a kernel, chosen at launch, record every basic block it enters.
+
+    Functions that the kernel calls are not instrumented; parameters and errors as `trace_blocks`.
+    """
+    names = _Names(ptx)
+    entry = find_entry(ptx, kernel)
+    function = parse(ptx).functions[kernel]
+    starts = sorted(block.first for block in cfg.build(function).blocks)
+    code = [s for s in entry.statements if s.is_code]
+    if len(code) != len(function.instructions):
+        raise PtxError(f"Kernel {kernel} has statements this instrumentation cannot tell apart.")
+    edits = [_parameter(entry, names), (entry.first_code, _warp_prologue(names))]
+    for number, first in enumerate(starts):
+        edits.append((code[first].start, _warp_probe(names, number)))
+    found = [_position(function, start, end) for start, end in _spans(starts, len(code))]
+    return Instrumented(
+        apply_edits(ptx, edits),
+        first_pc=tuple(starts),
+        line=tuple(line for line, _ in found),
+        column=tuple(column for _, column in found),
+        text=tuple(_summary(function, start, end) for start, end in _spans(starts, len(code))),
+    )
+
+
+def lower_version(ptx: str, version: tuple[int, int]) -> str:
+    """Declare an older PTX ISA version, for a driver older than the compiler.
+
+    NVRTC stamps its own version on everything; code for an older GPU rarely needs it, and the
+    driver still refuses instructions that the declared version does not have.
+    """
+    found = _VERSION.search(ptx)
+    if not found or (int(found[2]), int(found[3])) <= version:
+        return ptx
+    return f"{ptx[: found.start()]}{found[1]}{version[0]}.{version[1]}{ptx[found.end() :]}"
+
+
+# Buffers ---------------------------------------------------------------------------------------
+
+
+def block_buffer(blocks: int, sampled: int = 1) -> Words:
+    """A buffer for `trace_blocks` and a grid of ``blocks``; ``sampled`` is a power of two."""
+    if sampled < 1 or sampled & (sampled - 1):
+        raise ValueError(f"sampled is a power of two, not {sampled}.")
+    rows = np.zeros((-(-blocks // sampled), _BLOCK_WORDS), np.uint64)
+    rows[:, 0] = _UNSET
+    header = np.array([sampled.bit_length() - 1, 0], np.uint64)
+    return np.concatenate([header, rows.reshape(-1)])
+
+
+def read_blocks(buffer: Words) -> tuple[Words, Words, npt.NDArray[np.int32]]:
+    """Start (ns), end (ns) and SM of each recorded block, on the GPU's own clock."""
+    rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
+    return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
+
+
+def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
+    """A buffer for `trace_warp`: which warp to watch and room for ``capacity`` events."""
+    header = np.array([0, capacity, *block_index, warp_index], np.uint64)
+    return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
+
+
+def read_warp(buffer: Words) -> tuple[Words, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
+    """Clock (SM cycles), active mask and block number of each event, and whether some did not fit."""
+    happened, capacity = int(buffer[0]), int(buffer[1])
+    rows = buffer[_WARP_HEADER:].reshape(-1, _WARP_WORDS)[: min(happened, capacity)]
+    mask = (rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+    return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), happened > capacity
+
+
+class _Names:
+    """Names that the module does not use yet."""
+
+    def __init__(self, ptx: str) -> None:
+        self.prefix = "gpulab"
+        while self.prefix in ptx:
+            self.prefix += "_"
+
+    def __call__(self, name: str) -> str:
+        return f"{self.prefix}_{name}"
+
+
+def _spans(starts: list[int], count: int) -> Iterator[tuple[int, int]]:
+    yield from zip(starts, [*starts[1:], count], strict=True)
+
+
+def _position(function: ir.Function, start: int, end: int) -> tuple[int, int]:
+    """The source position that most of a basic block's instructions have, the later one of equals.
+
+    Its first instruction often has another, as compilers move address arithmetic about.
+    """
+    positions = [(i.line, i.column) for i in function.instructions[start:end] if i.line]
+    if not positions:
+        return 0, 0
+    lines = [line for line, _ in positions]
+    most = max(reversed(lines), key=lines.count)
+    return next(position for position in positions if position[0] == most)
+
+
+def _summary(function: ir.Function, start: int, end: int) -> str:
+    first, last = function.instructions[start].text, function.instructions[end - 1].text
+    return first if end - start == 1 else f"{first} … {last} ({end - start} instructions)"
+
+
+# Probes ----------------------------------------------------------------------------------------
+
+
+def _parameter(entry: EntryText, names: _Names) -> tuple[int, str]:
+    declared = f".param .u64 {names('buffer')}"
+    if not entry.has_parentheses:
+        return entry.params_end, f"({declared})"
+    return entry.params_end, f", {declared}" if entry.has_params else declared
+
+
+def _lowest_lane(names: _Names) -> str:
+    """Set the predicate to "I am the lowest active lane" and the mask register to the active lanes."""
+    mask, lower, lowest = names("mask"), names("lower"), names("lowest")
+    return f"""\
+	activemask.b32 %{mask};
+	mov.u32 %{lower}, %lanemask_lt;
+	and.b32 %{lower}, %{lower}, %{mask};
+	setp.eq.u32 %{lowest}, %{lower}, 0;
+"""
+
+
+def _linear(names: _Names, destination: str, index: str, size: str) -> str:
+    """``x + size.x * (y + size.y * z)`` in 64 bits; ``index`` is ``tid`` or ``ctaid``."""
+    factor, part, narrow = names("factor"), names("part"), names("narrow")
+    steps = []
+    for axis, length in (("z", ""), ("y", "y"), ("x", "x")):
+        steps.append(f"\tmov.u32 %{narrow}, %{index}.{axis};\n\tcvt.u64.u32 %{part}, %{narrow};\n")
+        if not length:
+            steps.append(f"\tmov.u64 %{destination}, %{part};\n")
+            continue
+        steps.append(f"\tmov.u32 %{narrow}, %{size}.{length};\n\tcvt.u64.u32 %{factor}, %{narrow};\n")
+        steps.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{part};\n")
+    return "".join(steps)
+
+
+def _block_prologue(names: _Names) -> str:
+    row, kept, wanted = names("row"), names("kept"), names("wanted")
+    lowest, sm = names("lowest"), names("narrow")
+    block, shift, base, time = names("block"), names("shift"), names("base"), names("time")
+    return f"""
+	.reg .pred %{wanted};
+	.reg .b64 %{row};
+	{{
+	.reg .pred %{lowest};
+	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm}, %{shift};
+	.reg .b64 %{block}, %{base}, %{time}, %{kept}, %{names("factor")}, %{names("part")};
+	mov.u64 %{time}, %globaltimer;
+	ld.param.u64 %{base}, [{names("buffer")}];
+	cvta.to.global.u64 %{base}, %{base};
+{_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
+	shr.u64 %{row}, %{block}, %{shift};
+	shl.b64 %{kept}, %{row}, %{shift};
+	setp.eq.u64 %{wanted}, %{kept}, %{block};
+	mad.lo.u64 %{row}, %{row}, {8 * _BLOCK_WORDS}, %{base};
+{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{wanted};
+	@%{lowest} red.global.min.u64 [%{row}+{8 * _BLOCK_HEADER}], %{time};
+	mov.u32 %{sm}, %smid;
+	cvt.u64.u32 %{kept}, %{sm};
+	@%{lowest} st.global.u64 [%{row}+{8 * _BLOCK_HEADER + 16}], %{kept};
+	}}
+	"""
+
+
+def _block_epilogue(names: _Names, number: int) -> str:
+    lowest, time = names(f"lowest_{number}"), names(f"time_{number}")
+    mask, lower = names(f"mask_{number}"), names(f"lower_{number}")
+    return f"""{{
+	.reg .pred %{lowest};
+	.reg .b32 %{mask}, %{lower};
+	.reg .b64 %{time};
+	mov.u64 %{time}, %globaltimer;
+	activemask.b32 %{mask};
+	mov.u32 %{lower}, %lanemask_lt;
+	and.b32 %{lower}, %{lower}, %{mask};
+	setp.eq.u32 %{lowest}, %{lower}, 0;
+	and.pred %{lowest}, %{lowest}, %{names("wanted")};
+	@%{lowest} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER + 8}], %{time};
+	}}
+	"""
+
+
+def _warp_prologue(names: _Names) -> str:
+    mine, base = names("mine"), names("base")
+    thread, word = names("thread"), names("word")
+    checks = []
+    for place, axis in ((16, "x"), (24, "y"), (32, "z")):
+        checks.append(f"""\
+	ld.global.u64 %{word}, [%{base}+{place}];
+	mov.u32 %{names("narrow")}, %ctaid.{axis};
+	cvt.u64.u32 %{names("part")}, %{names("narrow")};
+	setp.eq.and.u64 %{mine}, %{word}, %{names("part")}, %{mine};
+""")
+    return f"""
+	.reg .pred %{mine};
+	.reg .b64 %{base};
+	{{
+	.reg .b32 %{names("narrow")};
+	.reg .b64 %{thread}, %{word}, %{names("factor")}, %{names("part")};
+	ld.param.u64 %{base}, [{names("buffer")}];
+	cvta.to.global.u64 %{base}, %{base};
+{_linear(names, thread, "tid", "ntid")}	shr.u64 %{thread}, %{thread}, 5;
+	ld.global.u64 %{word}, [%{base}+40];
+	setp.eq.u64 %{mine}, %{word}, %{thread};
+{"".join(checks)}	}}
+	"""
+
+
+def _warp_probe(names: _Names, number: int) -> str:
+    lowest, fits = names("lowest"), names("fits")
+    place, word, clock, base = names("place"), names("word"), names("clock"), names("base")
+    return f"""{{
+	.reg .pred %{lowest}, %{fits};
+	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
+	.reg .b64 %{place}, %{word}, %{clock};
+{_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{names("mine")};
+	mov.u64 %{clock}, %clock64;
+	mov.u64 %{place}, 0;
+	mov.u64 %{word}, 0;
+	@%{lowest} atom.global.add.u64 %{place}, [%{base}], 1;
+	@%{lowest} ld.global.u64 %{word}, [%{base}+8];
+	setp.lt.and.u64 %{fits}, %{place}, %{word}, %{lowest};
+	mad.lo.u64 %{place}, %{place}, {8 * _WARP_WORDS}, %{base};
+	@%{fits} st.global.u64 [%{place}+{8 * _WARP_HEADER}], %{clock};
+	mov.u32 %{names("number")}, {number};
+	mov.b64 %{word}, {{%{names("mask")}, %{names("number")}}};
+	@%{fits} st.global.u64 [%{place}+{8 * _WARP_HEADER + 8}], %{word};
+	}}
+	"""

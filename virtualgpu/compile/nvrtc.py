@@ -1,0 +1,281 @@
+"""NVRTC through ctypes: CUDA C++ to PTX or to a cubin, with no GPU and no driver.
+
+The library and the CUDA headers are found by NVIDIA's own `cuda-pathfinder` (wheels in
+site-packages, conda, or a system toolkit). Where there is none, `compile_ptx` answers for the
+course's own kernels from what was compiled in advance (`virtualgpu.compile.shipped`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from virtualgpu.compile import cache as disk_cache
+from virtualgpu.compile import shipped
+from virtualgpu.compile.cubin import KernelResources
+from virtualgpu.errors import GpulabError
+
+_HEADER_LIBRARIES = ("cudart", "cccl")
+
+# What CuPy adds to every RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become
+# zero, and functions without a qualifier are device functions.
+CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
+
+
+class NvrtcMissingError(GpulabError, RuntimeError):
+    """NVRTC is not installed here."""
+
+
+class NvrtcCompileError(GpulabError, ValueError):
+    """The source does not compile; ``log`` is NVRTC's log with the learner's line numbers."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.log = log
+
+
+@dataclass(frozen=True, slots=True)
+class PtxImage:
+    """PTX text for one target, the compiler's log and the mangled name of each name expression.
+
+    ``resources`` is what ptxas needs for each kernel where that was found out in advance, else None.
+    """
+
+    ptx: str
+    target: int
+    log: str = ""
+    lowered_names: dict[str, str] = field(default_factory=dict)
+    resources: dict[str, KernelResources] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CubinImage:
+    """Machine code (an ELF file) for one target, with the log and the mangled names."""
+
+    cubin: bytes
+    target: int
+    log: str = ""
+    lowered_names: dict[str, str] = field(default_factory=dict)
+
+
+def _library() -> ctypes.CDLL:
+    found = _load()
+    if isinstance(found, ctypes.CDLL):
+        return found
+    raise NvrtcMissingError(
+        "NVRTC, NVIDIA's run-time compiler, was not found on this machine. Install it with "
+        "`pip install nvidia-cuda-nvrtc` (Linux and Windows); macOS has none."
+    ) from found
+
+
+@functools.cache
+def _load() -> ctypes.CDLL | Exception:
+    """The library, or why there is none."""
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        found = load_nvidia_dynamic_lib("nvrtc")
+        library = ctypes.CDLL(found.abs_path or "")
+    except Exception as error:
+        return error
+    library.nvrtcGetErrorString.restype = ctypes.c_char_p
+    return library
+
+
+@functools.cache
+def include_options() -> tuple[str, ...]:
+    """``-I`` options for the CUDA headers found here (cooperative groups, cuda_fp16, libcu++)."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    directories: list[str] = []
+    for name in _HEADER_LIBRARIES:
+        try:
+            directory = find_nvidia_header_directory(name)
+        except Exception:
+            directory = None
+        if directory and directory not in directories:
+            directories.append(directory)
+    return tuple(f"-I{directory}" for directory in directories)
+
+
+def available() -> bool:
+    """Whether NVRTC can be loaded on this machine."""
+    try:
+        _library()
+    except NvrtcMissingError:
+        return False
+    return True
+
+
+@functools.cache
+def version() -> tuple[int, int]:
+    """NVRTC's version as (major, minor)."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _check(_library().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)))
+    return major.value, minor.value
+
+
+def supported_targets() -> tuple[int, ...]:
+    """Compute capabilities there can be PTX for, as integers (75 is 7.5, 120 is 12.0).
+
+    Without NVRTC these are the ones that the course's kernels were compiled for.
+    """
+    return _targets() if available() else shipped.targets()
+
+
+@functools.cache
+def _targets() -> tuple[int, ...]:
+    library = _library()
+    count = ctypes.c_int()
+    _check(library.nvrtcGetNumSupportedArchs(ctypes.byref(count)))
+    archs = (ctypes.c_int * count.value)()
+    _check(library.nvrtcGetSupportedArchs(archs))
+    return tuple(sorted(archs))
+
+
+def compile_ptx(
+    code: str,
+    *,
+    target: int,
+    options: Sequence[str] = (),
+    name_expressions: Sequence[str] = (),
+    file_name: str = "kernel.cu",
+) -> PtxImage:
+    """Compile CUDA C++ to PTX with line information.
+
+    Parameters
+    ----------
+    code
+        CUDA C++ source.
+    target
+        Virtual architecture as an integer: 75 for compute capability 7.5, 100 for 10.0.
+    options
+        Further NVRTC options. A ``-arch`` among them is ignored: the target decides.
+    name_expressions
+        Template instantiations to keep, such as ``"scale<float>"``.
+    file_name
+        The name the log uses for the source.
+
+    Raises
+    ------
+    NvrtcCompileError
+        If the source does not compile.
+    NvrtcMissingError
+        If NVRTC is not installed and the source is not one of the course's own.
+    """
+    if not available():
+        return _compiled_in_advance(code, target, options, name_expressions)
+    flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
+    text, log, lowered = _compile(code, file_name, flags, name_expressions, "PTX")
+    return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+
+
+def _compiled_in_advance(
+    code: str, target: int, options: Sequence[str], expressions: Sequence[str]
+) -> PtxImage:
+    found = shipped.find(code, target=target, options=options, name_expressions=expressions)
+    if found is None:
+        raise NvrtcMissingError(
+            "This kernel has to be compiled, and NVRTC, NVIDIA's run-time compiler, is not installed here. "
+            "Only the course's kernels as they stand were compiled in advance. Install it with "
+            "`pip install nvidia-cuda-nvrtc` (Linux and Windows); NVIDIA makes none for macOS, so change "
+            "kernels there in an online notebook, such as Binder or Google Colab."
+        )
+    return PtxImage(found.ptx, target, "", found.lowered_names, found.resources)
+
+
+def compile_cubin(
+    code: str,
+    *,
+    target: int,
+    options: Sequence[str] = (),
+    name_expressions: Sequence[str] = (),
+    file_name: str = "kernel.cu",
+) -> CubinImage:
+    """Compile CUDA C++ to machine code for ``sm_<target>``; parameters as `compile_ptx`."""
+    flags = [f"--gpu-architecture=sm_{target}", *options]
+    image, log, lowered = _compile(code, file_name, flags, name_expressions, "CUBIN")
+    return CubinImage(image, target, log, lowered)
+
+
+def _compile(
+    code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kind: str
+) -> tuple[bytes, str, dict[str, str]]:
+    """Compile, or take the result of an earlier run from disk.
+
+    Sources that read files of the learner's own (``-I``) are compiled each time.
+    """
+    options = _merge_options(flags)
+    if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
+        return _compile_now(code, file_name, options, expressions, kind)
+    version_text = ".".join(map(str, version()))
+    key = disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code)
+    if stored := disk_cache.load("nvrtc", key):
+        head, _, image = stored.partition(b"\n")
+        facts = json.loads(head)
+        return image, facts["log"], facts["lowered"]
+    image, log, lowered = _compile_now(code, file_name, options, expressions, kind)
+    facts = {"log": log, "lowered": lowered}
+    disk_cache.store("nvrtc", key, json.dumps(facts).encode() + b"\n" + image)
+    return image, log, lowered
+
+
+def _compile_now(
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kind: str
+) -> tuple[bytes, str, dict[str, str]]:
+    library = _library()
+    program = ctypes.c_void_p()
+    _check(
+        library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), file_name.encode(), 0, None, None)
+    )
+    try:
+        for expression in expressions:
+            _check(library.nvrtcAddNameExpression(program, expression.encode()))
+        encoded = [option.encode() for option in options]
+        array = (ctypes.c_char_p * len(encoded))(*encoded)
+        status = library.nvrtcCompileProgram(program, len(encoded), array)
+        log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
+        if status:
+            reason = library.nvrtcGetErrorString(status).decode()
+            raise NvrtcCompileError(log or f"NVRTC gave up: {reason}.")
+        lowered = {}
+        for expression in expressions:
+            name = ctypes.c_char_p()
+            _check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
+            lowered[expression] = (name.value or b"").decode()
+        return _read(library, program, kind), log, lowered
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _merge_options(flags: Sequence[str]) -> list[str]:
+    """Our defaults and the learner's options: theirs win, but for the target and duplicates."""
+    kept: list[str] = []
+    architecture = False
+    for flag in flags:
+        if flag.startswith(("--gpu-architecture", "-arch")):
+            if architecture:
+                continue
+            architecture = True
+        if flag not in kept:
+            kept.append(flag)
+    if not any(flag.startswith(("--std", "-std")) for flag in kept):
+        kept.append("--std=c++17")
+    return [*kept, *include_options()]
+
+
+def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
+    buffer = ctypes.create_string_buffer(size.value)
+    _check(getattr(library, f"nvrtcGet{what}")(program, buffer))
+    return buffer.raw
+
+
+def _check(status: int) -> None:
+    if status:
+        reason = _library().nvrtcGetErrorString(status).decode()
+        raise GpulabError(f"NVRTC call failed: {reason}.")

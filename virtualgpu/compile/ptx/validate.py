@@ -1,0 +1,392 @@
+"""Checks of parsed PTX: how many operands an instruction has, of which kind, width and type.
+
+Instructions this table does not know pass; the virtual GPU says later what it does not do. Widths
+follow PTX ISA 8.x, chapters 9.4 (operands of loads, stores and conversions may be wider than their
+type) and 9.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.operands import (  # fmt: skip
+    BITS,
+    COMPARISONS,
+    CONVERTIBLE,
+    FLOATS,
+    INTEGERS,
+    NEED_TYPE,
+    OF_FLOATS,
+    OF_UNSIGNED,
+    OPERANDS,
+    WIDER_ALLOWED,
+)
+from virtualgpu.errors import PtxError
+
+
+def validate(module: ir.Module) -> None:
+    """Check every instruction of a module.
+
+    Raises
+    ------
+    PtxError
+        For the first instruction whose operands do not fit it, or a variable that points to nothing.
+    """
+    for variable in module.variables.values():
+        for place, pointer in variable.pointers:
+            _check_pointer(module, variable, place, pointer)
+    for function in module.functions.values():
+        check = _Checker(module, function)
+        for instruction in function.instructions:
+            check.instruction(instruction)
+
+
+def _check_pointer(module: ir.Module, variable: ir.Variable, place: int, pointer: ir.Symbol) -> None:
+    target = module.variables.get(pointer.name)
+    known = target.space in ("global", "const") if target else pointer.name in module.functions
+    if not known or place + 8 > variable.size_bytes:
+        raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
+
+
+class _Checker:
+    def __init__(self, module: ir.Module, function: ir.Function) -> None:
+        self.module, self.function = module, function
+        self.current: ir.Instruction | None = None
+
+    def fail(self, what: str) -> PtxError:
+        i = self.current
+        assert i is not None
+        where = f" (line {i.line})" if i.line else ""
+        return PtxError(f"{i.text!r} in {self.function.name}{where}: {what}.")
+
+    def instruction(self, i: ir.Instruction) -> None:
+        self.current = i
+        for operand in i.operands:
+            self.declared(operand)
+        if i.guard is not None and self.function.registers.get(i.guard) != "pred":
+            raise self.fail(f"the guard {i.guard} is no predicate")
+        special = _SPECIAL.get(i.root)
+        if special is not None:
+            special(self, i)
+            return
+        if i.root not in OPERANDS or self.is_unusual(i):
+            return
+        operands, types = OPERANDS[i.root]
+        kind = next((p for p in reversed(i.parts[1:]) if p in BITS), "")
+        if NEED_TYPE & set(operands):
+            if not kind:
+                raise self.fail("it names no type")
+            if kind not in types:
+                raise self.fail(f"it does not take the type .{kind}")
+        if "wide" in i.parts and i.root in ("mul", "mad"):
+            if kind not in INTEGERS or BITS[kind] == 64:
+                raise self.fail(f"it does not take the type .{kind}")
+            operands = "Wss" if i.root == "mul" else "Wssw"
+        if i.root == "setp":
+            self.comparison(i.parts[1], kind, i.parts[2:])
+        self.operands(i, operands, kind)
+
+    @staticmethod
+    def is_unusual(i: ir.Instruction) -> bool:
+        """A form with more operands than usual, which the virtual GPU refuses."""
+        return i.root == "lop3" and len(i.parts) > 2
+
+    def declared(self, operand: ir.Operand | None) -> None:
+        if isinstance(operand, ir.Register):
+            if operand.name not in self.function.registers:
+                raise self.fail(f"the register {operand.name} is not declared")
+        elif isinstance(operand, ir.Address):
+            self.declared(operand.base)
+        elif isinstance(operand, ir.Vector):
+            for item in operand.items:
+                self.declared(item)
+        elif isinstance(operand, ir.Pair):
+            self.declared(operand.first)
+            self.declared(operand.second)
+        elif isinstance(operand, ir.Special):
+            stem, _, axis = operand.name.partition(".")
+            if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
+                raise self.fail(f"the special register {operand.name} is not there")
+
+    def operands(self, i: ir.Instruction, expected: str, kind: str) -> None:
+        required, _, optional = expected.partition("?")
+        if not len(required) <= len(i.operands) <= len(required) + len(optional):
+            raise self.fail(f"it takes {len(required)} operands, not {len(i.operands)}")
+        wider = i.root in WIDER_ALLOWED
+        for code, operand in zip(required + optional, i.operands, strict=False):
+            self.one(code, operand, kind, i, wider)
+
+    def one(self, code: str, operand: ir.Operand | None, kind: str, i: ir.Instruction, wider: bool) -> None:
+        if code == "d":
+            self.destination(operand, kind, wider)
+        elif code == "s":
+            self.source(operand, kind, wider)
+        elif code in "Du":
+            (self.destination if code == "D" else self.source)(operand, "b32", False)
+        elif code in "Ww":
+            double = f"b{2 * BITS[kind]}"
+            (self.destination if code == "W" else self.source)(operand, double, False)
+        elif code == "P" or (code == "Q" and not isinstance(operand, ir.Pair)):
+            self.destination(operand, "pred", False)
+        elif code == "Q":
+            assert isinstance(operand, ir.Pair)
+            self.destination(operand.first, "pred", False)
+            self.destination(operand.second, "pred", False)
+        elif code == "p":
+            self.source(operand, "pred", False)
+        elif code == "i":
+            if not isinstance(operand, ir.Immediate):
+                raise self.fail("a constant is missing")
+        elif code == "m":
+            self.address(operand)
+        elif code in "vV":
+            self.moved(operand, kind, i, code == "v")
+
+    def address(self, operand: ir.Operand | None) -> None:
+        if not isinstance(operand, ir.Address):
+            raise self.fail("an address in brackets is missing")
+        if isinstance(operand.base, ir.Register):
+            declared = self.function.registers[operand.base.name]
+            if BITS[declared] not in (32, 64) or operand.base.negated:
+                raise self.fail(f"{operand.base.name} ({declared}) holds no address")
+
+    def moved(self, operand: ir.Operand | None, kind: str, i: ir.Instruction, loads: bool) -> None:
+        """What a load writes or a store reads: one register, or as many as .v2, .v4 say."""
+        width = next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        items = operand.items if isinstance(operand, ir.Vector) else (operand,)
+        if len(items) != width:
+            raise self.fail(f"it moves {width} elements, not {len(items)}")
+        for item in items:
+            (self.destination if loads else self.source)(item, kind, True)
+
+    def destination(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+        if operand is None:
+            return
+        if not isinstance(operand, ir.Register) or operand.negated:
+            raise self.fail("its result needs a register")
+        self.fits(operand, kind, wider)
+
+    def source(self, operand: ir.Operand | None, kind: str, wider: bool) -> None:
+        if isinstance(operand, ir.Register):
+            if operand.negated and kind != "pred":
+                raise self.fail(f"only predicates can be negated, {operand.name} is none")
+            self.fits(operand, kind, wider)
+        elif isinstance(operand, ir.Immediate):
+            if kind in ("f32", "f64") and not operand.float_bits:
+                raise self.fail(f"{operand.value} is no floating-point constant")
+            if kind == "pred" and operand.float_bits:
+                raise self.fail("a floating-point constant is no predicate")
+        elif isinstance(operand, ir.Symbol):
+            if kind in FLOATS or BITS[kind] < 32:
+                raise self.fail(f"{operand.name} is an address, not a .{kind}")
+        elif not isinstance(operand, ir.Special) or kind == "pred":
+            raise self.fail("an operand is missing, or of another kind than it takes")
+
+    def fits(self, register: ir.Register, kind: str, wider: bool) -> None:
+        declared = self.function.registers[register.name]
+        have, want = BITS[declared], BITS[kind]
+        fine = have >= want if wider else have == want
+        if (declared == "pred") != (kind == "pred") or not fine:
+            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+        floating, integral = kind in ("f32", "f64"), kind[0] in "us"
+        if not wider and ((floating and declared[0] in "us") or (integral and declared in ("f32", "f64"))):
+            raise self.fail(f"{register.name} is declared .{declared}, which is no .{kind}")
+
+    def comparison(self, how: str, kind: str, rest: Sequence[str]) -> None:
+        known = COMPARISONS | (OF_FLOATS if kind in FLOATS else OF_UNSIGNED)
+        if how not in known:
+            raise self.fail(f"there is no comparison .{how} of .{kind}")
+        combines = any(p in ("and", "or", "xor") for p in rest)
+        assert self.current is not None
+        if combines != (len(self.current.operands) == 4):
+            raise self.fail("a predicate to combine with is missing, or one too many")
+
+    # -- instructions with rules of their own --------------------------------------------------------
+
+    def last_types(self, i: ir.Instruction) -> tuple[str, str]:
+        kinds = i.parts[-2:]
+        if len(i.parts) < 3 or not all(kind in BITS and kind != "pred" for kind in kinds):
+            raise self.fail("it names no two types")
+        return kinds[0], kinds[1]
+
+    def convert(self, i: ir.Instruction) -> None:
+        if any(p.startswith(("e4m3", "e5m2", "e2m", "e3m", "tf32", "ue8", "s2f")) for p in i.parts):
+            self.convert_narrow(i)
+            return
+        target, source = self.last_types(i)
+        packs = target in ("f16x2", "bf16x2") and source == "f32"
+        if len(i.operands) != (3 if packs else 2):
+            raise self.fail(f"it takes {3 if packs else 2} operands, not {len(i.operands)}")
+        if not packs and not {target, source} <= CONVERTIBLE:
+            raise self.fail(f"there is no conversion from .{source} to .{target}")
+        self.destination(i.operands[0], target, True)
+        for operand in i.operands[1:]:
+            self.source(operand, source, True)
+
+    def convert_narrow(self, i: ir.Instruction) -> None:
+        """Between the narrow types of tensor cores, as far as the virtual GPU has them."""
+        kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
+        target, source = i.parts[-2:]
+        if {target, source} <= kinds.keys():
+            count = 3 if kinds[target] == "b16" and source == "f32" else 2
+            if len(i.operands) != count:
+                raise self.fail(f"it takes {count} operands, not {len(i.operands)}")
+            self.destination(i.operands[0], kinds[target], False)
+            for operand in i.operands[1:]:
+                self.source(operand, kinds[source], False)
+
+    def set(self, i: ir.Instruction) -> None:
+        target, source = self.last_types(i)
+        if source in ("f16x2", "bf16x2"):
+            return
+        if BITS[target] not in (16, 32) or source not in INTEGERS | FLOATS:
+            raise self.fail(f"it does not take the types .{target} and .{source}")
+        self.comparison_of_set(i, source)
+        self.destination(i.operands[0], target, False)
+        for operand in i.operands[1:3]:
+            self.source(operand, source, False)
+        if len(i.operands) == 4:
+            self.source(i.operands[3], "pred", False)
+
+    def comparison_of_set(self, i: ir.Instruction, source: str) -> None:
+        if len(i.operands) not in (3, 4):
+            raise self.fail(f"it takes 3 or 4 operands, not {len(i.operands)}")
+        self.comparison(i.parts[1], source, i.parts[2:])
+
+    def select_by_sign(self, i: ir.Instruction) -> None:
+        kind, test = self.last_types(i)
+        if test not in ("s32", "f32") or kind not in INTEGERS | {"f32", "f64"}:
+            raise self.fail(f"it does not take the types .{kind} and .{test}")
+        self.operands(i, "dssa", kind)
+        self.source(i.operands[3], test, False)
+
+    def move(self, i: ir.Instruction) -> None:
+        kind = i.type
+        if kind not in INTEGERS | {"pred", "f32", "f64", "b128"}:
+            raise self.fail("it names no type" if kind not in BITS else f"it does not take the type .{kind}")
+        if len(i.operands) != 2:
+            raise self.fail(f"it takes 2 operands, not {len(i.operands)}")
+        target, source = i.operands
+        for operand in (target, source):
+            if isinstance(operand, ir.Vector):
+                self.halves(operand, kind, operand is target)
+        if isinstance(target, ir.Vector) and isinstance(source, ir.Vector):
+            raise self.fail("one of its operands is one register")
+        if not isinstance(target, ir.Vector):
+            self.destination(target, kind, False)
+        if not isinstance(source, ir.Vector):
+            self.source(source, kind, False)
+
+    def halves(self, operand: ir.Vector, kind: str, written: bool) -> None:
+        count = len(operand.items)
+        if count not in (2, 4) or BITS[kind] % (8 * count):
+            raise self.fail(f"{count} parts do not make a .{kind}")
+        part = f"b{BITS[kind] // count}"
+        for item in operand.items:
+            (self.destination if written else self.source)(item, part, False)
+
+    def shuffle(self, i: ir.Instruction) -> None:
+        if not any(p in ("up", "down", "bfly", "idx") for p in i.parts):
+            raise self.fail("it names no direction")
+        self.result_and_predicate(i)
+        needed = 5 if "sync" in i.parts else 4
+        if len(i.operands) != needed:
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        for operand in i.operands[1:]:
+            self.source(operand, "b32", False)
+
+    def result_and_predicate(self, i: ir.Instruction) -> None:
+        target = i.operands[0] if i.operands else None
+        if isinstance(target, ir.Pair):
+            self.destination(target.second, "pred", False)
+            target = target.first
+        self.destination(target, "b32", False)
+
+    def atomic(self, i: ir.Instruction) -> None:
+        kind, width = i.type, next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        if kind not in BITS or kind == "pred":
+            raise self.fail("it names no type")
+        if width > 1 and (kind not in _IN_VECTORS or width * BITS[kind] > 128):
+            raise self.fail(f"there are no atomics on .v{width}.{kind}")
+        results = 1 if i.root == "atom" else 0
+        values = 2 if "cas" in i.parts else 1
+        needed = results + 1 + values
+        if not needed <= len(i.operands) <= needed + ("L2::cache_hint" in i.parts):
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        if results:
+            for item in self.elements(i.operands[0], width):
+                self.destination(item, kind, False)
+        self.address(i.operands[results])
+        for operand in i.operands[results + 1 : needed]:
+            for item in self.elements(operand, width):
+                self.source(item, kind, False)
+
+    def elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
+        items = operand.items if width > 1 and isinstance(operand, ir.Vector) else (operand,)
+        if len(items) != width:
+            raise self.fail(f"it takes {width} elements, not {len(items)}")
+        return items
+
+    def vote(self, i: ir.Instruction) -> None:
+        if not any(p in ("all", "any", "uni", "ballot") for p in i.parts):
+            raise self.fail("it names no vote")
+        needed = 3 if "sync" in i.parts else 2
+        if len(i.operands) != needed:
+            raise self.fail(f"it takes {needed} operands, not {len(i.operands)}")
+        self.destination(i.operands[0], "b32" if "ballot" in i.parts else "pred", False)
+        self.source(i.operands[1], "pred", False)
+        if needed == 3:
+            self.source(i.operands[2], "b32", False)
+
+    def match(self, i: ir.Instruction) -> None:
+        if i.type not in ("b32", "b64") or not any(p in ("any", "all") for p in i.parts):
+            raise self.fail("it takes .any or .all, and .b32 or .b64")
+        if len(i.operands) != 3:
+            raise self.fail(f"it takes 3 operands, not {len(i.operands)}")
+        self.result_and_predicate(i)
+        self.source(i.operands[1], i.type, False)
+        self.source(i.operands[2], "b32", False)
+
+    @staticmethod
+    def taken_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
+        """The items of a list in parentheses that comes next, taken off the operands."""
+        first = operands[0] if operands else None
+        if not isinstance(first, ir.Vector):
+            return ()
+        operands.pop(0)
+        return first.items
+
+    def call(self, i: ir.Instruction) -> None:
+        operands = list(i.operands)
+        results = self.taken_list(operands)
+        if not operands:
+            raise self.fail("it names no function")
+        callee = operands.pop(0)
+        arguments = self.taken_list(operands)
+        if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:
+            return
+        function = self.module.functions[callee.name]
+        if function.is_entry:
+            raise self.fail(f"{callee.name} is a kernel, not a device function")
+        for what, given, wanted in (
+            ("arguments", arguments, function.params),
+            ("results", results, function.returns),
+        ):
+            if len(given) != len(wanted):
+                raise self.fail(f"{callee.name} has {len(wanted)} {what}, not {len(given)}")
+
+
+_IN_VECTORS = {"f16", "f16x2", "bf16", "bf16x2", "f32"}
+_SPECIAL = {
+    "atom": _Checker.atomic,
+    "red": _Checker.atomic,
+    "cvt": _Checker.convert,
+    "set": _Checker.set,
+    "slct": _Checker.select_by_sign,
+    "mov": _Checker.move,
+    "shfl": _Checker.shuffle,
+    "vote": _Checker.vote,
+    "match": _Checker.match,
+    "call": _Checker.call,
+}

@@ -1,0 +1,150 @@
+"""The CuPy-compatible module of the virtual GPU: what ``from gpulab import cp`` is without a GPU.
+
+Arrays live in the memory of the virtual device and functions run at once on the host; durations are
+modelled. A name that CuPy has and this module has not raises ``AttributeError`` with a way around it.
+"""
+
+# ruff: noqa: F401, F403 - what is imported here is what cp offers
+from __future__ import annotations
+
+import importlib as _importlib
+import sys as _sys
+from types import FunctionType as _FunctionType
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+import numpy as _np
+from numpy import (
+    bool_,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    complexfloating,
+    dtype,
+    e,
+    euler_gamma,
+    finfo,
+    float16,
+    float32,
+    float64,
+    floating,
+    generic,
+    get_printoptions,
+    iinfo,
+    inexact,
+    inf,
+    int8,
+    int16,
+    int32,
+    int64,
+    integer,
+    intp,
+    issubdtype,
+    nan,
+    newaxis,
+    number,
+    pi,
+    printoptions,
+    promote_types,
+    set_printoptions,
+    signedinteger,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    uintp,
+    unsignedinteger,
+)
+
+from virtualgpu.cp import cuda, exceptions, fft, linalg, random, testing
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.dlpack import from_dlpack
+from virtualgpu.cp._missing_names import absent as _absent
+from virtualgpu.cp._routines.creation import *
+from virtualgpu.cp._routines.functions import *
+from virtualgpu.cp._routines.index_tricks import *
+from virtualgpu.cp._routines.text_and_files import *
+from virtualgpu.cp._routines.ufunc import ufunc
+from virtualgpu.cp.cuda.pinned import PinnedMemoryPool as _PinnedMemoryPool
+from virtualgpu.cp.cuda.pinned import default_pinned_pool as _default_pinned_pool
+from virtualgpu.cp.cuda.pool import MemoryPool as _MemoryPool
+from virtualgpu.cp.cuda.pool import default_memory_pool as _default_memory_pool
+from virtualgpu.cp.exceptions import AxisError
+from virtualgpu.model import machine as _machine
+
+if _TYPE_CHECKING:
+    from virtualgpu.cp._core.raw_kernel import RawKernel, RawModule
+    from virtualgpu.cp._elementwise.elementwise import ElementwiseKernel
+    from virtualgpu.cp._elementwise.fusion import fuse
+    from virtualgpu.cp._elementwise.reduction import ReductionKernel
+
+# The CuPy whose interface this follows, marked as ours the way PEP 440 marks local versions.
+__version__ = "14.0.0+virtualgpu"
+
+# What needs the compiler and the engine loads when it is first used.
+_COMPILED = {
+    "RawKernel": "_core.raw_kernel",
+    "RawModule": "_core.raw_kernel",
+    "ElementwiseKernel": "_elementwise.elementwise",
+    "ReductionKernel": "_elementwise.reduction",
+    "fuse": "_elementwise.fusion",
+}
+
+_REMEDIES = {
+    "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
+    "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
+    "memoize": "use functools.cache",
+    "int": "use Python's int, or cp.int64 and its relatives",
+    "float": "use Python's float, or cp.float32 and its relatives",
+    "object": "device arrays hold numbers only",
+    "prof": "time with cp.cuda.Event, whose times are modelled",
+}
+
+bool = bool_
+int_, uint, float_, complex_ = _np.int_, _np.uint, float64, complex128
+half, single, double = float16, float32, float64
+byte, short, intc, longlong = _np.byte, _np.short, _np.intc, _np.longlong
+ubyte, ushort, uintc, ulonglong = _np.ubyte, _np.ushort, _np.uintc, _np.ulonglong
+csingle, cdouble = complex64, complex128
+
+
+def get_default_memory_pool() -> _MemoryPool:
+    """The pool that new arrays come from unless ``cp.cuda.set_allocator`` changed it."""
+    return _default_memory_pool()
+
+
+def get_default_pinned_memory_pool() -> _PinnedMemoryPool:
+    """The pool of page-locked host memory."""
+    return _default_pinned_pool()
+
+
+def is_available() -> _Any:
+    """Whether kernels can run: always True on the virtual GPU."""
+    return cuda.is_available()
+
+
+def show_config() -> None:
+    """Print what stands behind ``cp``."""
+    info = _machine.current().current_device.info
+    print(f"cp is gpulab's virtual GPU: {info.provenance.label}, compute capability {info.capability}.")
+
+
+# Pickles name the module of a function, those of arrays that of `array`: loading one then loads all of cp.
+for _value in [*globals().values()]:
+    _ours = isinstance(_value, _FunctionType) and _value.__module__.startswith("virtualgpu.")
+    if _ours and globals().get(_value.__name__) is _value:
+        _value.__module__ = __name__
+ndarray._module = _sys.modules[__name__]
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _COMPILED:
+        return getattr(_importlib.import_module(f"virtualgpu.cp.{_COMPILED[name]}"), name)
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _absent("cp", name, globals(), _REMEDIES.get(name, ""))
+
+
+def __dir__() -> list[str]:
+    public = {name for name in globals() if not name.startswith("_")} - {"annotations"}
+    return sorted(public | set(_COMPILED))

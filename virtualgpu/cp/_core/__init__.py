@@ -1,0 +1,1 @@
+"""The array itself: memory with a shape, CuPy's rules."""

@@ -1,0 +1,375 @@
+"""The virtual GPU's ``ndarray``: a NumPy view of device memory with CuPy's rules.
+
+Arithmetic and functions run at once through NumPy on the host; what they would take on the device
+goes to the current stream of the modelled clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array_methods import MoreMethods
+from virtualgpu.cp._core.device_rules import check_device, launch
+from virtualgpu.cp._core.dtypes import Flags, checked_dtype, extents_of
+from virtualgpu.cp._core.indexing import host_key
+from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
+from virtualgpu.cp._core.operators import FunctionMethods, Operators
+from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
+from virtualgpu.cp.cuda.pool import alloc
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.model.host_memory import check_host_memory
+from virtualgpu.model.machine import current
+
+
+class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's name
+    """An array in the memory of a virtual GPU.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Lengths of the axes.
+    dtype : dtype
+        Element type; one of CuPy's (bool, integers, float16 to float64, complex).
+    memptr : MemoryPointer, optional
+        Use this memory instead of allocating.
+    strides : tuple of int, optional
+        Steps in bytes.
+    order : {'C', 'F'}
+        Memory layout.
+    """
+
+    __slots__ = ("__weakref__", "_host", "_mem", "base")
+    __module__ = "cupy"
+
+    _host: np.ndarray[Any, Any]
+    _mem: BaseMemory
+    base: ndarray | None
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any = float,
+        memptr: MemoryPointer | None = None,
+        strides: tuple[int, ...] | None = None,
+        order: str | None = "C",
+    ) -> None:
+        extents = extents_of(shape)
+        kind = checked_dtype(dtype)
+        count = 1
+        for n in extents:
+            count *= n
+        size = count * kind.itemsize
+        if memptr is None:
+            memptr = alloc(size)
+            label = f"{kind.name} array of shape {extents}"
+            memptr.mem.owner.memory.track(memptr.ptr, size, label)
+        elif strides is not None and count:
+            size = sum((n - 1) * abs(step) for n, step in zip(extents, strides, strict=True)) + kind.itemsize
+        self._mem = memptr.mem
+        self.base = None
+        buffer = memptr.mem.owner.memory.view(memptr.ptr, size) if size else None
+        layout: Any = "F" if order and order.upper() == "F" else "C"
+        self._host = np.ndarray(extents, kind, buffer=buffer, strides=strides, order=layout)
+
+    # Making arrays
+
+    @classmethod
+    def _filled(cls, shape: Any, dtype: np.dtype[Any], value: Any, order: str = "C") -> ndarray:
+        array = cls(shape, dtype, order=order)
+        array.fill(value)
+        return array
+
+    @classmethod
+    def _stored(cls, host: Any, order: str = "C") -> ndarray:
+        """A new array with the contents of a NumPy array, as the output of a kernel would have."""
+        host = np.asarray(host)
+        check_host_memory(host.nbytes)
+        array = cls(host.shape, host.dtype, order=order)
+        array._host[...] = host
+        return array
+
+    @classmethod
+    def _laid_out(cls, host: np.ndarray[Any, Any]) -> ndarray:
+        """Like `_stored`, with the steps of a host array that NumPy has just made."""
+        check_host_memory(host.nbytes)
+        array = cls(host.shape, host.dtype, strides=host.strides)
+        array._host[...] = host
+        return array
+
+    def _view_of(self, host: np.ndarray[Any, Any]) -> ndarray:
+        if not host.flags.writeable:
+            host.flags.writeable = True  # NumPy guards diagonals and broadcast views, CuPy does not
+        view: ndarray = ndarray.__new__(type(self))
+        view._host = host
+        view._mem = self._mem
+        view.base = self if self.base is None else self.base
+        return view
+
+    def _adopt(self, host: Any) -> ndarray | None:
+        """`host` as a view of this array if it shares its memory."""
+        if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:
+            return None
+        address = host.__array_interface__["data"][0]
+        inside = self._mem.ptr <= address < self._mem.ptr + self._mem.size
+        return self._view_of(host) if inside else None
+
+    # Layout
+
+    @property
+    def data(self) -> MemoryPointer:
+        """Pointer to the first element; ``data.ptr`` is its address."""
+        if not self._mem.ptr or not self.size:
+            return MemoryPointer(self._mem, 0)
+        return MemoryPointer(self._mem, int(self._host.__array_interface__["data"][0]) - self._mem.ptr)
+
+    @property
+    def device(self) -> Any:
+        """The ``cp.cuda.Device`` the array lives on."""
+        return self._mem.device
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        kind: np.dtype[Any] = self._host.dtype
+        return kind
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        extents: tuple[int, ...] = self._host.shape
+        return extents
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        reshaped = self._host.reshape(shape)
+        if self._adopt(reshaped) is None and self.size:
+            raise AttributeError("incompatible shape for a non-contiguous array")
+        self._host = reshaped
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self._host.strides
+
+    @property
+    def ndim(self) -> int:
+        return self._host.ndim
+
+    @property
+    def size(self) -> int:
+        return int(self._host.size)
+
+    @property
+    def itemsize(self) -> int:
+        return int(self._host.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._host.nbytes)
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(self._host, self.base is None)
+
+    @property
+    def T(self) -> ndarray:  # noqa: N802 - NumPy's name
+        """The array with its axes reversed (a view)."""
+        return self if self.ndim < 2 else self._view_of(self._host.T)
+
+    @property
+    def mT(self) -> ndarray:  # noqa: N802 - NumPy's name
+        """The array with its last two axes exchanged (a view)."""
+        return self._view_of(self._host.mT)
+
+    @property
+    def real(self) -> ndarray:
+        return self._view_of(self._host.real) if self.dtype.kind == "c" else self
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        self.real[...] = value
+
+    @property
+    def imag(self) -> ndarray:
+        if self.dtype.kind == "c":
+            return self._view_of(self._host.imag)
+        return ndarray._filled(self.shape, self.dtype, 0)
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.dtype.kind != "c":
+            raise TypeError("cupy.ndarray does not have imaginary part to set")
+        self.imag[...] = value
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "descr": self.dtype.descr,
+            "stream": get_current_stream(self._mem.owner.id).ptr or 1,
+            "version": 3,
+            "strides": None if self._host.flags.c_contiguous else self.strides,
+            "data": (self.data.ptr, False),
+        }
+
+    # NumPy's protocols
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(
+            "Implicit conversion to a NumPy array is not allowed. "
+            "Please use `.get()` to construct a NumPy array explicitly."
+        )
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_numpy_ufunc(ndarray, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return call_numpy_function(ndarray, func, types, args, kwargs)
+
+    # Copies and views
+
+    def fill(self, value: Any) -> None:
+        """Set all elements to a scalar."""
+        if isinstance(value, ndarray):
+            check_device(value, self._mem.owner)
+            if value.ndim:
+                raise ValueError("non-scalar cupy.ndarray cannot be used for fill")
+            value = value._host
+        else:
+            value = np.asarray(value, dtype=self.dtype)
+            if value.ndim:
+                raise ValueError(
+                    "non-scalar numpy.ndarray cannot be used for fill; cp.asarray(x) copies it to the device."
+                )
+        device = self._mem.owner
+        if not self.size:
+            return
+        if device.machine is not current():
+            check_device(self)
+        if np.ndim(value) == 0 and not value and not np.signbit(np.real(value)) and self.flags.forc:
+            device.memory.zero(self.data.ptr, self.nbytes)
+            duration = device.copy_ns("memset", self.nbytes, pinned=False)
+            get_current_stream(device.id).submit(
+                "memset", "Memset", duration, size_bytes=self.nbytes, device=device
+            )
+            return
+        check_device(self)
+        check_host_memory(self.nbytes)
+        with np.errstate(all="ignore"):
+            self._host[...] = value
+        launch(device, f"cupy_fill__{self.dtype.name}", self.nbytes)
+
+    def copy(self, order: Any = "C") -> ndarray:
+        """A copy on the current device."""
+        result = ndarray._laid_out(self._host.copy(order=order))
+        device = result._mem.owner
+        name = "Memcpy DtoD" if device is self._mem.owner else "Memcpy PtoP"
+        duration = device.copy_ns("d2d", self.nbytes, pinned=False)
+        get_current_stream(device.id).submit("d2d", name, duration, size_bytes=self.nbytes, device=device)
+        return result
+
+    def astype(
+        self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: Any = None, copy: bool = True
+    ) -> ndarray:
+        """The array converted to another dtype; itself if ``copy=False`` and nothing changes."""
+        kind = checked_dtype(dtype)
+        if not copy and kind == self.dtype:
+            return self
+        check_device(self)
+        layout: Any = order
+        if not np.can_cast(self.dtype, kind, casting or "unsafe"):
+            raise TypeError(
+                f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
+            )
+        with np.errstate(all="ignore"):
+            host = self._host.astype(kind, order=layout)
+        result = ndarray._laid_out(host)
+        launch(self._mem.owner, f"cupy_copy__{self.dtype.name}_{kind.name}", self.nbytes + result.nbytes)
+        return result
+
+    def view(self, dtype: Any = None, type: Any = None) -> ndarray:
+        """The same memory, read as another dtype."""
+        return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
+
+    def reshape(self, *shape: Any, order: Any = "C") -> ndarray:
+        """The array with another shape; a view where possible."""
+        wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
+        return self._module.reshape(self, wanted, order=order)  # type: ignore[no-any-return]
+
+    def transpose(self, *axes: Any) -> ndarray:
+        """The array with permuted axes (a view)."""
+        return self._view_of(self._host.transpose(*axes))
+
+    def flatten(self, order: Any = "C") -> ndarray:
+        """A one-dimensional copy."""
+        return self.ravel(order).copy() if self.size else self.copy().ravel()  # type: ignore[no-any-return]
+
+    # Indexing
+
+    def _key(self, key: Any) -> Any:
+        def to_host(part: Any) -> Any:
+            if not isinstance(part, ndarray):
+                return None
+            check_device(part, self._mem.owner)
+            return part._host
+
+        return host_key(key, self.shape, to_host)
+
+    def __getitem__(self, key: Any) -> ndarray:
+        translated = self._key(key)
+        if not translated.advanced:
+            return self._view_of(self._host[translated.key])
+        check_device(self)
+        result = ndarray._stored(self._host[translated.key])
+        launch(self._mem.owner, "cupy_take", 2 * result.nbytes + translated.index_bytes)
+        if translated.masked:
+            get_current_stream(self._mem.owner.id).synchronize()
+        return result
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        translated = self._key(key)
+        if translated.advanced or isinstance(value, ndarray):
+            check_device(self)
+        if isinstance(value, ndarray):
+            check_device(value, self._mem.owner)
+            source = value._host
+        elif translated.advanced:
+            source = np.asarray(value)
+        else:
+            self._view_of(self._host[translated.key]).fill(value)
+            return
+        with np.errstate(all="ignore"):
+            target = self._host[translated.key] if not translated.advanced else None
+            if target is None:
+                self._host[translated.key] = source
+                moved = 2 * self._host[translated.key].nbytes + translated.index_bytes
+            else:
+                while source.ndim > target.ndim and source.shape[0] == 1:
+                    source = source[0]
+                target[...] = source
+                moved = 2 * target.nbytes
+        launch(self._mem.owner, "cupy_copy", moved)
+
+    def __len__(self) -> int:
+        if self.ndim == 0:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[ndarray]:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        return (self[i] for i in range(self.shape[0]))
+
+    # Copies for the copy module
+
+    def __copy__(self) -> ndarray:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> ndarray:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return self._module.array, (self.get(order="A"),)
+
+    __hash__ = None  # type: ignore[assignment]

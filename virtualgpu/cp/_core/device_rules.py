@@ -1,0 +1,57 @@
+"""What every operation on device arrays does alike: check where operands live, and take modelled time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.model.machine import VirtualDevice, current
+
+if TYPE_CHECKING:
+    from virtualgpu.cp._core.transfer import HostAccess
+
+
+class Traceable:
+    """A value without contents that a fused function computes with; functions hand it their arguments."""
+
+    __slots__ = ()
+
+    def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Note a call of the function ``cp.<name>``."""
+        raise NotImplementedError(name)
+
+
+def launch(device: VirtualDevice, name: str, bytes_moved: float, flop: float = 0.0) -> None:
+    """Put one library kernel on the current stream of the modelled clock."""
+    device.machine.count_launch()
+    duration = device.kernel_ns(bytes_moved, flop)
+    get_current_stream(device.id).submit("kernel", name, duration, size_bytes=int(bytes_moved), device=device)
+
+
+def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
+    """Raise CuPy's ``ValueError`` unless `array` lives on `device` (the current one by default)."""
+    owner = array._mem.owner
+    device = device or current().current_device
+    if owner is device or not array._mem.ptr:
+        return
+    if owner.machine is not device.machine:
+        raise ValueError(
+            f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
+        )
+    raise ValueError(
+        f"The device where the array resides ({owner.id}) is different from the current device "
+        f"({device.id}). Peer access is unavailable between these devices. "
+        f"Work inside `with cp.cuda.Device({owner.id}):`, or copy the array with cp.asarray."
+    )
+
+
+def unsupported(value: object) -> TypeError:
+    """CuPy's error for an operand that is not on the device, with the remedy."""
+    text = f"Unsupported type {type(value)}"
+    if isinstance(value, np.ndarray):
+        text += ": a NumPy array lies in host memory; cp.asarray(x) copies it to the device."
+    elif isinstance(value, (list, tuple, range)):
+        text += f": make a device array of the {type(value).__name__} first, with cp.asarray(x)."
+    return TypeError(text)

@@ -1,0 +1,68 @@
+"""Arrays of other objects, without a copy: the CUDA array interface and DLPack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.array_methods import DLPACK_CUDA
+from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
+from virtualgpu.cp.cuda.pointer import MemoryPointer, UnownedMemory
+from virtualgpu.model import machine as _machine
+
+
+def from_interface(obj: Any) -> ndarray:
+    """A device array over the memory that ``obj.__cuda_array_interface__`` describes.
+
+    Raises
+    ------
+    ValueError
+        If that memory belongs to no virtual GPU, or the interface asks for what CuPy has not.
+    """
+    told = obj.__cuda_array_interface__
+    if told.get("mask") is not None:
+        raise ValueError("CuPy does not support masked arrays.")
+    shape, kind = extents_of(told["shape"]), checked_dtype(told["typestr"])
+    address = int(told["data"][0])
+    strides = told.get("strides")
+    steps = strides or tuple(kind.itemsize * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape)))
+    size = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + kind.itemsize
+    if 0 in shape:
+        return ndarray(shape, kind)
+    for device in _machine.current().devices:
+        base = device.memory.base_address
+        if base <= address and address + size <= base + device.memory.arena_bytes:
+            memory = UnownedMemory(address, size, obj, device.id)
+            return ndarray(shape, kind, MemoryPointer(memory, 0), strides)
+    raise ValueError(
+        f"The memory at {address:#x} belongs to no virtual GPU: copy the {type(obj).__name__} to the host "
+        "with its own library and pass that to cp.asarray."
+    )
+
+
+def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> ndarray:
+    """An array over the memory of another device array.
+
+    Raises
+    ------
+    BufferError
+        For arrays that are not in device memory: `cp.asarray` copies those.
+    """
+    if device is not None:
+        raise NotImplementedError("from_dlpack() does not support device yet.")
+    if isinstance(array, ndarray):
+        if copy:
+            raise BufferError("copy=True only supported for copy to CPU.")
+        return array.view()
+    told = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else None
+    if told is not None and told[0] == DLPACK_CUDA:
+        raise BufferError(
+            f"This {type(array).__name__} lies on a real GPU, whose memory a virtual GPU cannot use; copy it "
+            "to the host with its own library and pass that to cp.asarray."
+        )
+    raise BufferError(
+        f"This {type(array).__name__} is not in device memory, which DLPack would share; cp.asarray(x) "
+        "copies it to the device."
+    )

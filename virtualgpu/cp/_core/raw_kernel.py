@@ -1,0 +1,361 @@
+"""``RawKernel`` and ``RawModule`` of the virtual GPU, with CuPy's interface.
+
+Both compile when first used, as CuPy does. A launch executes at once on the host, and takes its
+modelled time on the stream's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from virtualgpu.cp.cuda.pointer import MemoryPointer, UnownedMemory
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cuda_errors import CUDADriverError
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.launch.compiled import CompiledModule, compiled_module
+from virtualgpu.launch.prepare import at_least_one, fitted_cooperative, prepare
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.records import KernelStats
+
+
+class RawKernel:
+    """A CUDA C++ kernel.
+
+    Parameters
+    ----------
+    code : str
+        CUDA C++ source.
+    name : str
+        The kernel's name in it (``extern "C"``), or its mangled name.
+    options : tuple of str
+        NVRTC options, such as ``("-DN=16",)``.
+    backend : str
+        Only ``"nvrtc"``.
+    translate_cucomplex, jitify : bool
+        Not supported by the virtual GPU.
+    enable_cooperative_groups : bool
+        Check that all blocks fit on the device at once, as a grid-wide barrier needs.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        translate_cucomplex: bool = False,
+        enable_cooperative_groups: bool = False,
+        jitify: bool = False,
+    ) -> None:
+        _check_source(code, options, backend, translate_cucomplex, jitify)
+        if not isinstance(name, str):
+            raise TypeError(f"A kernel's name is a str, not {type(name).__name__}.")
+        self.code = code
+        self.name = name
+        self.options = tuple(options)
+        self.backend = backend
+        self.enable_cooperative_groups = bool(enable_cooperative_groups)
+        self.file_path: str | None = None
+        self.name_expressions: tuple[str, ...] = ()
+        self._max_dynamic: WeakKeyDictionary[VirtualDevice, int] = WeakKeyDictionary()
+        self._carveout = -1
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Any],
+        *,
+        shared_mem: int = 0,
+        stream: Any = None,
+        enable_cooperative_groups: bool = False,
+    ) -> None:
+        """Launch the kernel on the current device.
+
+        Two rules are CuPy's own: sizes below 1 count as 1, so that a grid for no elements has one
+        block; and a cooperative grid of one dimension shrinks, with a warning, until it fits.
+
+        Parameters
+        ----------
+        grid, block : tuple of int
+            Blocks in the grid and threads in a block, up to three dimensions each.
+        args : tuple
+            One value per parameter: device arrays, NumPy scalars, Python ints (and floats for
+            ``double``).
+        shared_mem : int
+            Dynamic shared memory per block in bytes.
+        stream : Stream, optional
+            The current stream by default.
+
+        Raises
+        ------
+        CUDADriverError
+            If the device's limits forbid the launch.
+        KernelFault
+            If the kernel does something illegal; the message names line, block and thread.
+        TypeError, ValueError
+            If the arguments do not fit the kernel's parameters.
+        """
+        device = _machine.current().current_device
+        stream = get_current_stream(device.id) if stream is None else stream
+        _check_stream(stream, device)
+        launch = prepare(
+            device,
+            self._module(),
+            self.name,
+            at_least_one(grid),
+            at_least_one(block),
+            args,
+            shared_mem,
+            self.max_dynamic_on(device),
+        )
+        if self.enable_cooperative_groups or enable_cooperative_groups:
+            launch = fitted_cooperative(launch)
+        result = launch.run()
+        stream.submit(
+            "kernel", launch.symbol, launch.duration_ns(result), sm_share=launch.sm_share(), device=device
+        )
+
+    def compile(self, log_stream: Any = None) -> None:
+        """Compile now instead of at the first launch; `log_stream` is accepted for CuPy's sake."""
+        self._module().symbol(self.name)
+
+    @property
+    def stats(self) -> KernelStats:
+        """What the compiler decided, for the current device."""
+        module = self._module()
+        return module.stats(module.symbol(self.name), _machine.current().current_device.info)
+
+    @property
+    def num_regs(self) -> int:
+        """Registers per thread, ptxas's decision."""
+        return self.stats.registers_per_thread
+
+    @property
+    def shared_size_bytes(self) -> int:
+        """Static shared memory per block."""
+        return self.stats.static_shared_bytes
+
+    @property
+    def local_size_bytes(self) -> int:
+        """Local memory per thread (stack frame, spills included)."""
+        return self.stats.local_bytes
+
+    @property
+    def const_size_bytes(self) -> int:
+        """``__constant__`` memory of the module."""
+        return self.stats.constant_bytes
+
+    @property
+    def max_threads_per_block(self) -> int:
+        """Largest block this kernel can be launched with."""
+        return self.stats.max_threads_per_block
+
+    @property
+    def binary_version(self) -> int:
+        """Compute capability of the machine code as a number, such as 90."""
+        return self._module().target
+
+    ptx_version = binary_version
+
+    @property
+    def cache_mode_ca(self) -> int:
+        return 0
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        """Dynamic shared memory a launch may ask for; set it to opt in to more than 48 KiB."""
+        return self.max_dynamic_on(_machine.current().current_device)
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size_bytes: int) -> None:
+        device = _machine.current().current_device
+        most = device.info.shared_per_block_optin_bytes - self.shared_size_bytes
+        if not 0 <= size_bytes <= most:
+            raise CUDADriverError(
+                1,
+                "CUDA_ERROR_INVALID_VALUE",
+                f"invalid argument: {size_bytes:,} bytes of dynamic shared memory, but the "
+                f"{device.info.name} has at most {most:,} per block for this kernel.",
+            )
+        self._max_dynamic[device] = int(size_bytes)
+
+    def max_dynamic_on(self, device: VirtualDevice) -> int:
+        """`max_dynamic_shared_size_bytes` on a given device, which need not be the current one."""
+        if device in self._max_dynamic:
+            return self._max_dynamic[device]
+        module = compiled_module(
+            self.code, self.options, self.name_expressions, device.info.compute_capability
+        )
+        static = module.resources[module.symbol(self.name)].static_shared_bytes
+        return max(device.info.shared_per_block_bytes - static, 0)
+
+    @property
+    def preferred_shared_memory_carveout(self) -> int:
+        """Share of L1 to use as shared memory, in per cent, -1 for the driver's choice.
+
+        The virtual GPU keeps the value; its shared memory does not depend on it.
+        """
+        return self._carveout
+
+    @preferred_shared_memory_carveout.setter
+    def preferred_shared_memory_carveout(self, percent: int) -> None:
+        if not -1 <= percent <= 100:
+            raise CUDADriverError(
+                1,
+                "CUDA_ERROR_INVALID_VALUE",
+                f"invalid argument: a carveout of {percent}; use -1 or 0 to 100.",
+            )
+        self._carveout = int(percent)
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """All attributes by name, as CuPy gives them."""
+        names = (
+            "max_threads_per_block",
+            "shared_size_bytes",
+            "const_size_bytes",
+            "local_size_bytes",
+            "num_regs",
+            "ptx_version",
+            "binary_version",
+            "cache_mode_ca",
+            "max_dynamic_shared_size_bytes",
+            "preferred_shared_memory_carveout",
+        )
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def kernel(self) -> RawKernel:
+        """CuPy's handle of the loaded function; here the kernel itself."""
+        return self
+
+    def _module(self) -> CompiledModule:
+        info = _machine.current().current_device.info
+        return compiled_module(self.code, self.options, self.name_expressions, info.compute_capability)
+
+    def __repr__(self) -> str:
+        return f"<RawKernel {self.name!r} on {_machine.current().current_device.info.provenance.device}>"
+
+
+class RawModule:
+    """CUDA C++ source with several kernels, templates or ``__device__`` variables.
+
+    Parameters
+    ----------
+    code : str
+        CUDA C++ source.
+    path : str
+        Precompiled code; not supported by the virtual GPU.
+    options : tuple of str
+        NVRTC options.
+    backend : str
+        Only ``"nvrtc"``.
+    name_expressions : sequence of str
+        Template instantiations to compile, such as ``["scale<float>"]``.
+    """
+
+    def __init__(
+        self,
+        *,
+        code: str | None = None,
+        path: str | None = None,
+        options: tuple[str, ...] = (),
+        backend: str = "nvrtc",
+        translate_cucomplex: bool = False,
+        enable_cooperative_groups: bool = False,
+        name_expressions: Sequence[str] | None = None,
+        jitify: bool = False,
+    ) -> None:
+        if (code is None) == (path is None):
+            raise TypeError("Exactly one of `code` and `path` keyword arguments should be given.")
+        if code is None:
+            raise NotSupportedError("The virtual GPU compiles source only; pass code= instead of path=.")
+        _check_source(code, options, backend, translate_cucomplex, jitify)
+        self.code = code
+        self.options = tuple(options)
+        self.backend = backend
+        self.enable_cooperative_groups = bool(enable_cooperative_groups)
+        self.file_path: str | None = None
+        self.name_expressions = None if name_expressions is None else tuple(name_expressions)
+
+    def compile(self, log_stream: Any = None) -> None:
+        """Compile now instead of at the first use."""
+        self._module()
+
+    def get_function(self, name: str) -> RawKernel:
+        """A kernel by its name or, for templates, by its name expression.
+
+        Raises
+        ------
+        CUDADriverError
+            ``CUDA_ERROR_NOT_FOUND``, naming the kernels there are.
+        """
+        symbol = self._module().symbol(name)
+        kernel = RawKernel(
+            self.code,
+            symbol,
+            self.options,
+            self.backend,
+            enable_cooperative_groups=self.enable_cooperative_groups,
+        )
+        kernel.name_expressions = self.name_expressions or ()
+        return kernel
+
+    def get_global(self, name: str) -> MemoryPointer:
+        """Pointer to a ``__device__`` or ``__constant__`` variable.
+
+        Raises
+        ------
+        CUDADriverError
+            ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
+        """
+        device = _machine.current().current_device
+        module = self._module()
+        try:
+            address, size = module.program(device).global_address(
+                module.lowered_names.get(name, name), device.memory
+            )
+        except KeyError:
+            raise CUDADriverError(
+                500,
+                "CUDA_ERROR_NOT_FOUND",
+                f"named symbol not found: no __device__ or __constant__ variable is called '{name}' in this "
+                "module. A static one, or one that no kernel uses, is not kept.",
+            ) from None
+        return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
+
+    def _module(self) -> CompiledModule:
+        info = _machine.current().current_device.info
+        return compiled_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
+
+    def __repr__(self) -> str:
+        return f"<RawModule of {len(self.code.splitlines())} lines>"
+
+
+def _check_stream(stream: Any, device: VirtualDevice) -> None:
+    if getattr(stream, "device_id", -1) not in (-1, device.id):
+        raise CUDADriverError(
+            400,
+            "CUDA_ERROR_INVALID_HANDLE",
+            f"invalid resource handle: the stream belongs to device {stream.device_id} but the current "
+            f"device is {device.id}. Launch within `with cp.cuda.Device({stream.device_id}):`.",
+        )
+
+
+def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bool, jitify: bool) -> None:
+    if not isinstance(code, str):
+        raise TypeError(f"CUDA C++ source is a str, not {type(code).__name__}.")
+    if isinstance(options, str) or not all(isinstance(option, str) for option in options):
+        raise TypeError(f"options is a tuple of str, such as ('-DN=16',), not {options!r}.")
+    if backend != "nvrtc":
+        raise NotSupportedError(
+            f"The virtual GPU compiles with NVRTC only; pass backend='nvrtc', not {backend!r}."
+        )
+    if translate_cucomplex or jitify:
+        raise NotSupportedError(
+            "The virtual GPU supports neither translate_cucomplex nor jitify; include the CUDA headers."
+        )

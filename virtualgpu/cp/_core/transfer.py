@@ -1,0 +1,148 @@
+"""Copies between device arrays and the host, and what Python reads off an array."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from virtualgpu.cp.cuda.pinned import is_pinned
+from virtualgpu.cp.cuda.pointer import BaseMemory
+from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.model.host_memory import check_host_memory
+
+
+class HostAccess:
+    """The part of an array that moves its contents to and from the host.
+
+    Every conversion to a Python object copies and therefore waits for the device, as on a GPU.
+    """
+
+    __slots__ = ()
+
+    _host: np.ndarray[Any, Any]
+    _mem: BaseMemory
+    # `cp`, whose functions are an array's methods. It needs arrays itself, so it sets this when complete.
+    _module: ClassVar[Any]
+
+    def get(
+        self,
+        stream: _BaseStream | None = None,
+        order: str = "C",
+        out: np.ndarray[Any, Any] | None = None,
+        blocking: bool = True,
+    ) -> np.ndarray[Any, Any]:
+        """A copy of the array in host memory.
+
+        Parameters
+        ----------
+        stream : Stream, optional
+            Stream of the copy; the current one by default.
+        order : {'C', 'F', 'A'}
+            Layout of the result.
+        out : numpy.ndarray, optional
+            Write here. With pinned memory and ``blocking=False`` the copy is asynchronous.
+        blocking : bool
+            Wait for the copy.
+        """
+        device = self._mem.owner
+        if out is not None:
+            if not isinstance(out, np.ndarray):
+                raise TypeError("Only numpy.ndarray can be obtained from cupy.ndarray")
+            if self._host.dtype != out.dtype:
+                raise TypeError(f"{out.dtype} array cannot be obtained from {self._host.dtype} array")
+            if self._host.shape != out.shape:
+                raise ValueError(
+                    f"Shape mismatch. Expected shape: {self._host.shape}, actual shape: {out.shape}"
+                )
+            out[...] = self._host
+            result = out
+        else:
+            layout: Any = order.upper()
+            if layout == "A":
+                layout = "F" if self._host.flags.f_contiguous else "C"
+            result = self._host.copy(order=layout)
+        if self._host.size:
+            pinned = is_pinned(result)
+            duration = device.copy_ns("d2h", self._host.nbytes, pinned)
+            stream = stream or get_current_stream(device.id)
+            _, end = stream.submit(
+                "d2h", "Memcpy DtoH", duration, size_bytes=self._host.nbytes, device=device
+            )
+            if blocking or not pinned:
+                device.clock.wait_until(end)
+        return result
+
+    def set(self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None) -> None:
+        """Copy a NumPy array of the same shape and dtype into this array.
+
+        From pinned memory the copy is asynchronous, otherwise the host waits for it.
+        """
+        if not isinstance(arr, np.ndarray):
+            raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
+        if self._host.dtype != arr.dtype:
+            raise TypeError(f"{arr.dtype} array cannot be set to {self._host.dtype} array")
+        if self._host.shape != arr.shape:
+            raise ValueError(f"Shape mismatch. Old shape: {self._host.shape}, new shape: {arr.shape}")
+        if not self._host.flags.forc:
+            raise RuntimeError("Cannot set to non-contiguous array")
+        device = self._mem.owner
+        check_host_memory(self._host.nbytes)
+        self._host[...] = arr
+        if self._host.size:
+            pinned = is_pinned(arr)
+            duration = device.copy_ns("h2d", self._host.nbytes, pinned)
+            stream = stream or get_current_stream(device.id)
+            _, end = stream.submit(
+                "h2d", "Memcpy HtoD", duration, size_bytes=self._host.nbytes, device=device
+            )
+            if not pinned:
+                device.clock.wait_until(end)
+
+    def item(self) -> Any:
+        """The only element as a Python scalar; waits for the device."""
+        if self._host.size != 1:
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return self.get().item()
+
+    def tolist(self) -> Any:
+        return self.get().tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return self.get().tobytes(order)
+
+    # Scalars and text
+
+    def __bool__(self) -> bool:
+        if self._host.size > 1:
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() or a.all()"
+            )
+        if not self._host.size:
+            warnings.warn(
+                "The truth value of an empty array is ambiguous. Returning False, but in future this will "
+                "result in an error. Use `array.size > 0` to check that an array is not empty.",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            return False
+        return bool(self.get())
+
+    def __int__(self) -> int:
+        return int(self.get())
+
+    def __float__(self) -> float:
+        return float(self.get())
+
+    def __complex__(self) -> complex:
+        return complex(self.get())
+
+    def __repr__(self) -> str:
+        return repr(self.get())
+
+    def __str__(self) -> str:
+        return str(self.get())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.get(), spec)

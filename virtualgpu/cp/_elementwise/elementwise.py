@@ -1,0 +1,197 @@
+"""``cp.ElementwiseKernel``: a loop over all elements around a learner's expression."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.raw_kernel import RawKernel
+from virtualgpu.cp._elementwise.header import header
+from virtualgpu.cp._elementwise.operands import (
+    Operand,
+    broadcast,
+    checked,
+    lay_out,
+    layout_value,
+    loop_shape,
+    outputs,
+)
+from virtualgpu.cp._elementwise.parameters import (
+    TypeMap,
+    c_name,
+    check_identifiers,
+    check_name,
+    decide_types,
+    parameters,
+    typedefs,
+)
+
+MAX_GRID = 2**31 - 1
+
+
+class ElementwiseKernel:
+    """A kernel that computes its outputs element by element, with broadcasting.
+
+    Parameters
+    ----------
+    in_params, out_params : str
+        Parameter lists such as ``"float32 x, T y, raw T z"``: a NumPy type or a letter that stands
+        for any, and a name. ``raw`` arrays are not looped over but indexed, by ``i`` for instance.
+    operation : str
+        CUDA C++ statements for one element. ``i`` is its number and ``_ind.size()`` how many there are.
+    name : str
+        The kernel's name.
+    reduce_dims : bool
+        Join axes where all arrays can walk through them as one.
+    preamble : str
+        C++ before the kernel.
+    no_return, return_tuple : bool
+        Return nothing, or always a tuple.
+    options : tuple of str
+        NVRTC options.
+    loop_prep, after_loop : str
+        Statements before and after the loop.
+    """
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        operation: str,
+        name: str = "kernel",
+        reduce_dims: bool = True,
+        preamble: str = "",
+        no_return: bool = False,
+        return_tuple: bool = False,
+        *,
+        options: tuple[str, ...] = (),
+        loop_prep: str = "",
+        after_loop: str = "",
+    ) -> None:
+        check_name(name)
+        self.in_params, self.out_params = parameters(in_params), parameters(out_params)
+        self.params = self.in_params + self.out_params
+        if any(parameter.name == "i" for parameter in self.params):
+            raise ValueError("Can not use 'i' as a parameter name: it is the number of the element")
+        self.nin, self.nout = len(self.in_params), len(self.out_params)
+        self.nargs = self.nin + self.nout
+        self.operation = operation
+        self.name = self.__name__ = name
+        self.reduce_dims = bool(reduce_dims)
+        self.preamble = preamble
+        self.no_return = bool(no_return)
+        self.return_tuple = bool(return_tuple)
+        self.options = tuple(options)
+        self.loop_prep, self.after_loop = loop_prep, after_loop
+        self._kernels: dict[Any, RawKernel] = {}
+
+    def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
+        """Run the kernel over the broadcast arrays.
+
+        Parameters
+        ----------
+        args
+            The inputs, and the outputs after them or none.
+        size : int, optional
+            Elements to loop over, where all arrays are raw.
+        stream : Stream, optional
+            The current stream by default.
+        block_size : int
+            Threads per block.
+
+        Returns
+        -------
+        ndarray or tuple of ndarray
+            The outputs.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If arguments do not fit the parameters or the loop's size is undecided.
+        CompileException
+            If the C++ is wrong.
+        """
+        if block_size <= 0:
+            raise ValueError("block_size must be greater than zero")
+        if len(args) not in (self.nin, self.nargs):
+            raise TypeError(
+                f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
+                f"(with outputs), but given {len(args)}."
+            )
+        values = checked(args)
+        given_in, given_out = values[: self.nin], values[self.nin :]
+        for array in given_out:
+            if not isinstance(array, ndarray):
+                raise TypeError("Output arguments type must be cupy.ndarray")
+        shape = loop_shape(values, self.params, size)
+        in_types, out_types, type_map = decide_types(
+            self.in_params,
+            self.out_params,
+            [a.dtype if isinstance(a, ndarray) else None for a in given_in],
+            [a.dtype for a in given_out],
+        )
+        results = outputs(given_out, self.out_params, out_types, shape, size is not None)
+        if 0 not in shape:
+            inputs = broadcast(given_in, self.in_params, shape)
+            constant = [True] * self.nin + [False] * self.nout
+            operands, arguments, loop = lay_out(
+                [*inputs, *results], self.params, [*in_types, *out_types], constant, shape, self.reduce_dims
+            )
+            kernel = self._kernel(operands, type_map, len(loop))
+            count = 1
+            for extent in loop:
+                count *= extent
+            threads = min(block_size, count)
+            blocks = min(MAX_GRID, -(-count // threads))
+            kernel((blocks,), (threads,), (*arguments, layout_value(loop)), stream=stream)
+        if self.no_return:
+            return None
+        return results[0] if self.nout == 1 and not self.return_tuple else tuple(results)
+
+    def _kernel(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> RawKernel:
+        key = (tuple(operands), type_map, ndim)
+        if key not in self._kernels:
+            source = self._source(operands, type_map, ndim)
+            check_identifiers(self.params, source, self.name)
+            self._kernels[key] = RawKernel(source, self.name, self.options)
+        return self._kernels[key]
+
+    def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
+        declared = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _layout_ind"])
+        setup = "\n  ".join(line for o in operands if (line := o.setup))
+        elements = "\n    ".join(line for o in operands if (line := o.element("_ind", "i")))
+        used = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
+        return f"""{header(used, self.preamble + self.operation)}
+{typedefs(type_map)}{self.preamble}
+extern "C" __global__ void {self.name}({declared}) {{
+  {setup}
+  CIndexer<{ndim}> _ind(_layout_ind);
+  {self.loop_prep};
+  for (ptrdiff_t i = (ptrdiff_t)blockIdx.x * blockDim.x + threadIdx.x; i < _ind.size();
+       i += (ptrdiff_t)blockDim.x * gridDim.x) {{
+    _ind.set(i);
+    {elements}
+    {self.operation};
+  }}
+  {self.after_loop};
+}}
+"""
+
+    @property
+    def cached_codes(self) -> dict[tuple[Any, ...], str]:
+        """The C++ generated so far, by the C++ types of the arguments."""
+        if not self._kernels:
+            warnings.warn(
+                "No codes are cached because compilation is deferred until the first function call.",
+                stacklevel=2,
+            )
+        return {tuple(o.c_type for o in key[0]): kernel.code for key, kernel in self._kernels.items()}
+
+    @property
+    def cached_code(self) -> str:
+        """The C++ generated first."""
+        return next(iter(self.cached_codes.values()))
+
+    def __repr__(self) -> str:
+        return f"<ElementwiseKernel {self.name!r}>"

@@ -1,0 +1,237 @@
+"""``cp.fuse``: a function of arrays as one generated kernel instead of one per operation."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._elementwise import several_loops as stepwise
+from virtualgpu.cp._elementwise.elementwise import ElementwiseKernel
+from virtualgpu.cp._elementwise.expressions import HELPERS
+from virtualgpu.cp._elementwise.one_loop import Argument, NotOneLoop, Reduction, Trace, Traced
+from virtualgpu.cp._elementwise.parameters import c_name, check_name
+from virtualgpu.cp._elementwise.reduction import ReductionKernel
+from virtualgpu.cp._elementwise.values import FusedValue
+from virtualgpu.cuda_errors import CompileException
+
+_ACCEPTED = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
+
+
+class Fused:
+    """A fused function. Each combination of argument types is traced and compiled once.
+
+    Called with device arrays it launches one kernel; called with anything else it is the function.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
+        self.func = function
+        self.name = name or function.__name__
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._steps = False
+
+    def __repr__(self) -> str:
+        return f"<Fusion {self.name!r}>"
+
+    def clear_cache(self) -> None:
+        """Forget all kernels; the next call traces anew."""
+        self._plans = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            raise TypeError(
+                f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}: fused functions "
+                "take their arguments by position."
+            )
+        if any(isinstance(a, FusedValue) for a in args) or not any(isinstance(a, ndarray) for a in args):
+            return self.func(*args)
+        if not all(isinstance(a, _ACCEPTED) for a in args):
+            types = ", ".join(repr(type(a)) for a in args)
+            raise TypeError(
+                f"Invalid argument type for {self.name!r}: ({types}). Pass device arrays and numbers."
+            )
+        if self._steps:
+            return self._run_steps(args)
+        if any(isinstance(a, np.ndarray) for a in args):
+            raise AssertionError(
+                f"{self.name}() got a NumPy array next to device arrays: cp.asarray(x) copies it there."
+            )
+        key = tuple(_signature(a) for a in args)
+        if key not in self._plans:
+            try:
+                self._plans[key] = _plan(self.func, args, self.name)
+            except Exception:
+                # Whatever is wrong, the general way either can do it or explains it; it stays at that.
+                self._steps = True
+                return self._run_steps(args)
+        return self._plans[key](args)
+
+    def _run_steps(self, args: tuple[Any, ...]) -> Any:
+        if any(isinstance(a, np.ndarray) for a in args):
+            raise TypeError(
+                f"Unsupported input type {np.ndarray}: cp.asarray(x) copies a NumPy array to the device."
+            )
+        try:
+            check_name(self.name)
+        except ValueError as error:
+            # Such a function is traced but never runs, so the arguments stay as they are.
+            stepwise.run(self.func, [a.copy() if isinstance(a, ndarray) else a for a in args])
+            raise CompileException(
+                f"error: expected an identifier where the kernel's name stands. {error}: define a function "
+                "with def, or pass @cp.fuse(kernel_name=...).",
+                "",
+                self.name,
+            ) from error
+        return stepwise.run(self.func, args)
+
+
+def _signature(value: Any) -> Any:
+    if isinstance(value, ndarray):
+        return value.dtype.char, value.ndim
+    return value.dtype.char if isinstance(value, np.generic) else type(value)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The kernel of a fused function and how its arguments get there."""
+
+    kernel: ElementwiseKernel | ReductionKernel
+    arguments: list[Argument]
+    written: list[int]
+    made: list[np.dtype[Any]]
+    returns: str
+    reduction: Reduction | None
+
+    def __call__(self, args: tuple[Any, ...]) -> Any:
+        inputs = [a.constant if a.place is None else args[a.place] for a in self.arguments]
+        if self.reduction is not None:
+            assert isinstance(self.kernel, ReductionKernel)
+            axis = self.reduction.axis
+            if self.reduction.needs_elements:
+                _check_elements(self.kernel.name, inputs)
+            # Of several results of a reduction CuPy hands the first back, and not as a tuple.
+            first = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
+            return None if self.returns == "none" else first
+        if self.written:
+            shape = np.broadcast_shapes(*(getattr(value, "shape", ()) for value in inputs))
+            new = [ndarray(shape, dtype) for dtype in self.made]
+            self.kernel(*inputs, *new, *(args[place] for place in self.written))
+            found = tuple(new)
+        elif self.made:
+            found = self.kernel(*inputs)
+        else:
+            found = ()
+        return None if self.returns == "none" else found[0] if self.returns == "single" else found
+
+
+def _check_elements(name: str, inputs: list[Any]) -> None:
+    if any(isinstance(value, ndarray) and value.size == 0 for value in inputs):
+        raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+
+
+def _plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -> Plan:
+    """Trace a function and generate its kernel.
+
+    Raises
+    ------
+    Exception
+        If the function is no single loop or does what cannot be fused.
+    """
+    trace = Trace()
+    result = function(*(None if a is None else trace.argument(a, i) for i, a in enumerate(args)))
+    returns = "none" if result is None else "tuple" if isinstance(result, tuple) else "single"
+    items = [item for item in (result if isinstance(result, tuple) else (result,)) if item is not None]
+    if not all(isinstance(item, Traced) for item in items):
+        raise NotOneLoop
+    wanted = [trace.operand(item) for item in items]
+    outputs = [*wanted, *trace.written.values()]
+    declared = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
+    given = ", ".join(f"{o.dtype.name} out{k}" for k, o in enumerate(outputs))
+    writes = [f"out{k} = {o.name};" for k, o in enumerate(outputs)]
+    kernel: ElementwiseKernel | ReductionKernel
+    if trace.reduction is None:
+        operation = "\n    ".join([*trace.statements[0], *writes])
+        kernel = ElementwiseKernel(declared, given, operation, name, preamble=HELPERS, return_tuple=True)
+    else:
+        if not outputs:
+            raise NotOneLoop
+        kernel = _reduction_kernel(trace, trace.reduction, outputs, declared, given, writes, name)
+    made = [o.dtype for o in wanted]
+    return Plan(kernel, trace.arguments, list(trace.written), made, returns, trace.reduction)
+
+
+def _reduction_kernel(
+    trace: Trace,
+    reduction: Reduction,
+    outputs: list[Traced],
+    declared: str,
+    given: str,
+    writes: list[str],
+    name: str,
+) -> ReductionKernel:
+    parameters = ", ".join(f"const {c_name(a.dtype)}& {a.name}" for a in trace.arguments)
+    kind = c_name(reduction.dtype)
+    results = "".join(f", {c_name(o.dtype)}& out{k}" for k, o in enumerate(outputs))
+    constants = [a for a in trace.arguments if a.place is None]
+    numbers = "".join(f", const {c_name(a.dtype)}& {a.name}" for a in constants)
+    preamble = (
+        f"{HELPERS}__device__ {kind} _map({parameters}) {{ {' '.join(trace.statements[0])} "
+        f"return {reduction.value.converted(reduction.dtype)}; }}\n"
+        f"__device__ void _post({kind} a{results}{numbers}) "
+        f"{{ {' '.join([*trace.statements[1], *writes])} }}\n"
+    )
+    targets = [f"out{k}" for k in range(len(outputs))]
+    return ReductionKernel(
+        declared,
+        given,
+        f"_map({', '.join(a.name for a in trace.arguments)})",
+        reduction.expression,
+        f"_post({', '.join(['a', *targets, *(a.name for a in constants)])})",
+        reduction.identity,
+        name,
+        reduce_type=kind,
+        preamble=preamble,
+    )
+
+
+def fuse(*args: Any, **kwargs: Any) -> Any:
+    """Decorate a function of arrays so that its operations run as one kernel.
+
+    Arguments are device arrays and numbers. What is written inside is operators, element-wise functions
+    of ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``; there are no methods but
+    ``astype``, ``copy`` and the reductions. Element-wise operations with one reduction at the end are one
+    kernel, as in CuPy; anything longer is one cooperative kernel there, and one for each step here.
+
+    Arithmetic between numbers alone happens in the narrowest type, as in CuPy: ``2.0 * dt`` in float16
+    and ``2 * n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.
+
+    Parameters
+    ----------
+    args
+        The function, as in ``@cp.fuse``; nothing or the kernel's name in ``@cp.fuse()``.
+    kernel_name : str, optional
+        Name of the kernel; the function's by default.
+
+    Returns
+    -------
+    callable
+        With device arrays one launch, with numbers the function itself.
+
+    Raises
+    ------
+    TypeError, AttributeError, NotImplementedError, ValueError
+        From a call, if the function does what cannot be fused.
+    CompileException
+        From a call, if the kernel's name is none in C++, as of a lambda.
+    """
+    if len(args) == 1 and not kwargs and callable(args[0]):
+        return functools.update_wrapper(Fused(args[0]), args[0])
+
+    def decorate(function: Callable[..., Any], kernel_name: str | None = None) -> Any:
+        return functools.update_wrapper(Fused(function, kernel_name), function)
+
+    return lambda function: decorate(function, *args, **kwargs)

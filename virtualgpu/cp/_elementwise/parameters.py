@@ -1,0 +1,152 @@
+"""Parameter lists of generated kernels: ``"T x, raw float32 y"``, and which types ``T`` stands for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cuda_errors import CompileException
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+C_NAMES = {
+    "bool": "bool",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "float16": "float16",
+    "float32": "float",
+    "float64": "double",
+    "complex64": "complex<float>",
+    "complex128": "complex<double>",
+}
+
+TypeMap = tuple[tuple[str, np.dtype[Any]], ...]
+
+
+def c_name(dtype: np.dtype[Any]) -> str:
+    """The C++ type of a dtype's elements."""
+    return C_NAMES["bool" if dtype.kind == "b" else np.dtype(f"{dtype.kind}{dtype.itemsize}").name]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: `dtype` is None for a placeholder such as ``T``, then `placeholder` is its letter."""
+
+    name: str
+    placeholder: str
+    dtype: np.dtype[Any] | None
+    raw: bool
+
+    @property
+    def c_type(self) -> str:
+        """Its type in the generated source."""
+        return self.placeholder if self.dtype is None else c_name(self.dtype)
+
+
+@lru_cache(maxsize=512)
+def parameters(text: str) -> tuple[Parameter, ...]:
+    """Read a parameter list.
+
+    Raises
+    ------
+    Exception
+        If something in it is no parameter, of CuPy's bare class; the message shows what one looks like.
+    TypeError
+        If a type is none of NumPy's.
+    """
+    return tuple(_parameter(part) for part in text.split(",")) if text else ()
+
+
+def _parameter(text: str) -> Parameter:
+    words = text.split()
+    if len(words) < 2:
+        raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")
+    *qualifiers, kind, name = words
+    for word in qualifiers:
+        if word != "raw":
+            raise Exception(f'Unknown keyword "{word}" in {text!r}; the only one is raw.')
+    if len(kind) == 1:
+        return Parameter(name, kind, None, bool(qualifiers))
+    try:
+        dtype = checked_dtype(kind)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"data type {kind!r} not understood: it is no type of NumPy, such as float32, nor a letter that "
+            "stands for any. Array parameters are written without *."
+        ) from None
+    return Parameter(name, "", dtype, bool(qualifiers))
+
+
+def check_name(name: str) -> None:
+    """Raise ``ValueError`` unless `name` can name a C++ function."""
+    if not _IDENTIFIER.fullmatch(name):
+        raise ValueError(f'Invalid kernel name: "{name}"')
+
+
+def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) -> None:
+    """Raise ``CompileException`` if a parameter's name is none in C++."""
+    for parameter in params:
+        if not _IDENTIFIER.fullmatch(parameter.name):
+            raise CompileException(
+                f"error: expected an identifier. The parameter {parameter.name!r} is no name in C++; array "
+                "parameters are written without *.",
+                code,
+                kernel_name,
+            )
+
+
+def decide_types(
+    inputs: Sequence[Parameter],
+    outputs: Sequence[Parameter],
+    input_dtypes: Sequence[np.dtype[Any] | None],
+    output_dtypes: Sequence[np.dtype[Any]],
+) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]], TypeMap]:
+    """Dtypes of all parameters, from the arrays that were passed: outputs decide first, then inputs.
+
+    Scalars have dtype None; they take the type that their parameter gets from the arrays.
+
+    Raises
+    ------
+    TypeError
+        If an array does not fit its parameter.
+    KeyError
+        If nothing decides a placeholder.
+    """
+    found: dict[str, np.dtype[Any]] = {}
+    pairs = [*zip(outputs, output_dtypes, strict=False), *zip(inputs, input_dtypes, strict=True)]
+    for parameter, dtype in pairs:
+        if dtype is None:
+            continue
+        wanted = parameter.dtype or found.setdefault(parameter.placeholder, dtype)
+        if wanted != dtype:
+            of = f" (type {parameter.placeholder})" if parameter.dtype is None else ""
+            raise TypeError(
+                f"Type is mismatched. {parameter.name} is {dtype} where the kernel takes {wanted}{of}. "
+                f"Convert it with x.astype(cp.{wanted.name}), or give the parameter a type of its own."
+            )
+    types = []
+    for parameter in (*inputs, *outputs):
+        kind = parameter.dtype or found.get(parameter.placeholder)
+        if kind is None:
+            raise KeyError(
+                f"Nothing decides the type {parameter.placeholder} of {parameter.name}: pass an array for "
+                "it, pass the output array, or name the type, such as float32."
+            )
+        types.append(kind)
+    return types[: len(inputs)], types[len(inputs) :], tuple(sorted(found.items()))
+
+
+def typedefs(type_map: TypeMap) -> str:
+    """C++ type names for the placeholders."""
+    return "".join(f"typedef {c_name(dtype)} {letter};\n" for letter, dtype in type_map)

@@ -1,0 +1,320 @@
+"""``cp.ReductionKernel``: map, reduce and post-map expressions around a tree reduction."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.raw_kernel import RawKernel
+from virtualgpu.cp._elementwise.header import header
+from virtualgpu.cp._elementwise.operands import (
+    Operand,
+    Shape,
+    broadcast,
+    checked,
+    lay_out,
+    layout_value,
+    loop_shape,
+    outputs,
+)
+from virtualgpu.cp._elementwise.parameters import (
+    Parameter,
+    TypeMap,
+    c_name,
+    check_identifiers,
+    check_name,
+    decide_types,
+    parameters,
+    typedefs,
+)
+
+BLOCK_SIZE = 512
+# So many neighbouring outputs share a warp, where neighbours lie next to each other in memory.
+_COALESCED = 32
+
+
+class ReductionKernel:
+    """A kernel that reduces arrays over all or some axes.
+
+    Parameters
+    ----------
+    in_params, out_params : str
+        Parameter lists, as of `ElementwiseKernel`.
+    map_expr : str
+        What one element gives, from the inputs' names; ``_J`` numbers the elements of one reduction.
+    reduce_expr : str
+        How ``a`` and ``b`` become one.
+    post_map_expr : str
+        How the result ``a`` becomes the outputs, such as ``"y = sqrt(a)"``; one expression.
+    identity : str
+        What every thread starts from. With None that is a zero of the type, as in CuPy, which counts
+        as one more element, and an empty reduction is an error.
+    name : str
+        The kernel's name.
+    reduce_type : str, optional
+        C++ type of ``a`` and ``b``; the first output's by default.
+    reduce_dims : bool
+        Join axes where all arrays can walk through them as one.
+    preamble : str
+        C++ before the kernel.
+    options : tuple of str
+        NVRTC options.
+    """
+
+    def __init__(
+        self,
+        in_params: str,
+        out_params: str,
+        map_expr: str,
+        reduce_expr: str,
+        post_map_expr: str,
+        identity: Any,
+        name: str = "reduce_kernel",
+        reduce_type: str | None = None,
+        reduce_dims: bool = True,
+        preamble: str = "",
+        options: tuple[str, ...] = (),
+    ) -> None:
+        check_name(name)
+        self.in_params, self.out_params = parameters(in_params), parameters(out_params)
+        self.nin, self.nout = len(self.in_params), len(self.out_params)
+        self.nargs = self.nin + self.nout
+        self.map_expr, self.reduce_expr, self.post_map_expr = map_expr, reduce_expr, post_map_expr
+        self.identity = "" if identity is None else str(identity)
+        self.name = self.__name__ = name
+        self.reduce_type = self.out_params[0].c_type if reduce_type is None else reduce_type
+        self.reduce_dims = bool(reduce_dims)
+        self.preamble = preamble
+        self.options = tuple(options)
+        self._kernels: dict[Any, RawKernel] = {}
+
+    def __call__(
+        self,
+        *args: Any,
+        out: ndarray | None = None,
+        axis: Any = None,
+        keepdims: bool = False,
+        stream: Any = None,
+    ) -> Any:
+        """Reduce the broadcast arrays.
+
+        Parameters
+        ----------
+        args
+            The inputs, and the outputs after them or none.
+        out : ndarray, optional
+            The output, where it is not among `args`.
+        axis : int or tuple of int, optional
+            Axes to reduce; all by default.
+        keepdims : bool
+            Keep them with length 1.
+        stream : Stream, optional
+            The current stream by default.
+
+        Returns
+        -------
+        ndarray
+            The first output; as in CuPy, further ones are computed and not handed back.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If arguments do not fit, or an axis is empty and there is no identity.
+        CompileException
+            If the C++ is wrong.
+        """
+        inputs, given = self._split(args, out)
+        shape = loop_shape(inputs, self.in_params, None)
+        in_types, out_types, type_map = decide_types(
+            self.in_params,
+            self.out_params,
+            [a.dtype if isinstance(a, ndarray) else None for a in inputs],
+            [a.dtype for a in given],
+        )
+        axes = range(len(shape)) if axis is None else axis
+        reduced = tuple(sorted(normalize_axis_tuple(axes, len(shape), allow_duplicate=True)))
+        if len(set(reduced)) < len(reduced):
+            raise ValueError("duplicate value in 'axis'")
+        kept = tuple(a for a in range(len(shape)) if a not in reduced)
+        out_shape = tuple(1 if a in reduced else n for a, n in enumerate(shape) if keepdims or a in kept)
+        results = outputs(given, self.out_params, out_types, out_shape, False)
+        if 0 not in out_shape:
+            if not self.identity and 0 in shape:
+                raise ValueError(f"zero-size array to reduction operation {self.name} which has no identity")
+            order = reduced + kept
+            moved = _permuted(broadcast(inputs, self.in_params, shape), self.in_params, order)
+            self._launch(
+                moved,
+                results,
+                in_types,
+                out_types,
+                type_map,
+                tuple(shape[a] for a in order),
+                out_shape,
+                stream,
+            )
+        return results[0]
+
+    def _split(self, args: Sequence[Any], out: ndarray | None) -> tuple[list[Any], list[Any]]:
+        if len(args) not in (self.nin, self.nargs):
+            raise TypeError(
+                f"Wrong number of arguments for {self.name}: it takes {self.nin}, or {self.nargs} with "
+                f"outputs, but given {len(args)}."
+            )
+        given = list(args[self.nin :])
+        if out is not None:
+            if given:
+                raise ValueError("cannot specify 'out' as both a positional and keyword argument")
+            if self.nout != 1:
+                raise NotImplementedError("out= is for kernels with one output; pass all outputs in order.")
+            given = [out]
+        for array in given:
+            if not isinstance(array, ndarray):
+                raise TypeError("Output arguments type must be cupy.ndarray")
+        return checked(args[: self.nin]), checked(given)
+
+    def _launch(
+        self,
+        inputs: list[Any],
+        results: list[ndarray],
+        in_types: list[np.dtype[Any]],
+        out_types: list[np.dtype[Any]],
+        type_map: TypeMap,
+        in_shape: Shape,
+        out_shape: Shape,
+        stream: Any,
+    ) -> None:
+        count_in = math.prod(in_shape)
+        count_out = math.prod(out_shape)
+        takes, in_values, in_loop = lay_out(
+            inputs, self.in_params, in_types, [True] * self.nin, in_shape, self.reduce_dims and count_in > 0
+        )
+        gives, out_values, out_loop = lay_out(
+            results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
+        )
+        stride = _outputs_per_block(count_in // count_out, count_out, takes, inputs)
+        kernel = self._kernel(takes, gives, type_map, len(in_loop), len(out_loop))
+        blocks = min(2**31 - 1, -(-count_out // stride))
+        layouts = (layout_value(in_loop), layout_value(out_loop), np.int32(stride))
+        kernel((blocks,), (BLOCK_SIZE,), (*in_values, *out_values, *layouts), stream=stream)
+
+    def _kernel(
+        self, takes: list[Operand], gives: list[Operand], type_map: TypeMap, in_ndim: int, out_ndim: int
+    ) -> RawKernel:
+        key = (tuple(takes), tuple(gives), type_map, in_ndim, out_ndim)
+        if key not in self._kernels:
+            source = self._source(takes, gives, type_map, in_ndim, out_ndim)
+            check_identifiers(self.in_params + self.out_params, source, self.name)
+            self._kernels[key] = RawKernel(source, self.name, self.options)
+        return self._kernels[key]
+
+    def _source(
+        self, takes: list[Operand], gives: list[Operand], type_map: TypeMap, in_ndim: int, out_ndim: int
+    ) -> str:
+        every = [*takes, *gives]
+        declared = ", ".join(
+            [
+                *(o.declared for o in every),
+                f"CLayout<{in_ndim}> _layout_in",
+                f"CLayout<{out_ndim}> _layout_out",
+                "int _block_stride",
+            ]
+        )
+        setup = "\n  ".join(line for o in every if (line := o.setup))
+        read = "\n      ".join(line for o in takes if (line := o.element("_in_ind", "_j")))
+        write = "\n      ".join(line for o in gives if (line := o.element("_out_ind", "_i")))
+        used = frozenset(
+            [o.c_type for o in every] + [c_name(dtype) for _, dtype in type_map] + [self.reduce_type]
+        )
+        # Threads of a block are split into _block_stride outputs and the parts that reduce each of them.
+        return f"""{header(used, self.preamble)}
+{typedefs(type_map)}{self.preamble}
+typedef {self.reduce_type} _type_reduce;
+extern "C" __global__ void {self.name}({declared}) {{
+  __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
+  _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
+  {setup}
+  CIndexer<{in_ndim}> _in_ind(_layout_in);
+  CIndexer<{out_ndim}> _out_ind(_layout_out);
+  const unsigned int _tid = threadIdx.x;
+  for (ptrdiff_t _first = (ptrdiff_t)blockIdx.x * _block_stride; _first < _out_ind.size();
+       _first += (ptrdiff_t)gridDim.x * _block_stride) {{
+    const ptrdiff_t _i = _first + _tid % _block_stride;
+    const ptrdiff_t _parts = {BLOCK_SIZE} / _block_stride;
+    _type_reduce _sum = _type_reduce({self.identity});
+    ptrdiff_t _J = _tid / _block_stride;
+    if (_i < _out_ind.size()) for (ptrdiff_t _j = _J * _out_ind.size() + _i; _j < _in_ind.size();
+         _j += _parts * _out_ind.size(), _J += _parts) {{
+      _in_ind.set(_j);
+      {read}
+      _type_reduce b = static_cast<_type_reduce>({self.map_expr});
+      _type_reduce a = _sum;
+      _sum = ({self.reduce_expr});
+    }}
+    _shared[_tid] = _sum;
+    __syncthreads();
+    for (unsigned int _half = {BLOCK_SIZE} / 2; _half >= _block_stride; _half >>= 1) {{
+      if (_tid < _half) {{
+        _type_reduce a = _shared[_tid], b = _shared[_tid + _half];
+        _shared[_tid] = ({self.reduce_expr});
+      }}
+      __syncthreads();
+    }}
+    if (_tid < _block_stride && _i < _out_ind.size()) {{
+      _out_ind.set(_i);
+      {write}
+      _type_reduce a = _shared[_tid];
+      ({self.post_map_expr});
+    }}
+    __syncthreads();
+  }}
+}}
+"""
+
+    @property
+    def cached_codes(self) -> dict[tuple[Any, ...], str]:
+        """The C++ generated so far, by the C++ types of the arguments."""
+        if not self._kernels:
+            warnings.warn(
+                "No codes are cached because compilation is deferred until the first function call.",
+                stacklevel=2,
+            )
+        return {
+            tuple(o.c_type for o in (*key[0], *key[1])): kernel.code for key, kernel in self._kernels.items()
+        }
+
+    @property
+    def cached_code(self) -> str:
+        """The C++ generated first."""
+        return next(iter(self.cached_codes.values()))
+
+    def __repr__(self) -> str:
+        return f"<ReductionKernel {self.name!r}>"
+
+
+def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
+    """The arguments with the axes to be reduced in front."""
+    if order == tuple(range(len(order))):
+        return list(args)
+    if any(p.raw and isinstance(a, ndarray) for a, p in zip(args, params, strict=True)):
+        raise NotImplementedError(
+            "Illegal conditions: with a raw argument the axes to be reduced must come first, such as axis 0 "
+            "or (0, 1)."
+        )
+    return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
+
+
+def _outputs_per_block(length: int, count_out: int, takes: Sequence[Operand], inputs: Sequence[Any]) -> int:
+    """How many outputs one block works on, a power of two: more where each has few elements, and a
+    warp's worth where neighbouring outputs are neighbours in memory."""
+    few = BLOCK_SIZE // max(1, min(length, BLOCK_SIZE))
+    arrays = [a for a, o in zip(inputs, takes, strict=True) if o.is_array and not o.parameter.raw]
+    rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
+    wanted = max(few, min(_COALESCED, count_out) if rows and count_out > 1 else 1)
+    return 1 << (min(wanted, BLOCK_SIZE).bit_length() - 1)

@@ -1,0 +1,336 @@
+"""Making device arrays: from shapes, ranges and host data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.device_rules import Traceable, launch, unsupported
+from virtualgpu.cp._core.dlpack import from_interface
+from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
+from virtualgpu.cp._routines.from_numpy import lift
+from virtualgpu.cp._routines.functions import stack
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.host_memory import check_host_memory
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    """A new array with no values yet: on the virtual GPU its elements are NaN or strange numbers."""
+    return _unwritten(ndarray(shape, dtype, order=order))
+
+
+def _unwritten(array: ndarray) -> ndarray:
+    if array.nbytes:
+        array._mem.owner.memory.mark_unwritten(array.data.ptr, array.nbytes)
+    return array
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    """A new array of zeros."""
+    return full(shape, 0, dtype, order)
+
+
+def ones(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
+    """A new array of ones."""
+    return full(shape, 1, dtype, order)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C") -> ndarray:
+    """A new array of one value; the dtype is the value's unless given."""
+    if dtype is None:
+        dtype = fill_value.dtype if hasattr(fill_value, "dtype") else np.array(fill_value).dtype
+    return _filled(ndarray(shape, dtype, order=order), fill_value)
+
+
+def _filled(array: ndarray, value: Any) -> ndarray:
+    if isinstance(value, ndarray) and value.ndim:
+        array[...] = value
+    else:
+        array.fill(value)
+    return array
+
+
+def empty_like(
+    prototype: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
+) -> ndarray:
+    """A new array with the shape and dtype of another one, and no values yet, as of `empty`."""
+    return _unwritten(_like(prototype, dtype, order, shape))
+
+
+def _like(prototype: Any, dtype: Any, order: Any, shape: Any) -> ndarray:
+    host = prototype._host if isinstance(prototype, ndarray) else prototype
+    if not isinstance(host, np.ndarray):
+        raise unsupported(prototype)
+    kind = checked_dtype(host.dtype if dtype is None else dtype)
+    extents = host.shape if shape is None else extents_of(shape)
+    if len(extents) != host.ndim and order.upper() == "K":
+        order = "C"
+    # Its steps are all that is wanted of NumPy's array: nothing writes to it, so it takes no memory.
+    strides = np.empty_like(host, dtype=kind, order=order, subok=False, shape=extents).strides
+    return ndarray(extents, kind, strides=strides)
+
+
+def zeros_like(
+    a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
+) -> ndarray:
+    """Zeros with the shape and dtype of another array."""
+    return _filled(_like(a, dtype, order, shape), 0)
+
+
+def ones_like(
+    a: ndarray, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
+) -> ndarray:
+    """Ones with the shape and dtype of another array."""
+    return _filled(_like(a, dtype, order, shape), 1)
+
+
+def full_like(
+    a: ndarray, fill_value: Any, dtype: Any = None, order: str = "K", subok: Any = None, shape: Any = None
+) -> ndarray:
+    """One value with the shape and dtype of another array."""
+    return _filled(_like(a, dtype, order, shape), fill_value)
+
+
+# From data
+
+
+def _contains_device_array(obj: Any) -> bool:
+    if isinstance(obj, ndarray):
+        return True
+    return isinstance(obj, (list, tuple)) and any(_contains_device_array(item) for item in obj)
+
+
+def _stacked(obj: Any) -> ndarray:
+    if isinstance(obj, ndarray):
+        return obj
+    if isinstance(obj, (list, tuple)):
+        stacked: ndarray = stack([_stacked(item) for item in obj])
+        return stacked
+    return array(obj)
+
+
+def array(
+    obj: Any,
+    dtype: Any = None,
+    copy: bool | None = True,
+    order: str = "K",
+    subok: bool = False,
+    ndmin: int = 0,
+    *,
+    blocking: bool = False,
+) -> ndarray:
+    """A device array of `obj`: of a NumPy array, (nested) lists, scalars or another device array.
+
+    Raises
+    ------
+    ValueError
+        ``Unsupported dtype`` for strings, objects, dates and records.
+    """
+    if _contains_device_array(obj):
+        result = _stacked(obj)
+        kind = result.dtype if dtype is None else checked_dtype(dtype)
+        device = _machine.current().current_device
+        if result._mem.owner is not device:
+            result = result.copy().astype(kind, copy=False)
+        elif result is not obj:
+            result = result.astype(kind, copy=False)
+        else:
+            result = result.astype(kind, order=order, copy=bool(copy))
+        return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
+    if hasattr(obj, "__cuda_array_interface__"):
+        return array(from_interface(obj), dtype, copy, order, subok, ndmin)
+    host = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
+    if not host.dtype.isnative:
+        host = host.astype(host.dtype.newbyteorder("="))
+    checked_dtype(host.dtype)
+    layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
+    result = ndarray(host.shape, host.dtype, order=layout)
+    result.set(host)
+    return result
+
+
+def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
+    return bool(host.flags.f_contiguous and not host.flags.c_contiguous)
+
+
+def asarray(a: Any, dtype: Any = None, order: str = "K", *, blocking: bool = False) -> ndarray:
+    """`a` as a device array; device arrays of the wanted dtype are returned as they are."""
+    return array(a, dtype, copy=None, order=order)
+
+
+asanyarray = asarray
+
+
+def ascontiguousarray(a: Any, dtype: Any = None) -> ndarray:
+    """`a` as a C-ordered device array of at least one dimension."""
+    result = asarray(a, dtype)
+    if not result.flags.c_contiguous:
+        result = result.copy()
+    return result if result.ndim else result.reshape(1)
+
+
+def asfortranarray(a: Any, dtype: Any = None) -> ndarray:
+    """`a` as a Fortran-ordered device array."""
+    result = asarray(a, dtype)
+    return result if result.flags.f_contiguous else result.copy(order="F")
+
+
+def copy(a: ndarray, order: str = "K") -> ndarray:
+    """A copy of a device array on the current device."""
+    if isinstance(a, Traceable):
+        return a.copy()
+    return asarray(a).copy(order=order)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> ndarray:
+    """A device array of the bytes of a buffer."""
+    return array(np.frombuffer(buffer, dtype, count, offset))
+
+
+def asnumpy(
+    a: Any, stream: Any = None, order: str = "C", out: Any = None, *, blocking: bool = True
+) -> np.ndarray[Any, Any]:
+    """`a` as a NumPy array: device arrays are copied to the host, anything else is converted."""
+    if isinstance(a, ndarray):
+        return a.get(stream=stream, order=order, out=out, blocking=blocking)
+    layout: Any = order
+    host = np.asarray(a, order=layout)
+    if out is None:
+        return host
+    out[...] = host
+    result: np.ndarray[Any, Any] = out
+    return result
+
+
+# From numbers
+
+
+def _generated(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
+    """An array that a kernel computes from a few numbers."""
+    args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
+    host = function(*args, **kwargs)
+    checked_dtype(host.dtype)
+    result = ndarray._stored(host, order="F" if _is_f_only(host) else "C")
+    launch(result._mem.owner, f"cupy_{function.__name__}__{host.dtype.name}", result.nbytes)
+    return result
+
+
+def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
+    """Evenly spaced values in ``[start, stop)``; with one argument, in ``[0, start)``."""
+    if stop is None:
+        start, stop = 0, start
+    size = (float(stop) - float(start)) / float(step) if step else 0.0
+    check_host_memory(int(max(0.0, size) * np.dtype(dtype or np.float64).itemsize))
+    return _generated(np.arange, start, stop, step, dtype=dtype)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+) -> Any:
+    """`num` evenly spaced values from `start` to `stop`, each a number or an array."""
+    if np.ndim(start) or np.ndim(stop):
+        between = lift(np.linspace, operands=0)
+        return between(start, stop, num, endpoint, retstep, dtype, axis)
+    result = _generated(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
+    if not retstep:
+        return result
+    parts = num - 1 if endpoint else num
+    return result, (stop - start) / parts if parts > 0 else float("nan")
+
+
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0, dtype: Any = None
+) -> ndarray:
+    """`num` values spaced evenly on a log scale."""
+    return _generated(np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
+    """Ones on a diagonal, zeros elsewhere."""
+    return _generated(np.eye, N, M, k, dtype=dtype, order=order)
+
+
+def identity(n: int, dtype: Any = float) -> ndarray:
+    """The identity matrix."""
+    return eye(n, dtype=dtype)
+
+
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray:  # noqa: N803
+    """Ones at and below a diagonal, zeros elsewhere."""
+    return _generated(np.tri, N, M, k, dtype=dtype)
+
+
+def indices(dimensions: Any, dtype: Any = int) -> ndarray:
+    """The indices of a grid."""
+    return _generated(np.indices, dimensions, dtype)
+
+
+def bartlett(M: int) -> ndarray:  # noqa: N803
+    """The Bartlett window."""
+    return _generated(np.bartlett, M)
+
+
+def kaiser(M: int, beta: float) -> ndarray:  # noqa: N803
+    """The Kaiser window."""
+    return _generated(np.kaiser, M, beta)
+
+
+def hanning(M: int) -> ndarray:  # noqa: N803
+    """The Hann window."""
+    return _generated(np.hanning, M)
+
+
+def hamming(M: int) -> ndarray:  # noqa: N803
+    """The Hamming window."""
+    return _generated(np.hamming, M)
+
+
+def blackman(M: int) -> ndarray:  # noqa: N803
+    """The Blackman window."""
+    return _generated(np.blackman, M)
+
+
+def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
+    """Coordinate arrays of one-dimensional coordinates."""
+    grids = lift(np.meshgrid, operands=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)
+    return tuple(grids)
+
+
+class _Grid:
+    """``cp.mgrid`` and ``cp.ogrid``: grids by slicing."""
+
+    def __init__(self, maker: Any, name: str) -> None:
+        self._maker = maker
+        self._name = name
+
+    def __repr__(self) -> str:
+        return f"<cp.{self._name}: index it with slices>"
+
+    def __getitem__(self, key: Any) -> Any:
+        grid = self._maker[key]
+        return [array(part) for part in grid] if isinstance(grid, (list, tuple)) else array(grid)
+
+
+mgrid, ogrid = _Grid(np.mgrid, "mgrid"), _Grid(np.ogrid, "ogrid")
+
+
+def get_array_module(*args: Any) -> Any:
+    """``cp`` if any argument is a device array, else ``numpy``."""
+    return ndarray._module if any(isinstance(value, ndarray) for value in args) else np
+
+
+__all__ = [
+    _name
+    for _name, _value in list(globals().items())
+    if not _name.startswith("_")
+    and (getattr(_value, "__module__", "") in (__name__,) or isinstance(_value, _Grid))
+]

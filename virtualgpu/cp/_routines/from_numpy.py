@@ -1,0 +1,138 @@
+"""Making functions of device arrays out of NumPy's functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.device_rules import Traceable, check_device, launch, unsupported
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.machine import VirtualDevice
+
+FlopCount = Callable[..., float]
+
+
+def _arrays_in(value: Any) -> Iterator[ndarray]:
+    if isinstance(value, ndarray):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _arrays_in(item)
+
+
+def _to_host(value: Any, device: VirtualDevice) -> Any:
+    if isinstance(value, ndarray):
+        check_device(value, device)
+        return value._host
+    if isinstance(value, np.ndarray):
+        raise unsupported(value)
+    if isinstance(value, (list, tuple)) and any(True for _ in _arrays_in(value)):
+        return type(value)(_to_host(item, device) for item in value)
+    return value
+
+
+def _check_operand(value: Any) -> None:
+    """An operand is a device array, a scalar, or a sequence of device arrays."""
+    if isinstance(value, (ndarray, bool, int, float, complex, np.generic)):
+        return
+    if isinstance(value, (list, tuple)) and value:
+        for item in value:
+            _check_operand(item)
+        if any(True for _ in _arrays_in(value)):
+            return
+    raise unsupported(value)
+
+
+def _to_device(result: Any, sources: list[ndarray]) -> Any:
+    if isinstance(result, (tuple, list)):
+        items = [_to_device(item, sources) for item in result]
+        if isinstance(result, tuple) and hasattr(result, "_fields"):
+            return type(result)(*items)
+        return type(result)(items)
+    if not isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)):
+        return result
+    for source in sources:
+        if result is source._host:
+            return source
+        view = source._adopt(result)
+        if view is not None:
+            return view
+    return ndarray._stored(result)
+
+
+def lift(
+    function: Callable[..., Any],
+    *,
+    name: str = "",
+    operands: int = 1,
+    lacks: tuple[str, ...] = (),
+    waits: bool = False,
+    flop: FlopCount | None = None,
+) -> Callable[..., Any]:
+    """A function of device arrays that computes with NumPy's `function`.
+
+    Results that share an argument's memory become views of it; others become new device arrays, also
+    where NumPy returns scalars. Work goes to the modelled clock unless all results are views.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function and of its kernel; NumPy's by default.
+    operands : int
+        So many leading arguments must be device arrays or scalars.
+    lacks : tuple of str
+        Keywords that NumPy has and CuPy has not.
+    waits : bool
+        CuPy reads a size back from the device, so the host waits.
+    flop : callable, optional
+        Floating-point operations, from the positional arguments.
+    """
+    title = name or function.__name__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for keyword in lacks:
+            if keyword in kwargs:
+                raise TypeError(f"{title}() got an unexpected keyword argument '{keyword}'")
+        for value in args:
+            if isinstance(value, Traceable):
+                return value.fused_call(title, args, kwargs)
+        for value in args[:operands]:
+            _check_operand(value)
+        device = _machine.current().current_device
+        sources = [*_arrays_in(args), *_arrays_in(tuple(kwargs.values()))]
+        hosts = [_to_host(value, device) for value in args]
+        host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
+        with np.errstate(all="ignore"):
+            raw = function(*hosts, **host_kwargs)
+        result = _to_device(raw, sources)
+        made = [array for array in _arrays_in(result) if array.base is None]
+        if made or not any(True for _ in _arrays_in(result)):
+            moved = sum(array.nbytes for array in (*sources, *made))
+            launch(device, f"cupy_{title}", moved, flop(*hosts) if flop else 0.0)
+            if waits:
+                get_current_stream(device.id).synchronize()
+        return result
+
+    call.__name__ = call.__qualname__ = title
+    call.__doc__ = f"Like ``numpy.{title}``, on device arrays; results stay on the device."
+    return call
+
+
+def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+    """NumPy's `function` of shapes and dtypes, which never touches device memory."""
+
+    def stand_in(value: Any) -> Any:
+        if isinstance(value, ndarray):
+            return np.broadcast_to(np.empty((), value.dtype), value.shape)
+        return value
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*(stand_in(value) for value in args), **kwargs)
+
+    call.__name__ = call.__qualname__ = name or function.__name__
+    call.__doc__ = f"Like ``numpy.{name or function.__name__}``."
+    return call

@@ -1,0 +1,342 @@
+"""The functions of the ``cp`` namespace that take device arrays.
+
+Element-wise functions are `ufunc` objects; the others come from NumPy by `lift`. Names and keywords
+are CuPy's; ``lacks`` lists NumPy keywords that CuPy does not know.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.array_methods import check_kind
+from virtualgpu.cp._routines.from_numpy import host_only, lift
+from virtualgpu.cp._routines.ufunc import ufunc
+
+_REDUCTION = ("initial", "where")
+
+# Arithmetic
+add, subtract, multiply = ufunc(np.add), ufunc(np.subtract), ufunc(np.multiply)
+divide = true_divide = ufunc(np.true_divide, "true_divide")
+floor_divide, power, float_power = ufunc(np.floor_divide), ufunc(np.power), ufunc(np.float_power)
+remainder = mod = ufunc(np.remainder)
+fmod, divmod, modf = ufunc(np.fmod), ufunc(np.divmod), ufunc(np.modf)
+negative, positive, reciprocal = ufunc(np.negative), ufunc(np.positive), ufunc(np.reciprocal)
+absolute = abs = ufunc(np.absolute)
+fabs, sign, square, sqrt, cbrt = (
+    ufunc(np.fabs),
+    ufunc(np.sign),
+    ufunc(np.square),
+    ufunc(np.sqrt),
+    ufunc(np.cbrt),
+)
+gcd, lcm, heaviside = ufunc(np.gcd), ufunc(np.lcm), ufunc(np.heaviside)
+maximum, minimum, fmax, fmin = ufunc(np.maximum), ufunc(np.minimum), ufunc(np.fmax), ufunc(np.fmin)
+conjugate = conj = ufunc(np.conjugate)
+
+# Rounding and floating-point parts
+rint, floor, ceil, trunc = ufunc(np.rint), ufunc(np.floor), ufunc(np.ceil), ufunc(np.trunc)
+signbit, copysign, nextafter = ufunc(np.signbit), ufunc(np.copysign), ufunc(np.nextafter)
+ldexp, frexp = ufunc(np.ldexp), ufunc(np.frexp)
+isnan, isinf, isfinite = ufunc(np.isnan), ufunc(np.isinf), ufunc(np.isfinite)
+
+# Exponentials and trigonometry
+exp, exp2, expm1 = ufunc(np.exp), ufunc(np.exp2), ufunc(np.expm1)
+log, log2, log10, log1p = ufunc(np.log), ufunc(np.log2), ufunc(np.log10), ufunc(np.log1p)
+logaddexp, logaddexp2 = ufunc(np.logaddexp), ufunc(np.logaddexp2)
+sin, cos, tan = ufunc(np.sin), ufunc(np.cos), ufunc(np.tan)
+arcsin, arccos, arctan = ufunc(np.arcsin), ufunc(np.arccos), ufunc(np.arctan)
+sinh, cosh, tanh = ufunc(np.sinh), ufunc(np.cosh), ufunc(np.tanh)
+arcsinh, arccosh, arctanh = ufunc(np.arcsinh), ufunc(np.arccosh), ufunc(np.arctanh)
+arctan2, hypot = ufunc(np.arctan2), ufunc(np.hypot)
+deg2rad, rad2deg, degrees, radians = (
+    ufunc(np.deg2rad),
+    ufunc(np.rad2deg),
+    ufunc(np.degrees),
+    ufunc(np.radians),
+)
+
+acos, asin, atan, acosh, asinh, atanh = arccos, arcsin, arctan, arccosh, arcsinh, arctanh
+atan2, pow = arctan2, power
+
+# Comparison, logic and bits
+equal, not_equal = ufunc(np.equal), ufunc(np.not_equal)
+less, less_equal, greater, greater_equal = (
+    ufunc(np.less),
+    ufunc(np.less_equal),
+    ufunc(np.greater),
+    ufunc(np.greater_equal),
+)
+logical_and, logical_or, logical_xor, logical_not = (
+    ufunc(np.logical_and),
+    ufunc(np.logical_or),
+    ufunc(np.logical_xor),
+    ufunc(np.logical_not),
+)
+bitwise_and, bitwise_or, bitwise_xor = ufunc(np.bitwise_and), ufunc(np.bitwise_or), ufunc(np.bitwise_xor)
+invert = bitwise_not = ufunc(np.invert)
+bitwise_count = ufunc(np.bitwise_count)
+left_shift, right_shift = ufunc(np.left_shift), ufunc(np.right_shift)
+
+bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
+
+# Reductions and statistics
+sum, prod = lift(np.sum, lacks=_REDUCTION), lift(np.prod, lacks=_REDUCTION)
+max = amax = lift(np.max, name="max", lacks=_REDUCTION)
+min = amin = lift(np.min, name="min", lacks=_REDUCTION)
+argmax, argmin = lift(np.argmax), lift(np.argmin)
+all, any = lift(np.all, lacks=("where",)), lift(np.any, lacks=("where",))
+mean = lift(np.mean, lacks=("where",))
+std, var = (
+    lift(np.std, lacks=("where", "mean", "correction")),
+    lift(np.var, lacks=("where", "mean", "correction")),
+)
+median, average, ptp = lift(np.median), lift(np.average, operands=1), lift(np.ptp)
+percentile, quantile = lift(np.percentile), lift(np.quantile)
+cumsum, cumprod = lift(np.cumsum), lift(np.cumprod)
+diff, gradient, ediff1d = lift(np.diff), lift(np.gradient), lift(np.ediff1d)
+nansum, nanprod = lift(np.nansum, lacks=_REDUCTION), lift(np.nanprod, lacks=_REDUCTION)
+nanmax, nanmin = lift(np.nanmax, lacks=_REDUCTION), lift(np.nanmin, lacks=_REDUCTION)
+nanmean, nanstd, nanvar = lift(np.nanmean), lift(np.nanstd), lift(np.nanvar)
+nanargmax, nanargmin, nanmedian = lift(np.nanargmax), lift(np.nanargmin), lift(np.nanmedian)
+nancumsum, nancumprod = lift(np.nancumsum), lift(np.nancumprod)
+count_nonzero = lift(np.count_nonzero)
+histogram = lift(np.histogram, waits=True)
+bincount = lift(np.bincount, waits=True)
+digitize, interp = lift(np.digitize, operands=2), lift(np.interp, operands=3)
+corrcoef, cov = lift(np.corrcoef), lift(np.cov)
+convolve, correlate = lift(np.convolve, operands=2), lift(np.correlate, operands=2)
+trapezoid = lift(np.trapezoid)
+
+
+def _cumulative(function: Any, first: int) -> Any:
+    """The array API's running total: NumPy has it from 2.1 on."""
+
+    def call(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+        if axis is None and np.ndim(x) != 1:
+            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
+        axis = 0 if axis is None else axis
+        totals = function(x, axis=axis, dtype=dtype)
+        if not include_initial:
+            return totals
+        start = np.full_like(np.take(totals, [0], axis=axis, mode="clip"), first)
+        return np.concatenate([start, totals], axis=axis)
+
+    return call
+
+
+cumulative_sum = lift(_cumulative(np.cumsum, 0), name="cumulative_sum")
+cumulative_prod = lift(_cumulative(np.cumprod, 1), name="cumulative_prod")
+histogram2d, histogramdd = (
+    lift(np.histogram2d, operands=2, waits=True),
+    lift(np.histogramdd, waits=True),
+)
+polyfit, polyval = lift(np.polyfit, operands=2), lift(np.polyval, operands=2)
+polyadd, polysub = lift(np.polyadd, operands=2), lift(np.polysub, operands=2)
+polymul, roots = lift(np.polymul, operands=2), lift(np.roots, waits=True)
+vander, unwrap = lift(np.vander), lift(np.unwrap)
+
+# Rounding, clipping and comparison that are no ufuncs
+
+
+def _clip(
+    a: Any, a_min: Any = None, a_max: Any = None, out: Any = None, *, min: Any = None, max: Any = None
+) -> Any:
+    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    return np.clip(a, low, high, out=out)
+
+
+clip = lift(_clip, name="clip")
+round = around = lift(np.round, name="round")
+fix, nan_to_num, sinc, i0 = lift(np.fix), lift(np.nan_to_num), lift(np.sinc), lift(np.i0)
+isclose, allclose = lift(np.isclose, operands=2), lift(np.allclose, operands=2)
+array_equal, array_equiv = lift(np.array_equal, operands=2), lift(np.array_equiv, operands=2)
+isreal, iscomplex = lift(np.isreal), lift(np.iscomplex)
+isneginf, isposinf = lift(np.isneginf), lift(np.isposinf)
+real, imag, angle = lift(np.real), lift(np.imag), lift(np.angle)
+isin, in1d = lift(np.isin, operands=2), lift(np.isin, name="in1d", operands=2)
+
+# Shapes
+reshape, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
+swapaxes, moveaxis, rollaxis = lift(np.swapaxes), lift(np.moveaxis), lift(np.rollaxis)
+squeeze, expand_dims = lift(np.squeeze), lift(np.expand_dims)
+atleast_1d, atleast_2d, atleast_3d = lift(np.atleast_1d), lift(np.atleast_2d), lift(np.atleast_3d)
+broadcast_to, broadcast_arrays = lift(np.broadcast_to), lift(np.broadcast_arrays)
+stack = lift(np.stack)
+
+
+def concatenate(
+    tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Any:
+    """Like ``numpy.concatenate``, of device arrays."""
+    if isinstance(tup, (list, tuple)) and not tup:
+        raise ValueError("need at least one array to concatenate")
+    return _concatenate(tup, axis, out, dtype=dtype, casting=casting)
+
+
+_concatenate = lift(np.concatenate)
+concat, permute_dims = concatenate, transpose
+hstack, vstack, dstack = lift(np.hstack), lift(np.vstack), lift(np.dstack)
+column_stack = lift(np.column_stack)
+split, array_split = lift(np.split), lift(np.array_split)
+hsplit, vsplit, dsplit = lift(np.hsplit), lift(np.vsplit), lift(np.dsplit)
+tile, repeat, roll, flip = lift(np.tile), lift(np.repeat), lift(np.roll), lift(np.flip)
+fliplr, flipud, rot90, pad = lift(np.fliplr), lift(np.flipud), lift(np.rot90), lift(np.pad)
+append, delete, resize, trim_zeros = lift(np.append), lift(np.delete), lift(np.resize), lift(np.trim_zeros)
+matrix_transpose = lift(np.matrix_transpose)
+
+# Choosing, sorting and searching
+where = lift(np.where, operands=3, waits=False)
+nonzero, argwhere, flatnonzero = (
+    lift(np.nonzero, waits=True),
+    lift(np.argwhere, waits=True),
+    lift(np.flatnonzero, waits=True),
+)
+extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, waits=True)
+choose, select = lift(np.choose), lift(np.select)
+diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
+diagflat = lift(np.diagflat)
+
+
+def _diag(v: Any, k: int = 0) -> Any:
+    return np.array(np.diag(v, k))  # a copy in both directions, as in CuPy
+
+
+diag = lift(_diag, name="diag")
+
+
+def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
+    check_kind(kind)
+    return np.sort(a, axis, kind="stable")
+
+
+def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
+    check_kind(kind)
+    return np.argsort(a, axis, kind="stable")
+
+
+sort, argsort = lift(_sort, name="sort"), lift(_argsort, name="argsort")
+lexsort, msort = lift(np.lexsort), lift(lambda a: np.sort(a, axis=0), name="msort")
+partition, argpartition = lift(np.partition), lift(np.argpartition)
+searchsorted = lift(np.searchsorted)
+unique, unique_values = lift(np.unique, waits=True), lift(np.unique_values, waits=True)
+unique_counts, unique_inverse = lift(np.unique_counts, waits=True), lift(np.unique_inverse, waits=True)
+unique_all = lift(np.unique_all, waits=True)
+union1d, intersect1d = lift(np.union1d, operands=2, waits=True), lift(np.intersect1d, operands=2, waits=True)
+setdiff1d, setxor1d = lift(np.setdiff1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
+take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
+unravel_index = lift(np.unravel_index)
+
+
+def _place(arr: Any, mask: Any, vals: Any) -> None:
+    np.place(arr, mask, np.asarray(vals).astype(arr.dtype))  # any type, as in CuPy
+
+
+copyto, putmask, place, fill_diagonal = (
+    lift(np.copyto),
+    lift(np.putmask),
+    lift(_place, name="place"),
+    lift(np.fill_diagonal),
+)
+packbits, unpackbits = lift(np.packbits), lift(np.unpackbits)
+
+
+def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "wrap") -> Any:
+    # A kernel cannot raise, so CuPy wraps indices around where NumPy raises.
+    return np.take(a, indices, axis=axis, out=out, mode="wrap" if mode is None else mode)
+
+
+def _put(a: Any, ind: Any, v: Any, mode: Any = "wrap") -> None:
+    np.put(a, ind, v, mode=mode)
+
+
+take, put = lift(_take, name="take"), lift(_put, name="put")
+
+
+# Products
+
+
+def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
+    """Twice the multiply-adds of a matrix product: 2 x result elements x inner length."""
+    shape_a, shape_b = np.shape(a), np.shape(b)
+    if not shape_a or not shape_b:
+        return 0.0
+    columns = shape_b[-1] if len(shape_b) > 1 else 1
+    batch = math.prod(shape_b[:-2]) if len(shape_b) > len(shape_a) else 1
+    return 2.0 * float(math.prod(shape_a) * columns * batch)
+
+
+def _matmul(a: Any, b: Any, out: Any = None) -> Any:
+    return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+
+
+matmul = lift(_matmul, name="matmul", operands=2, flop=_matmul_flop)
+dot = lift(np.dot, operands=2, flop=_matmul_flop)
+vdot, inner, outer = lift(np.vdot, operands=2), lift(np.inner, operands=2), lift(np.outer, operands=2)
+tensordot, kron, cross = (
+    lift(np.tensordot, operands=2),
+    lift(np.kron, operands=2),
+    lift(np.cross, operands=2),
+)
+trace = lift(np.trace)
+
+
+def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
+    return np.einsum(subscripts, *operands, **kwargs)
+
+
+_lifted_einsum = lift(_einsum, name="einsum", operands=64)
+
+
+def einsum(subscripts: str, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:
+    """Einstein summation, like ``numpy.einsum``, on device arrays."""
+    result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
+    return result
+
+
+def piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
+    """Like ``numpy.piecewise``; `funclist` holds scalars or device arrays, no functions, as in CuPy."""
+    if builtins.any(callable(item) for item in funclist):
+        raise NotImplementedError("Callable functions are not supported currently; select with cp.where.")
+    if isinstance(condlist, ndarray):
+        condlist = [condlist] if condlist.ndim == x.ndim else list(condlist)
+    return lift(np.piecewise)(x, list(condlist), list(funclist))
+
+
+def astype(x: ndarray, dtype: Any, /, *, copy: bool = True, device: Any = None) -> ndarray:
+    """The array converted to another dtype."""
+    return x.astype(dtype, copy=copy)
+
+
+# Questions about shapes and dtypes
+ndim, shape, size = host_only(np.ndim), host_only(np.shape), host_only(np.size)
+result_type, can_cast = host_only(np.result_type), host_only(np.can_cast)
+min_scalar_type, isscalar = host_only(np.min_scalar_type), host_only(np.isscalar)
+iscomplexobj, isrealobj = host_only(np.iscomplexobj), host_only(np.isrealobj)
+isfortran, isdtype, common_type = host_only(np.isfortran), host_only(np.isdtype), host_only(np.common_type)
+
+
+def shares_memory(a: ndarray, b: ndarray) -> bool:
+    """Whether two device arrays have elements in common."""
+    return bool(np.shares_memory(a._host, b._host))
+
+
+def may_share_memory(a: ndarray, b: ndarray) -> bool:
+    """Whether the memory ranges of two device arrays overlap."""
+    return bool(np.may_share_memory(a._host, b._host))
+
+
+__all__ = [
+    _name
+    for _name, _value in list(globals().items())
+    if _name not in ("lift", "host_only")
+    and not _name.startswith("_")
+    and (
+        getattr(_value, "__module__", "") in (__name__, "virtualgpu.cp._routines.from_numpy")
+        or isinstance(_value, ufunc)
+    )
+]

@@ -1,0 +1,221 @@
+"""CuPy's universal functions over NumPy's, with CuPy's operand and result rules."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.device_rules import Traceable, check_device, launch, unsupported
+from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.host_memory import check_host_memory
+from virtualgpu.model.machine import VirtualDevice
+
+_REDUCIBLE = frozenset({"add", "multiply"})
+_SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})
+
+
+@lru_cache(maxsize=4096)
+def _resolved(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+    """Output dtypes for operand types; Python's int, float and complex stand for weak scalars."""
+    loop = function.resolve_dtypes((*types, *[None] * function.nout))
+    return tuple(checked_dtype(dtype) for dtype in loop[function.nin :])
+
+
+@lru_cache(maxsize=64)
+def _name_of(kind: np.dtype[Any]) -> str:
+    return kind.name  # NumPy works it out anew each time
+
+
+class ufunc:  # noqa: N801 - CuPy's name
+    """An element-wise function of device arrays and scalars.
+
+    Results are new C-ordered device arrays (of dimension 0 for scalars); Python scalars take the
+    arrays' dtype (NEP 50). Division by zero and invalid values never warn, as on a GPU.
+    """
+
+    def __init__(self, function: np.ufunc, name: str = "") -> None:
+        self._function = function
+        self.__name__ = name or function.__name__
+        self.name = f"cupy_{self.__name__}"
+        self.nin = function.nin
+        self.nout = function.nout
+        self.nargs = function.nargs
+        self.__doc__ = f"Element-wise like ``numpy.{function.__name__}``, on device arrays."
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.name}'>"
+
+    def __call__(
+        self, *args: Any, out: Any = None, dtype: Any = None, casting: Any = "same_kind", **unknown: Any
+    ) -> Any:
+        if unknown:
+            raise TypeError(f"Wrong arguments {unknown}{_where_hint(unknown)}")
+        if not self.nin <= len(args) <= self.nargs:
+            raise TypeError(
+                f"Wrong number of arguments for {self.name!r}. It must be either {self.nin} or {self.nargs} "
+                f"(with outputs), but given {len(args)}."
+            )
+        inputs, outputs = args[: self.nin], args[self.nin :]
+        if out is not None:
+            if outputs:
+                raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
+            outputs = out if isinstance(out, tuple) else (out,)
+        if any(isinstance(value, Traceable) for value in inputs):
+            given: dict[str, Any] = {"out": outputs} if outputs else {}
+            return self._function(*inputs, dtype=dtype, **given)  # which asks the traced value
+        device = _machine.current().current_device
+        operands = [operand(value, device) for value in inputs]
+        if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
+            operands = [_as_strong_scalar(value) for value in operands]
+        results = self._results(inputs, operands, outputs, dtype, device)
+        self._run(operands, results, dtype, casting)
+        moved = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
+        if moved:
+            launch(device, self._kernel_name(inputs, results), moved)
+        return results[0] if self.nout == 1 else tuple(results)
+
+    def _results(
+        self, inputs: Any, operands: list[Any], outputs: Any, dtype: Any, device: VirtualDevice
+    ) -> list[ndarray]:
+        given = list(outputs) + [None] * (self.nout - len(outputs))
+        for array in given:
+            if array is not None and not isinstance(array, ndarray):
+                raise TypeError("Output arguments must be cupy.ndarray")
+            if array is not None:
+                check_device(array, device)
+        if all(array is not None for array in given):
+            return given
+        if dtype is None:
+            types = tuple(_type_of(value) for value in operands)
+            kinds = _resolved(self._function, types)
+        else:
+            loop = self._function.resolve_dtypes(
+                tuple(_type_of(value) for value in operands) + (None,) * self.nout,
+                signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
+                casting="unsafe",
+            )
+            kinds = tuple(checked_dtype(kind) for kind in loop[self.nin :])
+        shape = np.broadcast_shapes(*(np.shape(value) for value in operands))
+        check_host_memory(int(np.prod(shape, dtype=np.int64)) * max(kind.itemsize for kind in kinds))
+        return [
+            ndarray(shape, kind) if array is None else array for array, kind in zip(given, kinds, strict=True)
+        ]
+
+    def _run(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
+        hosts = tuple(result._host for result in results)
+        keywords: dict[str, Any] = {"out": hosts, "casting": casting}
+        if dtype is not None:
+            keywords["signature"] = (None,) * self.nin + (np.dtype(dtype),) * self.nout
+            keywords["casting"] = "unsafe"
+        with np.errstate(all="ignore"):
+            if self._function is np.power and all(host.dtype.kind in "iu" for host in hosts):
+                _integer_power(operands, hosts[0])
+            else:
+                self._function(*operands, **keywords)
+
+    def _kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
+        words = []
+        for value in (*inputs, *results):
+            if isinstance(value, ndarray):
+                words.append(_name_of(value.dtype))
+            else:
+                words.append(_name_of(np.result_type(value)).rstrip("0123456789"))
+        return f"{self.name}__{'_'.join(words)}"
+
+    def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
+        """Unbuffered in-place operation at indices, as `numpy.ufunc.at`."""
+        if self.__name__ not in _SCATTERING:
+            raise NotImplementedError(f"`{self.name}.at` is not supported yet")
+        device = _machine.current().current_device
+        key = a._key(indices)
+        value = operand(b, device)
+        with np.errstate(all="ignore"):
+            self._function.at(a._host, key.key, value)
+        launch(device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes)
+
+    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
+        """The function of all pairs of elements."""
+        first = a if isinstance(a, ndarray) else ndarray._stored(a)
+        return self(first.reshape(first.shape + (1,) * np.ndim(operand(b))), b, **kwargs)
+
+    def reduce(
+        self, array: ndarray, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+    ) -> Any:
+        """Reduce along an axis; CuPy has it for ``add`` and ``multiply``."""
+        if self.__name__ not in _REDUCIBLE:
+            raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
+        return (array.sum if self.__name__ == "add" else array.prod)(axis, dtype, out, keepdims)
+
+    def accumulate(self, array: ndarray, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        """Running totals along an axis; CuPy has it for ``add`` and ``multiply``."""
+        if self.__name__ not in _REDUCIBLE:
+            raise NotImplementedError(f"`{self.name}.accumulate` is not supported yet")
+        return (array.cumsum if self.__name__ == "add" else array.cumprod)(axis, dtype, out)
+
+    def reduceat(
+        self, array: ndarray, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None
+    ) -> Any:
+        """Reduce slices that start at indices; CuPy has it for ``add``."""
+        if self.__name__ != "add":
+            raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
+        starts = operand(indices) if isinstance(indices, ndarray) else indices
+        result = ndarray._stored(np.add.reduceat(operand(array), starts, axis, dtype))
+        launch(result._mem.owner, f"{self.name}_reduceat", array.nbytes + result.nbytes)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+def _where_hint(unknown: dict[str, Any]) -> str:
+    if "where" not in unknown:
+        return ""
+    return ": CuPy's element-wise functions have no where=; select with cp.where(condition, new, old)."
+
+
+def operand(value: Any, device: VirtualDevice | None = None) -> Any:
+    """The host view of a device array, or a scalar as it is; anything else is a ``TypeError``."""
+    if isinstance(value, ndarray):
+        check_device(value, device or _machine.current().current_device)
+        return value._host
+    if isinstance(value, (bool, int, float, complex)):
+        return value
+    if isinstance(value, np.generic):
+        checked_dtype(value.dtype)
+        return value
+    raise unsupported(value)
+
+
+def _as_strong_scalar(value: Any) -> Any:
+    """Give a Python scalar its default dtype when no array decides one."""
+    return np.asarray(value)[()]
+
+
+def _type_of(value: Any) -> Any:
+    if isinstance(value, bool):
+        return np.dtype(np.bool_)
+    return (
+        type(value)
+        if isinstance(value, (int, float, complex)) and not isinstance(value, np.generic)
+        else value.dtype
+    )
+
+
+def _integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> None:
+    """Integer powers; negative exponents give what CuPy gives (1 / a**n cut to an integer) where
+    NumPy raises."""
+    base, exponent = (np.asarray(value, dtype=out.dtype) for value in operands)
+    if not (exponent < 0).any():
+        np.power(base, exponent, out=out)
+        return
+    np.power(base, np.where(exponent < 0, 0, exponent), out=out)
+    inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
+    np.copyto(
+        out,
+        np.broadcast_to(inverse, out.shape).astype(out.dtype),
+        where=np.broadcast_to(exponent < 0, out.shape),
+    )

@@ -1,0 +1,82 @@
+"""Devices by number, as ``cp.cuda.Device`` shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from virtualgpu.cp.cuda import runtime
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as _machine
+
+
+class Device:
+    """One virtual GPU by its number; ``with Device(1):`` makes it current for a block.
+
+    Parameters
+    ----------
+    device : int or Device, optional
+        The current device by default.
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        self.id = runtime.getDevice() if device is None else int(device)
+
+    def __int__(self) -> int:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<CUDA Device {self.id}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Device) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __lt__(self, other: Device) -> bool:
+        return self.id < other.id
+
+    def __enter__(self) -> Device:
+        machine = _machine.current()
+        previous = machine.current_device_id
+        machine.current_device_id = self.id
+        machine.thread.__dict__.setdefault("device_stack", []).append(previous)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        machine = _machine.current()
+        stack = machine.thread.__dict__.get("device_stack")
+        if stack:  # empty if the machine was exchanged within the block
+            machine.current_device_id = stack.pop()
+
+    def use(self) -> Device:
+        """Make this device current."""
+        runtime.setDevice(self.id)
+        return self
+
+    def synchronize(self) -> None:
+        """Let the host wait for everything on the device."""
+        _machine.current().device(self.id).timeline.synchronize()
+
+    @property
+    def compute_capability(self) -> str:
+        """Compute capability without the dot, such as ``"80"`` or ``"120"``: the last digit is the minor
+        version."""
+        major, minor = _machine.current().device(self.id).info.compute_capability
+        return f"{major}{minor}"
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        """Free and total memory in bytes."""
+        device_memory = _machine.current().device(self.id).memory
+        return device_memory.free_bytes, device_memory.capacity_bytes
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        """The modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
+        return runtime.device_attributes(_machine.current().device(self.id).info)
+
+    @property
+    def pci_bus_id(self) -> str:
+        """The virtual GPU sits on no bus."""
+        raise NotSupportedError("A virtual GPU has no PCI address; use Device.id to tell devices apart.")

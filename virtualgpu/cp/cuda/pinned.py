@@ -1,0 +1,159 @@
+"""Page-locked host memory, which asynchronous copies need."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.model import machine as _machine
+
+_UNIT_BYTES = 512
+
+
+class PinnedMemory:
+    """A host buffer that counts as page-locked on the modelled clock.
+
+    The host computer does not lock it: only the modelled copy times know the difference.
+    """
+
+    def __init__(self, size: int, flags: int = 0) -> None:
+        self.size = size
+        self.buffer = np.empty(size, dtype=np.uint8)
+        self.ptr = int(self.buffer.ctypes.data) if size else 0
+        self._ranges = _machine.current().pinned_ranges
+        if size:
+            self._ranges[self.ptr] = size
+
+    def __int__(self) -> int:
+        return self.ptr
+
+    def __del__(self) -> None:
+        if getattr(self, "ptr", 0) and not sys.is_finalizing():
+            self._ranges.pop(self.ptr, None)
+
+
+class PooledPinnedMemory:
+    """A pool's buffer in use; it goes back to the pool with the object."""
+
+    def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
+        self.mem = mem
+        self.pool = pool
+        self.ptr = mem.ptr
+        self.size = mem.size
+        self.buffer = mem.buffer
+
+    def free(self) -> None:
+        pool = self.pool()
+        if pool is not None and self.ptr:
+            pool._give_back(self.mem)
+        self.ptr = self.size = 0
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():
+            self.free()
+
+
+class PinnedMemoryPointer:
+    """A place within pinned memory; ``np.frombuffer(pointer, dtype, count)`` makes an array of it.
+
+    Made by `pinned_pointer`, which mixes in the buffer that `numpy.frombuffer` needs (a class
+    written in Python cannot offer one before Python 3.12).
+    """
+
+    mem: Any
+    ptr: int
+
+    def size(self) -> int:
+        """Bytes from here to the end of the memory."""
+        return int(self.mem.size - (self.ptr - self.mem.ptr))
+
+    def __int__(self) -> int:
+        return self.ptr
+
+    def __add__(self, offset: int) -> PinnedMemoryPointer:
+        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + offset)
+
+
+@lru_cache(maxsize=128)
+def _pointer_class(size: int) -> Any:
+    buffer_class: Any = ctypes.c_int8 * size
+    return type(buffer_class)("PinnedMemoryPointer", (PinnedMemoryPointer, buffer_class), {})
+
+
+def pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
+    """A pointer `offset` bytes into `mem` that keeps it alive and offers its bytes as a buffer."""
+    address = mem.ptr + offset
+    cls = _pointer_class(mem.size - offset)
+    pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
+    pointer.mem = mem
+    pointer.ptr = address
+    return pointer
+
+
+class PinnedMemoryPool:
+    """Keeps freed page-locked buffers, in sizes of powers of two, for reuse."""
+
+    def __init__(self, allocator: Callable[[int], PinnedMemoryPointer] | None = None) -> None:
+        self._allocator = allocator or _malloc
+        self._free: dict[int, list[Any]] = {}
+
+    def malloc(self, size: int) -> PinnedMemoryPointer:
+        """Allocate `size` bytes, rounded up to a power of two of at least 512."""
+        if size == 0:
+            return pinned_pointer(PinnedMemory(0))
+        rounded = max(_UNIT_BYTES, 1 << (size - 1).bit_length())
+        free = self._free.get(rounded)
+        mem = free.pop() if free else self._allocator(rounded).mem
+        return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
+
+    def _give_back(self, mem: Any) -> None:
+        self._free.setdefault(mem.size, []).append(mem)
+
+    def free_all_blocks(self) -> None:
+        """Unlock and free all buffers that nobody uses."""
+        self._free.clear()
+
+    def n_free_blocks(self) -> int:
+        return sum(len(blocks) for blocks in self._free.values())
+
+
+def _malloc(size: int) -> PinnedMemoryPointer:
+    return pinned_pointer(PinnedMemory(size))
+
+
+def default_pinned_pool() -> PinnedMemoryPool:
+    """The pool of page-locked memory."""
+    return _machine.current().own(PinnedMemoryPool)
+
+
+def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
+    """Allocate page-locked host memory with the current allocator (a pool by default)."""
+    machine = _machine.current()
+    pointer: PinnedMemoryPointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
+    return pointer
+
+
+def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:
+    """Change the allocator of page-locked memory; None means without a pool."""
+    _machine.current().pinned_allocator = allocator or _malloc
+
+
+def is_pinned(array: np.ndarray[Any, Any]) -> bool:
+    """Whether a NumPy array lies wholly in page-locked memory."""
+    ranges = _machine.current().pinned_ranges
+    if not ranges or not array.size:
+        return False
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return any(start <= low and high <= start + size for start, size in list(ranges.items()))
+
+
+def is_pinned_address(address: int) -> bool:
+    """Whether a host address lies in page-locked memory."""
+    ranges = _machine.current().pinned_ranges
+    return any(start <= address < start + size for start, size in list(ranges.items()))

@@ -1,0 +1,387 @@
+"""CuPy's memory pool and the choice of allocator.
+
+The pool follows CuPy's documented rules: requests are rounded up to 512 bytes; each stream has its
+own arena of free chunks; the smallest free chunk that fits is taken and, if larger, split; a freed
+chunk merges with free neighbours of its segment; only whole segments go back to the device.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from virtualgpu.cp.cuda.pointer import BaseMemory, Memory, MemoryPointer
+from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.machine import Machine, VirtualDevice
+
+ALLOCATION_UNIT_BYTES = 512
+_OUT_OF_MEMORY = 2
+
+
+class _Chunk:
+    """A piece of a segment; `prev` and `next` are its neighbours in address order."""
+
+    __slots__ = ("arena", "is_free", "mem", "next", "offset", "prev", "size")
+
+    def __init__(self, mem: BaseMemory, offset: int, size: int, arena: _Arena) -> None:
+        self.mem = mem
+        self.offset = offset
+        self.size = size
+        self.arena = arena
+        self.is_free = False
+        self.prev: _Chunk | None = None
+        self.next: _Chunk | None = None
+
+    @property
+    def address(self) -> int:
+        return self.mem.ptr + self.offset
+
+    def split(self, size: int) -> _Chunk | None:
+        """Keep the first `size` bytes and return the rest, None if there is none."""
+        if self.size == size:
+            return None
+        rest = _Chunk(self.mem, self.offset + size, self.size - size, self.arena)
+        rest.prev, rest.next = self, self.next
+        if self.next is not None:
+            self.next.prev = rest
+        self.next = rest
+        self.size = size
+        return rest
+
+    def absorb_next(self) -> None:
+        """Join with the next chunk of the segment."""
+        gone = self.next
+        assert gone is not None
+        self.size += gone.size
+        self.next = gone.next
+        if gone.next is not None:
+            gone.next.prev = self
+
+
+class _Arena:
+    """Free chunks of one stream, sorted by size and then by address."""
+
+    def __init__(self) -> None:
+        self.keys: list[tuple[int, int]] = []
+        self.chunks: dict[int, _Chunk] = {}
+
+    def add(self, chunk: _Chunk) -> None:
+        chunk.is_free = True
+        insort(self.keys, (chunk.size, chunk.address))
+        self.chunks[chunk.address] = chunk
+
+    def remove(self, chunk: _Chunk) -> None:
+        chunk.is_free = False
+        del self.keys[bisect_left(self.keys, (chunk.size, chunk.address))]
+        del self.chunks[chunk.address]
+
+    def take(self, size: int) -> _Chunk | None:
+        """The smallest free chunk of at least `size` bytes, cut to that size."""
+        i = bisect_left(self.keys, (size, 0))
+        if i == len(self.keys):
+            return None
+        chunk = self.chunks[self.keys[i][1]]
+        self.remove(chunk)
+        rest = chunk.split(size)
+        if rest is not None:
+            self.add(rest)
+        return chunk
+
+    def give(self, chunk: _Chunk) -> None:
+        """Add a chunk after joining it with its free neighbours."""
+        while chunk.next is not None and chunk.next.is_free:
+            self.remove(chunk.next)
+            chunk.absorb_next()
+        while chunk.prev is not None and chunk.prev.is_free:
+            chunk = chunk.prev
+            self.remove(chunk)
+            chunk.absorb_next()
+        self.add(chunk)
+
+    def release_whole_segments(self) -> list[_Chunk]:
+        """Drop the chunks that are whole segments, and return them."""
+        released = [c for c in self.chunks.values() if c.prev is None and c.next is None]
+        for chunk in released:
+            self.remove(chunk)
+        return released
+
+
+def plain_malloc(size: int) -> MemoryPointer:
+    """Allocate without a pool: one ``cudaMalloc``."""
+    return MemoryPointer(Memory(size), 0)
+
+
+class PooledMemory(BaseMemory):
+    """A pool's chunk in use; it goes back to the pool with the object or by `free`."""
+
+    def __init__(self, chunk: _Chunk, pool: SingleDeviceMemoryPool) -> None:
+        super().__init__(chunk.address, chunk.size, chunk.mem.owner)
+        self.chunk = chunk
+        self.pool = pool
+
+    def free(self) -> None:
+        """Give the memory back to the pool; a second call does nothing."""
+        if self.ptr:
+            self.owner.memory.untrack(self.ptr)
+            self.ptr = 0
+            # No weak reference: the garbage collector clears those of objects it is about to finalise.
+            self.pool._give_back(self.chunk)
+
+    def __del__(self) -> None:
+        if getattr(self, "ptr", 0) and not sys.is_finalizing():
+            self.free()
+
+
+def round_size(size: int) -> int:
+    """`size` rounded up to the pool's unit of 512 bytes."""
+    return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES
+
+
+class SingleDeviceMemoryPool:
+    """The pool of one device. Sizes are in bytes."""
+
+    def __init__(
+        self, allocator: Callable[[int], MemoryPointer] | None = None, owner: VirtualDevice | None = None
+    ) -> None:
+        self._owner = owner or _machine.current().current_device
+        self._allocator = allocator
+        self._arenas: dict[int, _Arena] = {}
+        self._used = 0
+        self._total = 0
+        self._limit = 0
+        self._pending: list[_Chunk] = []
+        # An array may die together with its chunk, in a cycle with the frames of an exception. The
+        # chunk comes back to the pool then, and its segment must not be finalised with the rest.
+        self._segments: dict[int, BaseMemory] = {}
+        self._mutex = threading.Lock()
+        limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+        if limit and limit.endswith("%"):
+            self.set_limit(fraction=float(limit[:-1]) / 100.0)
+        elif limit:
+            self.set_limit(size=int(limit))
+
+    def malloc(self, size: int) -> MemoryPointer:
+        """Allocate, from a free chunk of the current stream's arena if one fits.
+
+        Raises
+        ------
+        OutOfMemoryError
+            When the limit or the device's memory is exceeded even after free blocks were released.
+        """
+        rounded = round_size(size)
+        if rounded == 0:
+            return MemoryPointer(BaseMemory(0, 0, self._owner), 0)
+        handle = get_current_stream(self._owner.id).ptr
+        with self._mutex:
+            self._take_in_pending()
+            arena = self._arenas.setdefault(handle, _Arena())
+            chunk = arena.take(rounded)
+        if chunk is None:
+            chunk = _Chunk(self._new_segment(rounded), 0, rounded, arena)
+        with self._mutex:
+            self._used += chunk.size
+        memory = PooledMemory(chunk, self)
+        self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
+        return MemoryPointer(memory, 0)
+
+    def _give_back(self, chunk: _Chunk) -> None:
+        # Python's garbage collector may free an array while this very thread holds the mutex.
+        self._pending.append(chunk)
+        if self._mutex.acquire(blocking=False):
+            try:
+                self._take_in_pending()
+            finally:
+                self._mutex.release()
+
+    def _take_in_pending(self) -> None:
+        while self._pending:
+            chunk = self._pending.pop()
+            self._used -= chunk.size
+            chunk.arena.give(chunk)
+
+    def _new_segment(self, size: int) -> BaseMemory:
+        limit = self._limit or sys.maxsize
+        if size > limit:
+            raise OutOfMemoryError(size, self._total, self._limit)
+        if self._total + size > limit:
+            self.free_all_blocks()
+        if self._total + size > limit:
+            gc.collect()
+            self.free_all_blocks()
+        if self._total + size > limit:
+            raise OutOfMemoryError(size, self._total, self._limit)
+        memory = self._try_allocate(size)
+        if memory is None:
+            self.free_all_blocks()
+            memory = self._try_allocate(size)
+        if memory is None:
+            gc.collect()
+            self.free_all_blocks()
+            memory = self._try_allocate(size)
+        if memory is None:
+            raise OutOfMemoryError(size, self._total, self._limit)
+        with self._mutex:
+            self._total += size
+            self._segments[id(memory)] = memory
+        return memory
+
+    def _try_allocate(self, size: int) -> BaseMemory | None:
+        try:
+            if self._allocator is not None:
+                return self._allocator(size).mem
+            return Memory(size, self._owner)
+        except CUDARuntimeError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+            return None
+
+    def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
+        """Give free blocks that are whole segments back to the device (of one stream's arena only
+        if `stream` is given). A segment with a part in use stays."""
+        with self._mutex:
+            self._take_in_pending()
+            for handle in list(self._arenas) if stream is None else [stream.ptr]:
+                if handle not in self._arenas:
+                    continue
+                for chunk in self._arenas[handle].release_whole_segments():
+                    self._total -= chunk.size
+                    self._segments.pop(id(chunk.mem), None)
+
+    def n_free_blocks(self) -> int:
+        """Number of free blocks over all arenas."""
+        with self._mutex:
+            self._take_in_pending()
+            return sum(len(arena.keys) for arena in self._arenas.values())
+
+    def used_bytes(self) -> int:
+        """Bytes of all blocks in use, each rounded up to 512."""
+        with self._mutex:
+            self._take_in_pending()
+            return self._used
+
+    def free_bytes(self) -> int:
+        """Bytes the pool holds but nobody uses."""
+        return self._total - self.used_bytes()
+
+    def total_bytes(self) -> int:
+        """Bytes the pool has taken from the device."""
+        return self._total
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        """Limit what the pool may take from the device: in bytes, or as part of its memory.
+
+        Neither argument, or 0, removes the limit.
+        """
+        if size is None:
+            if fraction is not None and not 0 <= fraction <= 1:
+                raise ValueError(f"memory limit fraction out of range: {fraction}")
+            size = int((fraction or 0) * self._owner.memory.capacity_bytes)
+        elif fraction is not None:
+            raise ValueError("size and fraction cannot be specified at one time")
+        if size < 0:
+            raise ValueError(f"memory limit size out of range: {size}")
+        self._limit = int(size)
+
+    def get_limit(self) -> int:
+        """The limit in bytes, 0 for none."""
+        return self._limit
+
+
+class MemoryPool:
+    """A memory pool for all devices; every method works on the current device's part.
+
+    Parameters
+    ----------
+    allocator : callable, optional
+        What the pool takes its segments from; ``cudaMalloc`` by default.
+    """
+
+    def __init__(
+        self, allocator: Callable[[int], MemoryPointer] | None = None, machine: Machine | None = None
+    ) -> None:
+        self._allocator = allocator
+        self._machine = machine
+        self._pools: dict[VirtualDevice, SingleDeviceMemoryPool] = {}
+
+    def device_pool(self, device_id: int | None = None) -> SingleDeviceMemoryPool:
+        """The part for one device (the current one by default)."""
+        machine = self._machine or _machine.current()
+        device = machine.current_device if device_id is None else machine.device(device_id)
+        with device.clock.lock:
+            if device not in self._pools:
+                self._pools[device] = SingleDeviceMemoryPool(self._allocator, device)
+            return self._pools[device]
+
+    def malloc(self, size: int) -> MemoryPointer:
+        """Allocate `size` bytes; see `SingleDeviceMemoryPool.malloc`."""
+        return self.device_pool().malloc(size)
+
+    def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
+        """Give free blocks that are whole segments back to the device."""
+        self.device_pool().free_all_blocks(stream)
+
+    def n_free_blocks(self) -> int:
+        return self.device_pool().n_free_blocks()
+
+    def used_bytes(self) -> int:
+        return self.device_pool().used_bytes()
+
+    def free_bytes(self) -> int:
+        return self.device_pool().free_bytes()
+
+    def total_bytes(self) -> int:
+        return self.device_pool().total_bytes()
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        self.device_pool().set_limit(size, fraction)
+
+    def get_limit(self) -> int:
+        return self.device_pool().get_limit()
+
+
+def default_memory_pool() -> MemoryPool:
+    """The pool that new arrays come from unless the allocator was changed."""
+    machine = _machine.current()
+    return machine.own(MemoryPool, machine=machine)
+
+
+def alloc(size: int) -> MemoryPointer:
+    """Allocate with the current allocator (the default memory pool's unless `set_allocator` changed it)."""
+    allocator = get_allocator()
+    pointer: MemoryPointer = allocator(size)
+    return pointer
+
+
+def get_allocator() -> Callable[[int], Any]:
+    """The allocator that new arrays use."""
+    machine = _machine.current()
+    using: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
+    return using or machine.allocator or default_memory_pool().malloc
+
+
+def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
+    """Let new arrays use another allocator; None means ``cudaMalloc`` without a pool."""
+    machine = _machine.current()
+    if getattr(machine.thread, "allocator", None) is not None:
+        raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
+    machine.allocator = allocator or plain_malloc
+
+
+@contextmanager
+def using_allocator(allocator: Callable[[int], Any] | None = None) -> Iterator[None]:
+    """Use another allocator within a ``with`` block of this thread."""
+    thread = _machine.current().thread
+    previous = getattr(thread, "allocator", None)
+    thread.allocator = allocator or plain_malloc
+    try:
+        yield
+    finally:
+        thread.allocator = previous

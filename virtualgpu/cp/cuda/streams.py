@@ -1,0 +1,308 @@
+"""CuPy's streams and events on the modelled clock."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.clock import LEGACY_QUEUE, PER_THREAD_QUEUE, Kind
+from virtualgpu.model.machine import VirtualDevice
+
+
+def _device(device_id: int) -> VirtualDevice:
+    machine = _machine.current()
+    return machine.current_device if device_id < 0 else machine.device(device_id)
+
+
+class Event:
+    """A point in a stream that the host, another stream or a timing can refer to.
+
+    Parameters
+    ----------
+    block : bool
+        Accepted for CuPy's sake; waiting costs nothing on the modelled clock.
+    disable_timing : bool
+        Such an event cannot be used with `get_elapsed_time`.
+    interprocess : bool
+        Needs `disable_timing`, as in CuPy.
+    """
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        if interprocess and not disable_timing:
+            raise ValueError("Timing must be disabled for interprocess events")
+        self.disable_timing = disable_timing
+        self.time_ns: int | None = None
+        self._device: VirtualDevice | None = None
+
+    @property
+    def ptr(self) -> int:
+        """A number that stands for CUDA's event handle."""
+        return id(self)
+
+    @property
+    def done(self) -> bool:
+        """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
+        return self._device is None or self._device.timeline.is_done(self.time_ns or 0)
+
+    def record(self, stream: _BaseStream | None = None) -> None:
+        """Put the event into `stream` (the current stream by default) behind its queued work."""
+        (get_current_stream() if stream is None else stream).record(self)
+
+    def synchronize(self) -> None:
+        """Let the host wait for the event."""
+        if self._device is not None:
+            self._device.clock.wait_until(self.time_ns or 0)
+
+    def _set(self, device: VirtualDevice, time_ns: int) -> None:
+        self._device, self.time_ns = device, time_ns
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    """Modelled time between two recorded and finished events, in milliseconds.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 400 when an event was not recorded or has timing disabled; 600 when the later one is
+        not done yet (call ``synchronize()`` on it first).
+    """
+    for event in (start_event, end_event):
+        if event.disable_timing or event.time_ns is None or event._device is None:
+            why = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
+            raise CUDARuntimeError(
+                400,
+                "cudaErrorInvalidResourceHandle",
+                f"invalid resource handle: an event {why}; record() both events, with timing, first.",
+            )
+    start, end = start_event.time_ns, end_event.time_ns
+    assert start is not None
+    assert end is not None
+    assert end_event._device is not None
+    if max(start, end) > end_event._device.clock.now_ns:
+        raise CUDARuntimeError(
+            600,
+            "cudaErrorNotReady",
+            "device not ready: call synchronize() on the end event before timing it.",
+        )
+    return (end - start) / 1e6
+
+
+class _BaseStream:
+    """What all streams share; `device_id` -1 means: whichever device is current."""
+
+    def __init__(self, ptr: int, device_id: int) -> None:
+        self.ptr = ptr
+        self.device_id = device_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BaseStream) and self.ptr == other.ptr
+
+    def __hash__(self) -> int:
+        return self.ptr
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.ptr} (device {self.device_id})>"
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+    def __enter__(self) -> _BaseStream:
+        thread = _machine.current().thread
+        stack = thread.__dict__.setdefault("stream_stack", [])
+        device_id = self._checked_device_id()
+        stack.append((device_id, _current_streams().get(device_id)))
+        _current_streams()[device_id] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _machine.current().thread.__dict__.get("stream_stack")
+        if not stack:
+            return  # the machine was exchanged within the block
+        device_id, previous = stack.pop()
+        if previous is None:
+            _current_streams().pop(device_id, None)
+        else:
+            _current_streams()[device_id] = previous
+
+    def use(self) -> _BaseStream:
+        """Make this stream current; ``with stream:`` does so for one block."""
+        _current_streams()[self._checked_device_id()] = self
+        return self
+
+    def _checked_device_id(self) -> int:
+        current = _machine.current().current_device_id
+        if self.device_id not in (-1, current):
+            raise RuntimeError(
+                f"The device that the stream is created on ({self.device_id}) does not match with the "
+                f"current device ({current})"
+            )
+        return current
+
+    def submit(
+        self,
+        kind: Kind,
+        name: str,
+        duration_ns: float,
+        *,
+        size_bytes: int = 0,
+        sm_share: float = 1.0,
+        device: VirtualDevice | None = None,
+    ) -> tuple[int, int]:
+        """Queue modelled work and return its start and end in ns; the host pays the launch cost.
+
+        `device` says where streams that belong to no device (the default stream) submit.
+        """
+        device = device or _device(self.device_id)
+        return device.timeline.submit(
+            self.ptr,
+            kind,
+            name,
+            duration_ns,
+            size_bytes=size_bytes,
+            sm_share=sm_share,
+            host_ns=device.launch_ns(),
+        )
+
+    @property
+    def done(self) -> bool:
+        """True if all work on this stream is done."""
+        timeline = _device(self.device_id).timeline
+        return timeline.is_done(timeline.queue(self.ptr).tail_ns)
+
+    def synchronize(self) -> None:
+        """Let the host wait for all work queued on this stream."""
+        _device(self.device_id).timeline.synchronize(self.ptr)
+
+    def record(self, event: Event | None = None) -> Event:
+        """Record an event (a new one by default) behind the queued work."""
+        event = event or Event()
+        device = _device(self.device_id)
+        event._set(device, device.timeline.ready_ns(self.ptr))
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA."""
+        if event.time_ns is not None:
+            _device(self.device_id).timeline.hold_until(self.ptr, event.time_ns)
+
+    def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
+        """Call ``callback(arg)`` after the queued work; the virtual GPU has run it already."""
+        callback(arg)
+
+    def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
+        """Call ``callback(stream, status, arg)`` after the queued work."""
+        callback(self, 0, arg)
+
+    def begin_capture(self, mode: Any = None) -> None:
+        """Capturing a CUDA graph: not on the virtual GPU."""
+        raise NotSupportedError(
+            "Virtual GPUs do not capture CUDA graphs; launch the kernels one by one, or run this on an "
+            "NVIDIA GPU with CuPy."
+        )
+
+    end_capture = begin_capture
+
+    def is_capturing(self) -> bool:
+        """Whether the stream records a CUDA graph."""
+        return False
+
+    @property
+    def is_non_blocking(self) -> bool:
+        return not _device(self.device_id).timeline.queue(self.ptr).blocking
+
+    @property
+    def priority(self) -> int:
+        """Lower numbers are more urgent. The modelled clock keeps it but does not reorder work."""
+        return _device(self.device_id).timeline.queue(self.ptr).priority
+
+
+class Stream(_BaseStream):
+    """A queue of work that runs in order.
+
+    Parameters
+    ----------
+    null : bool
+        The legacy default stream, which waits for all blocking streams and they for it.
+    non_blocking : bool
+        Do not synchronise with the legacy default stream.
+    ptds : bool
+        The per-thread default stream.
+    priority : int, optional
+        Lower numbers are more urgent.
+    """
+
+    null: ClassVar[Stream]
+    ptds: ClassVar[Stream]
+
+    def __init__(
+        self,
+        null: bool = False,
+        non_blocking: bool = False,
+        ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:
+        self._owner: VirtualDevice | None = None
+        if null or ptds:
+            super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
+            return
+        device = _machine.current().current_device
+        super().__init__(device.timeline.create_queue(not non_blocking, priority or 0), device.id)
+        self._owner = device
+
+    def __del__(self) -> None:
+        owner = getattr(self, "_owner", None)
+        if owner is not None and not sys.is_finalizing():
+            owner.timeline.destroy_queue(self.ptr)
+
+    @classmethod
+    def from_external(cls, obj: Any) -> Stream:
+        """Wrap a stream of another library (its ``__cuda_stream__`` protocol)."""
+        try:
+            version, ptr = obj.__cuda_stream__()
+        except AttributeError as error:
+            raise TypeError(
+                f"Object of type {type(obj).__name__} does not implement the CUDA stream protocol "
+                "(__cuda_stream__ method)"
+            ) from error
+        if version != 0:
+            raise TypeError(
+                f"__cuda_stream__() returned unsupported version {version}, only version 0 is supported"
+            )
+        stream = cls.__new__(cls)
+        _BaseStream.__init__(stream, int(ptr), -1)
+        stream._owner = None
+        return stream
+
+
+class ExternalStream(_BaseStream):
+    """A stream given by its handle; deprecated in CuPy 14 for `Stream.from_external`."""
+
+    def __init__(self, ptr: int, device_id: int = -1) -> None:
+        warnings.warn(
+            "ExternalStream is deprecated. Use Stream.from_external() instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(ptr, device_id)
+
+
+Stream.null = Stream(null=True)
+Stream.ptds = Stream(ptds=True)
+
+
+def _current_streams() -> dict[int, _BaseStream]:
+    thread = _machine.current().thread
+    streams: dict[int, _BaseStream] = thread.__dict__.setdefault("streams", {})
+    return streams
+
+
+def get_current_stream(device_id: int | None = None) -> _BaseStream:
+    """The calling thread's current stream on a device (the current device by default)."""
+    if device_id is None:
+        device_id = _machine.current().current_device_id
+    return _current_streams().get(device_id, Stream.null)

@@ -1,0 +1,343 @@
+"""``cp.random``: random arrays, reproducible by seed.
+
+Numbers come from NumPy's generators, so the same seed gives the same array on every computer, but not
+the array that cuRAND gives on a real GPU: compare distributions across the two, not numbers.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.device_rules import check_device, launch
+from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._routines.distributions import RarerDistributions
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.host_memory import check_host_memory
+
+
+def _size(size: Any) -> tuple[int, ...]:
+    if size is None:
+        return ()
+    return (int(size),) if np.ndim(size) == 0 else tuple(int(n) for n in size)
+
+
+def _parameter(value: Any) -> Any:
+    return value._host if isinstance(value, ndarray) else value
+
+
+def _output(host: Any, dtype: Any, name: str) -> ndarray:
+    result = ndarray._stored(np.asarray(host, dtype=checked_dtype(dtype)))
+    launch(result._mem.owner, f"curand_{name}", result.nbytes)
+    return result
+
+
+def _float_dtype(dtype: Any) -> np.dtype[Any]:
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind.char not in "fd":
+        raise TypeError("cupy.random only supports float32 and float64")
+    return kind
+
+
+class _Distributions(RarerDistributions):
+    """Distributions that `RandomState` and `Generator` share."""
+
+    _host: np.random.Generator
+
+    def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
+        values = tuple(_parameter(value) for value in parameters)
+        shape = None if size is None and any(np.ndim(v) for v in values) else _size(size)
+        if shape is not None:
+            check_host_memory(math.prod(shape) * np.dtype(dtype).itemsize)
+        return _output(getattr(self._host, name)(*values, size=shape), dtype, name)
+
+    def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
+        kind = _float_dtype(dtype)
+        shape = _size(size)
+        check_host_memory(math.prod(shape) * kind.itemsize)
+        return _output(getattr(self._host, name)(size=shape, dtype=kind), kind, name)
+
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Normal distribution with mean `loc` and standard deviation `scale`."""
+        if np.ndim(loc) == np.ndim(scale) == 0:
+            result: ndarray = self._draw_float("standard_normal", size, dtype) * scale + loc
+            return result
+        return self._draw("normal", size, dtype, loc, scale)
+
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Uniform distribution over ``[low, high)``."""
+        if np.ndim(low) == np.ndim(high) == 0:
+            result: ndarray = self._draw_float("random", size, dtype) * (high - low) + low
+            return result
+        return self._draw("uniform", size, dtype, low, high)
+
+    def standard_normal(self, size: Any = None, dtype: Any = float) -> ndarray:
+        """Normal distribution with mean 0 and standard deviation 1."""
+        return self._draw_float("standard_normal", size, dtype)
+
+    def exponential(self, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Exponential distribution with mean `scale`."""
+        return self._draw("exponential", size, dtype, scale)
+
+    def standard_exponential(self, size: Any = None, dtype: Any = float) -> ndarray:
+        """Exponential distribution with mean 1."""
+        return self._draw_float("standard_exponential", size, dtype)
+
+    def poisson(self, lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
+        """Poisson distribution with mean `lam`."""
+        return self._draw("poisson", size, dtype, lam)
+
+    def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
+        """Successes in `n` trials of probability `p`."""
+        return self._draw("binomial", size, dtype, n, p)
+
+    def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = float) -> ndarray:
+        """Beta distribution."""
+        return self._draw("beta", size, dtype, a, b)
+
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Gamma distribution."""
+        return self._draw("gamma", size, dtype, shape, scale)
+
+    def permutation(self, a: Any) -> ndarray:
+        """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
+        host = self._host.permutation(_parameter(a))
+        return _output(host, host.dtype, "permutation")
+
+    def shuffle(self, a: ndarray) -> None:
+        """Shuffle an array along its first axis, in place."""
+        if not isinstance(a, ndarray):
+            raise TypeError("The array must be cupy.ndarray")
+        check_device(a)
+        self._host.shuffle(a._host)
+        launch(a._mem.owner, "curand_shuffle", 2 * a.nbytes)
+
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
+        """A random sample of ``arange(a)`` or of a one-dimensional array."""
+        host = np.asarray(self._host.choice(_parameter(a), _size(size), replace, _parameter(p)))
+        return _output(host, host.dtype, "choice")
+
+
+class RandomState(_Distributions):
+    """A seeded source of random arrays with CuPy's classic methods.
+
+    Parameters
+    ----------
+    seed : int, optional
+        The same seed gives the same arrays; without one they differ from run to run.
+    """
+
+    def __init__(self, seed: Any = None, method: Any = None) -> None:
+        self.seed(seed)
+
+    def seed(self, seed: Any = None) -> None:
+        """Start again from a seed."""
+        if seed is not None and np.ndim(seed) == 0:
+            seed = int(seed) % 2**64
+        self._host = np.random.Generator(np.random.Philox(seed))
+
+    def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
+        """Uniform distribution over ``[0, 1)``."""
+        return self._draw_float("random", size, dtype)
+
+    random = random_sample
+
+    def rand(self, *size: int, dtype: Any = float) -> ndarray:
+        """Uniform distribution over ``[0, 1)``; the arguments are the shape."""
+        return self._draw_float("random", size, dtype)
+
+    def randn(self, *size: int, dtype: Any = float) -> ndarray:
+        """Standard normal distribution; the arguments are the shape."""
+        return self._draw_float("standard_normal", size, dtype)
+
+    def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
+        """Integers from ``[low, high)``; with one bound, from ``[0, low)``."""
+        if high is None:
+            low, high = 0, low
+        kind: Any = np.dtype(dtype)
+        host = self._host.integers(_parameter(low), _parameter(high), _size(size), dtype=kind)
+        return _output(host, kind, "randint")
+
+
+class Generator(_Distributions):
+    """A source of random arrays as `default_rng` makes it."""
+
+    def __init__(self, bit_generator: Any) -> None:
+        self.bit_generator = bit_generator
+        self._host = np.random.Generator(bit_generator)
+
+    def random(self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None) -> ndarray:
+        """Uniform distribution over ``[0, 1)``."""
+        result = self._draw_float("random", out.shape if out is not None else size, dtype)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    def integers(
+        self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
+    ) -> ndarray:
+        """Integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
+        kind: Any = np.dtype(dtype)
+        host = self._host.integers(
+            _parameter(low), None if high is None else _parameter(high), _size(size), kind, endpoint
+        )
+        return _output(host, kind, "integers")
+
+
+class Philox4x3210(np.random.Philox):
+    """Philox, a counter-based generator (here NumPy's Philox 4x64)."""
+
+
+class XORWOW(np.random.PCG64):
+    """Stands for cuRAND's XORWOW; the numbers are those of NumPy's PCG64."""
+
+
+class MRG32k3a(np.random.PCG64DXSM):
+    """Stands for cuRAND's MRG32k3a; the numbers are those of NumPy's PCG64DXSM."""
+
+
+def default_rng(seed: Any = None) -> Generator:
+    """A generator; the same seed gives the same arrays."""
+    if isinstance(seed, Generator):
+        return seed
+    if isinstance(seed, np.random.BitGenerator):
+        return Generator(seed)
+    return Generator(XORWOW(seed))
+
+
+def get_random_state() -> RandomState:
+    """The current device's state behind the functions of this module."""
+    machine = _machine.current()
+    states = machine.random_states
+    device_id = machine.current_device_id
+    if device_id not in states:
+        states[device_id] = RandomState()
+    state: RandomState = states[device_id]
+    return state
+
+
+def seed(seed: Any = None) -> None:
+    """Seed the current device's state: the same seed, the same arrays afterwards."""
+    get_random_state().seed(seed)
+
+
+def rand(*size: int, dtype: Any = float) -> ndarray:
+    """Uniform distribution over ``[0, 1)``; the arguments are the shape."""
+    return get_random_state().rand(*size, dtype=dtype)
+
+
+def randn(*size: int, dtype: Any = float) -> ndarray:
+    """Standard normal distribution; the arguments are the shape."""
+    return get_random_state().randn(*size, dtype=dtype)
+
+
+def random(size: Any = None, dtype: Any = float) -> ndarray:
+    """Uniform distribution over ``[0, 1)``."""
+    return get_random_state().random_sample(size, dtype)
+
+
+random_sample = ranf = sample = random
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+    """Uniform distribution over ``[low, high)``."""
+    return get_random_state().uniform(low, high, size, dtype)
+
+
+def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+    """Normal distribution with mean `loc` and standard deviation `scale`."""
+    return get_random_state().normal(loc, scale, size, dtype)
+
+
+def standard_normal(size: Any = None, dtype: Any = float) -> ndarray:
+    """Standard normal distribution."""
+    return get_random_state().standard_normal(size, dtype)
+
+
+def exponential(scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+    """Exponential distribution with mean `scale`."""
+    return get_random_state().exponential(scale, size, dtype)
+
+
+def poisson(lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
+    """Poisson distribution with mean `lam`."""
+    return get_random_state().poisson(lam, size, dtype)
+
+
+def binomial(n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
+    """Successes in `n` trials of probability `p`."""
+    return get_random_state().binomial(n, p, size, dtype)
+
+
+def randint(low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
+    """Integers from ``[low, high)``; with one bound, from ``[0, low)``."""
+    return get_random_state().randint(low, high, size, dtype)
+
+
+def permutation(a: Any) -> ndarray:
+    """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
+    return get_random_state().permutation(a)
+
+
+def shuffle(a: ndarray) -> None:
+    """Shuffle an array along its first axis, in place."""
+    get_random_state().shuffle(a)
+
+
+def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
+    """A random sample of ``arange(a)`` or of a one-dimensional array."""
+    return get_random_state().choice(a, size, replace, p)
+
+
+def random_integers(low: int, high: int | None = None, size: Any = None) -> ndarray:
+    """Integers from `low` up to and including `high`; with one bound, from 1."""
+    low, high = (1, low) if high is None else (low, high)
+    return randint(low, high + 1, size)
+
+
+def bytes(length: int) -> builtins.bytes:
+    """Random bytes, on the host."""
+    return get_random_state()._host.bytes(length)
+
+
+def set_random_state(rs: RandomState) -> None:
+    """Let the functions of this module use `rs` on the current device."""
+    if not isinstance(rs, RandomState):
+        raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
+    machine = _machine.current()
+    machine.random_states[machine.current_device_id] = rs
+
+
+def reset_states() -> None:
+    """Seed anew, differently, on every device."""
+    _machine.current().random_states.clear()
+
+
+_RARER = {
+    *(name for name in vars(RarerDistributions) if not name.startswith("_")),
+    *("beta", "gamma", "standard_exponential"),
+}
+_explain = module_getattr("cp.random", globals())
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RARER:
+        return _explain(name)
+
+    def draw(*args: Any, **kwargs: Any) -> ndarray:
+        result: ndarray = getattr(get_random_state(), name)(*args, **kwargs)
+        return result
+
+    draw.__name__ = draw.__qualname__ = name
+    draw.__doc__ = getattr(RandomState, name).__doc__
+    return draw
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_RARER})

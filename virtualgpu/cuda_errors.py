@@ -1,0 +1,111 @@
+"""CUDA's and CuPy's error types, as the virtual GPU raises them.
+
+Class names, ``status`` attributes and the first words of each message are CuPy's, so that code
+written against CuPy catches the same things. The rest of the message says what to do.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.errors import FaultSite, GpulabError
+
+
+class CUDARuntimeError(RuntimeError):
+    """Like ``cupy.cuda.runtime.CUDARuntimeError``: ``status`` is the CUDA runtime's code."""
+
+    def __init__(self, status: int, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.status = status
+        self.error_name = name
+
+
+class CUDADriverError(RuntimeError):
+    """Like ``cupy.cuda.driver.CUDADriverError``: ``status`` is the driver's code."""
+
+    def __init__(self, status: int, name: str, message: str) -> None:
+        super().__init__(f"{name}: {message}")
+        self.status = status
+        self.error_name = name
+
+
+class OutOfMemoryError(MemoryError):
+    """Like ``cupy.cuda.memory.OutOfMemoryError``."""
+
+    def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0) -> None:
+        message = f"Out of memory allocating {size_bytes:,} bytes (allocated so far: {total_bytes:,} bytes"
+        message += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
+        super().__init__(message)
+        self.size_bytes = size_bytes
+        self.total_bytes = total_bytes
+        self.limit_bytes = limit_bytes
+
+
+class CompileException(Exception):
+    """Like ``cupy.cuda.compiler.CompileException``: NVRTC's log with the learner's line numbers."""
+
+    def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:
+        super().__init__(log)
+        self.log = log
+        self.source = source
+        self.name = name
+        self.options = options
+
+    def __str__(self) -> str:
+        return self.log
+
+
+class KernelFault(CUDARuntimeError, GpulabError):
+    """A fault found while a kernel ran; ``site`` says where. The process lives on.
+
+    ``kind`` names it in a word or two, ``space`` is the state space of an illegal access, ``array``
+    the array in global memory that it meant or is nearest to.
+    """
+
+    kind = ""
+    space = ""
+    array = ""
+
+    def __init__(self, status: int, name: str, message: str, site: FaultSite) -> None:
+        super().__init__(status, name, message)
+        self.site = site
+
+
+class IllegalAddressError(KernelFault):
+    """cudaErrorIllegalAddress (700): an access outside every live allocation."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(700, "cudaErrorIllegalAddress", message, site)
+
+
+class MisalignedAddressError(KernelFault):
+    """cudaErrorMisalignedAddress (716): an address that its access size does not divide."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(716, "cudaErrorMisalignedAddress", message, site)
+
+
+class LaunchTimeoutError(KernelFault):
+    """cudaErrorLaunchTimeout (702): the watchdog or the user stopped a kernel."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(702, "cudaErrorLaunchTimeout", message, site)
+
+
+class DeviceAssertError(KernelFault):
+    """cudaErrorAssert (710): a device-side ``assert`` failed."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(710, "cudaErrorAssert", message, site)
+
+
+class LaunchFailure(KernelFault):
+    """cudaErrorLaunchFailure (719): trap, divergent barrier, wrong mask and the like."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(719, "cudaErrorLaunchFailure", message, site)
+
+
+class NanProducedError(KernelFault):
+    """The NaN trap was on and a kernel made one. CUDA has no such trap; it counts as a launch failure."""
+
+    def __init__(self, message: str, site: FaultSite) -> None:
+        super().__init__(719, "cudaErrorLaunchFailure", message, site)

@@ -1,0 +1,7 @@
+"""The SIMT engine: PTX executed on the CPU, warp by warp, with counters, traces and checks."""
+
+from virtualgpu.engine.observe.observer import Observer
+from virtualgpu.engine.observe.trace_buffers import TraceRequest
+from virtualgpu.engine.run.program import LaunchResult, Program
+
+__all__ = ["LaunchResult", "Observer", "Program", "TraceRequest"]

@@ -1,0 +1,1 @@
+"""LLVM IR that all kernels share: support functions, and the layout they agree on."""

@@ -1,0 +1,350 @@
+"""What one access of a warp costs: sectors, and passes through the 32 banks of shared memory.
+
+Each rule stands here twice, as LLVM IR for the counters and in Python for traces. All are fitted to
+Nsight Compute's counts of single accesses on an H200 (``tests/counters``):
+
+* global loads and stores touch the distinct 32-byte sectors of the active lanes;
+* an atomic takes a sector as often as its most wanted word is wanted;
+* shared loads and stores take as many passes as the busiest bank has distinct words. Accesses of 8
+  and 16 bytes go a half- and a quarter-warp at a time. A load goes by twice as many lanes if all
+  lanes agree with their neighbour, or all with their second neighbour, inactive lanes with anyone;
+* shared atomics take as many passes as the busiest bank has lanes, same word or not, but adding 1
+  with no use for the result combines lanes; compare-and-swap reads and writes: two wavefronts a pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.engine.ir.text import bump, field, splat
+
+# "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
+Rule = Literal["load", "store", "atomic", "count", "swap"]
+ATOMIC_RULES = ("atomic", "count", "swap")
+SECTOR_BYTES = 32
+
+
+def shared_cost(size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> tuple[int, int]:
+    """Wavefronts of one shared access, and how many of them are no bank conflicts."""
+    words = max(1, size // 4)
+    unit = [address // max(size, 4) for address in addresses.tolist()]
+    lanes = 32 // words
+    if rule == "load" and words > 1 and _neighbours_agree(unit, mask):
+        lanes *= 2
+    passes = ideal = 0
+    for start in range(0, 32, lanes):
+        part = [unit[lane] for lane in range(start, start + lanes) if mask >> lane & 1]
+        passes += _lanes_per_bank(part, words) if rule in ("atomic", "swap") else _words_per_bank(part, words)
+        ideal += bool(part)
+    return (2 * passes, passes + ideal) if rule == "swap" else (passes, ideal)
+
+
+def sectors(addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> int:
+    """Sectors of one access to global memory."""
+    active = [address for lane, address in enumerate(addresses.tolist()) if mask >> lane & 1]
+    if rule not in ATOMIC_RULES:
+        return len({address // SECTOR_BYTES for address in active})
+    most: dict[int, int] = defaultdict(int)
+    for address, wanted in Counter(active).items():
+        most[address // SECTOR_BYTES] = max(most[address // SECTOR_BYTES], wanted)
+    return sum(most.values())
+
+
+def _neighbours_agree(unit: Sequence[int], mask: int) -> bool:
+    active = [lane for lane in range(32) if mask >> lane & 1]
+    return any(
+        all(unit[lane] == unit[lane ^ step] for lane in active if lane ^ step in active) for step in (1, 2)
+    )
+
+
+def _words_per_bank(part: Sequence[int], words: int) -> int:
+    distinct = set(part)
+    if words == 1 and distinct and max(distinct) - min(distinct) < 32:
+        return 1
+    hits = Counter((base * words + k) & 31 for base in distinct for k in range(words))
+    return max(hits.values(), default=0)
+
+
+def _lanes_per_bank(part: Sequence[int], words: int) -> int:
+    hits = Counter(base * words & 31 for base in part)
+    return max(hits.values(), default=0)
+
+
+def count_shared(size: int, rule: Rule) -> str:
+    """Text that counts a shared access with offsets ``%a`` under ``%mask``; goes on at ``counted``.
+
+    It follows a block called ``inside`` and needs ``%cnt``, the counters of the instruction.
+    """
+    words = max(1, size // 4)
+    shift = max(size, 4).bit_length() - 1
+    text = bump("%cnt", "1", "req")
+    text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
+    text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + bump("%cnt.l", "%pop64", "lan")
+    text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
+    if words == 1 and rule not in ("atomic", "swap"):
+        text += """  %act = bitcast i32 %mask to <32 x i1>
+  %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
+  %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
+  %max = call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> %hi)
+  %min = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %lo)
+  %span = sub i32 %max, %min
+  %near = icmp ult i32 %span, 32
+  br i1 %near, label %counted, label %banks
+banks:
+  %many = call i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 1)
+  br label %counted
+counted:
+  %waves = phi i32 [1, %inside], [%many, %banks]
+  %ideal = add i32 0, 1
+"""
+    else:
+        function = "bank_lanes" if rule in ("atomic", "swap") else "bank_passes"
+        wide = "0"
+        if rule == "load":
+            text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
+            text += "  %wide = zext i1 %agree to i32\n"
+            wide = "%wide"
+        text += f"""  %lanes = shl i32 {32 // words}, {wide}
+  br label %loop
+loop:
+  %start = phi i32 [0, %inside], [%start1, %loop]
+  %sum = phi i32 [0, %inside], [%sum1, %loop]
+  %parts = phi i32 [0, %inside], [%parts1, %loop]
+  %all = icmp eq i32 %lanes, 32
+  %count.1 = shl i32 1, %lanes
+  %count.ones = sub i32 %count.1, 1
+  %group0 = select i1 %all, i32 -1, i32 %count.ones
+  %group = shl i32 %group0, %start
+  %part = and i32 %mask, %group
+  %passes = call i32 @{function}(<32 x i32> %unit, i32 %part, i32 {words})
+  %sum1 = add i32 %sum, %passes
+  %any = icmp ne i32 %part, 0
+  %any32 = zext i1 %any to i32
+  %parts1 = add i32 %parts, %any32
+  %start1 = add i32 %start, %lanes
+  %again = icmp ult i32 %start1, 32
+  br i1 %again, label %loop, label %counted
+counted:
+"""
+        if rule == "swap":
+            text += "  %waves = shl i32 %sum1, 1\n  %ideal = add i32 %sum1, %parts1\n"
+        else:
+            text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
+    text += "  %waves64 = zext i32 %waves to i64\n  %ideal64 = zext i32 %ideal to i64\n"
+    text += "  %cnt.w = getelementptr i64, ptr %cnt, i64 2\n" + bump("%cnt.w", "%waves64", "wav")
+    text += "  %cnt.d = getelementptr i64, ptr %cnt, i64 3\n" + bump("%cnt.d", "%ideal64", "ide")
+    return text + field("wavefronts", "%tot") + bump("%tot", "%waves64", "all")
+
+
+def _swapped(step: int, low: int) -> str:
+    """Text that swaps bits `step` apart in the mask and compares lanes `step` apart."""
+    order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
+    return f"""  %up{step}.0 = and i32 %mask, {low}
+  %up{step} = shl i32 %up{step}.0, {step}
+  %down{step}.0 = lshr i32 %mask, {step}
+  %down{step} = and i32 %down{step}.0, {low}
+  %other{step} = or i32 %up{step}, %down{step}
+  %both{step} = and i32 %mask, %other{step}
+  %near{step} = shufflevector <32 x i32> %unit, <32 x i32> poison, <32 x i32> <{order}>
+  %differ{step}.0 = icmp ne <32 x i32> %unit, %near{step}
+  %differ{step} = bitcast <32 x i1> %differ{step}.0 to i32
+  %wrong{step} = and i32 %differ{step}, %both{step}
+  %agree{step} = icmp eq i32 %wrong{step}, 0
+"""
+
+
+_FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
+
+# Functions that the rules call, linked into every kernel that counts.
+SUPPORT = f"""
+define internal void @count_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
+entry:
+{bump("%counters", "1", "req")}
+  %pop = call i32 @llvm.ctpop.i32(i32 %mask)
+  %pop64 = zext i32 %pop to i64
+  %lanes = getelementptr i64, ptr %counters, i64 4
+{bump("%lanes", "%pop64", "lan")}
+  %q = lshr <32 x i64> %a, splat (i64 5)
+  %full = icmp eq i32 %mask, -1
+  br i1 %full, label %fast, label %slow
+fast:
+  %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31}>
+  %down = icmp ult <32 x i64> %q, %prev
+  %downs = bitcast <32 x i1> %down to i32
+  %sorted = icmp eq i32 %downs, 0
+  br i1 %sorted, label %runs, label %slow
+runs:
+  %differ = icmp ne <32 x i64> %q, %prev
+  %differs = bitcast <32 x i1> %differ to i32
+  %changes = call i32 @llvm.ctpop.i32(i32 %differs)
+  %count.f = add i32 %changes, 1
+  br label %done
+slow:
+  %spill = alloca <32 x i64>
+  store <32 x i64> %q, ptr %spill
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %slow], [%rest1, %body]
+  %count = phi i32 [0, %slow], [%count1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i64, ptr %spill, i32 %l
+  %x = load i64, ptr %xp
+{splat("i64", "%x", "%same")}
+  %eq = icmp eq <32 x i64> %q, %same
+  %eqs = bitcast <32 x i1> %eq to i32
+  %others = xor i32 %eqs, -1
+  %rest1 = and i32 %rest, %others
+  %count1 = add i32 %count, 1
+  br label %loop
+done:
+  %total = phi i32 [%count.f, %runs], [%count, %loop]
+  %total64 = zext i32 %total to i64
+  %sectors = getelementptr i64, ptr %counters, i64 1
+{bump("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+  ret void
+}}
+
+define internal i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
+entry:
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %empty, label %start
+empty:
+  ret i32 0
+start:
+  %table = alloca [32 x i32]
+  %spill = alloca <32 x i32>
+  store <32 x i32> %unit, ptr %spill
+  call void @llvm.memset.p0.i64(ptr %table, i8 0, i64 128, i1 false)
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %start], [%rest1, %banked]
+  %most = phi i32 [0, %start], [%most1, %banked]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i32, ptr %spill, i32 %l
+  %x = load i32, ptr %xp
+{splat("i32", "%x", "%same")}
+  %eq = icmp eq <32 x i32> %unit, %same
+  %eqs = bitcast <32 x i1> %eq to i32
+  %others = xor i32 %eqs, -1
+  %rest1 = and i32 %rest, %others
+  %word0 = mul i32 %x, %words
+  br label %bank
+bank:
+  %k = phi i32 [0, %body], [%k1, %bank]
+  %high = phi i32 [%most, %body], [%high1, %bank]
+  %word = add i32 %word0, %k
+  %b = and i32 %word, 31
+  %cp = getelementptr i32, ptr %table, i32 %b
+  %old = load i32, ptr %cp
+  %new = add i32 %old, 1
+  store i32 %new, ptr %cp
+  %high1 = call i32 @llvm.umax.i32(i32 %high, i32 %new)
+  %k1 = add i32 %k, 1
+  %again = icmp ult i32 %k1, %words
+  br i1 %again, label %bank, label %banked
+banked:
+  %most1 = phi i32 [%high1, %bank]
+  br label %loop
+done:
+  ret i32 %most
+}}
+
+define internal i1 @neighbours_agree(<32 x i32> %unit, i32 %mask) noinline {{
+{_swapped(1, 0x55555555)}{_swapped(2, 0x33333333)}  %agree = or i1 %agree1, %agree2
+  ret i1 %agree
+}}
+
+define internal i32 @bank_lanes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
+entry:
+  %table = alloca [32 x i32]
+  %spill = alloca <32 x i32>
+  store <32 x i32> %unit, ptr %spill
+  call void @llvm.memset.p0.i64(ptr %table, i8 0, i64 128, i1 false)
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %body]
+  %most = phi i32 [0, %entry], [%most1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i32, ptr %spill, i32 %l
+  %x = load i32, ptr %xp
+  %word = mul i32 %x, %words
+  %b = and i32 %word, 31
+  %cp = getelementptr i32, ptr %table, i32 %b
+  %old = load i32, ptr %cp
+  %new = add i32 %old, 1
+  store i32 %new, ptr %cp
+  %most1 = call i32 @llvm.umax.i32(i32 %most, i32 %new)
+  %minus = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %minus
+  br label %loop
+done:
+  ret i32 %most
+}}
+
+define internal void @count_atomic_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
+entry:
+{bump("%counters", "1", "req")}
+  %pop = call i32 @llvm.ctpop.i32(i32 %mask)
+  %pop64 = zext i32 %pop to i64
+  %lanes = getelementptr i64, ptr %counters, i64 4
+{bump("%lanes", "%pop64", "lan")}
+  %q = lshr <32 x i64> %a, splat (i64 5)
+  %sectors.of = alloca <32 x i64>
+  store <32 x i64> %q, ptr %sectors.of
+  %places.of = alloca <32 x i64>
+  store <32 x i64> %a, ptr %places.of
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %taken]
+  %count = phi i32 [0, %entry], [%count1, %taken]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %sector
+sector:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i64, ptr %sectors.of, i32 %l
+  %x = load i64, ptr %xp
+{splat("i64", "%x", "%same")}
+  %eq = icmp eq <32 x i64> %q, %same
+  %eqs = bitcast <32 x i1> %eq to i32
+  %here = and i32 %eqs, %rest
+  br label %words
+words:
+  %left = phi i32 [%here, %sector], [%left1, %words]
+  %most = phi i32 [0, %sector], [%most1, %words]
+  %k = call i32 @llvm.cttz.i32(i32 %left, i1 false)
+  %yp = getelementptr i64, ptr %places.of, i32 %k
+  %y = load i64, ptr %yp
+{splat("i64", "%y", "%place")}
+  %at = icmp eq <32 x i64> %a, %place
+  %ats = bitcast <32 x i1> %at to i32
+  %want = and i32 %ats, %left
+  %many = call i32 @llvm.ctpop.i32(i32 %want)
+  %most1 = call i32 @llvm.umax.i32(i32 %most, i32 %many)
+  %left1 = xor i32 %left, %want
+  %more = icmp ne i32 %left1, 0
+  br i1 %more, label %words, label %taken
+taken:
+  %count1 = add i32 %count, %most1
+  %rest1 = xor i32 %rest, %here
+  br label %loop
+done:
+  %total64 = zext i32 %count to i64
+  %sectors = getelementptr i64, ptr %counters, i64 1
+{bump("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+  ret void
+}}
+"""

@@ -1,0 +1,164 @@
+"""Bounds, alignment and counters of memory accesses, as LLVM IR functions.
+
+Each is generated for one access size on demand and never inlined, so that a kernel's own code stays
+small and compiles fast.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.engine.ir import access_rules, layout
+from virtualgpu.engine.ir.access_rules import Rule
+from virtualgpu.engine.ir.text import IOTA, load_field, splat
+
+
+def counters(site: str) -> str:
+    """Text that finds the counters of a memory instruction (``%cnt``)."""
+    return load_field("access_counters", "%cnt.i") + (
+        f"  %cnt.at = mul i32 {site}, {layout.ACCESS_STRIDE}\n"
+        "  %cnt.b = inttoptr i64 %cnt.i to ptr\n"
+        "  %cnt = getelementptr i8, ptr %cnt.b, i32 %cnt.at\n"
+    )
+
+
+def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+    """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
+    atomic = "atomic_" if rule in access_rules.ATOMIC_RULES else ""
+    name = f"check_global_{atomic}{size}"
+    counting = counters("%site") + (
+        f"  call void @count_{atomic}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
+    )
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("access_cache", "%cache.i")}
+  %cache.b = inttoptr i64 %cache.i to ptr
+  %at = mul i32 %site, 16
+  %cache = getelementptr i8, ptr %cache.b, i32 %at
+  %base = load i64, ptr %cache
+  %room.p = getelementptr i64, ptr %cache, i64 1
+  %room = load i64, ptr %room.p
+{splat("i64", "%base", "%bases")}{splat("i64", "%room", "%rooms")}
+  %d = sub <32 x i64> %a, %bases
+  %far = icmp uge <32 x i64> %d, %rooms
+  %low = and <32 x i64> %a, splat (i64 {size - 1})
+  %odd = icmp ne <32 x i64> %low, zeroinitializer
+  %wrong = or <32 x i1> %far, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %slow, label %inside
+slow:
+  %failed = call i1 @find_live(ptr %ctx, ptr %cache, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 {size})
+  br i1 %failed, label %fail, label %inside
+fail:
+  ret i1 true
+inside:
+{counting if count else ""}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body
+
+
+def check_shared(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+    """Bounds, alignment and bank passes of one shared access; addresses are offsets."""
+    if size <= 4 and rule in ("store", "count"):
+        rule = "load"  # the same passes
+    name = f"check_shared_{size}_{rule}"
+    passes = counters("%site") + access_rules.count_shared(size, rule) if count else ""
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("shared_bytes", "%limit64")}
+  %limit.t = trunc i64 %limit64 to i32
+  %limit = sub i32 %limit.t, {size}
+{splat("i32", "%limit", "%limits")}
+  %far = icmp sgt <32 x i32> %a, %limits
+  %neg = icmp slt <32 x i32> %a, zeroinitializer
+  %out = or <32 x i1> %far, %neg
+  %low = and <32 x i32> %a, splat (i32 {size - 1})
+  %odd = icmp ne <32 x i32> %low, zeroinitializer
+  %wrong = or <32 x i1> %out, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %fail, label %inside
+fail:
+  %l = call i32 @llvm.cttz.i32(i32 %bad, i1 false)
+  %outs = bitcast <32 x i1> %out to i32
+  %bit = shl i32 1, %l
+  %isout.b = and i32 %outs, %bit
+  %isout = icmp ne i32 %isout.b, 0
+  %code = select i1 %isout, i32 {layout.ILLEGAL_SHARED}, i32 {layout.MISALIGNED}
+  %x = extractelement <32 x i32> %a, i32 %l
+  %x64 = zext i32 %x to i64
+  call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x64)
+  ret i1 true
+inside:
+{passes}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body
+
+
+def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
+    """Bounds, alignment and sectors of one local access; addresses are offsets in a thread's stack.
+
+    Local memory is interleaved on hardware: the same 4-byte word of 32 lanes is contiguous. No two
+    lanes meet there, so all rules are the same.
+    """
+    name = f"check_local_{size}"
+    counting = ""
+    if count:
+        counting = counters("%site") + (
+            "  %word = lshr <32 x i64> %a, splat (i64 2)\n"
+            "  %row = mul <32 x i64> %word, splat (i64 128)\n"
+            f"  %col = mul <32 x i64> {IOTA}, splat (i64 {max(size, 4)})\n"
+            "  %place = add <32 x i64> %row, %col\n"
+            "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %place, i32 %mask)\n"
+        )
+    body = f"""
+define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+entry:
+  %idle = icmp eq i32 %mask, 0
+  br i1 %idle, label %good, label %check
+check:
+{load_field("local_bytes", "%room")}
+  %limit = sub i64 %room, {size}
+{splat("i64", "%limit", "%limits")}
+  %far = icmp sgt <32 x i64> %a, %limits
+  %neg = icmp slt <32 x i64> %a, zeroinitializer
+  %out = or <32 x i1> %far, %neg
+  %low = and <32 x i64> %a, splat (i64 {size - 1})
+  %odd = icmp ne <32 x i64> %low, zeroinitializer
+  %wrong = or <32 x i1> %out, %odd
+  %wrongs = bitcast <32 x i1> %wrong to i32
+  %bad = and i32 %wrongs, %mask
+  %some = icmp ne i32 %bad, 0
+  br i1 %some, label %fail, label %inside
+fail:
+  %l = call i32 @llvm.cttz.i32(i32 %bad, i1 false)
+  %outs = bitcast <32 x i1> %out to i32
+  %bit = shl i32 1, %l
+  %isout.b = and i32 %outs, %bit
+  %isout = icmp ne i32 %isout.b, 0
+  %code = select i1 %isout, i32 {layout.ILLEGAL_LOCAL}, i32 {layout.MISALIGNED}
+  %x = extractelement <32 x i64> %a, i32 %l
+  call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x)
+  ret i1 true
+inside:
+{counting}  br label %good
+good:
+  ret i1 false
+}}
+"""
+    return name, body

@@ -1,0 +1,169 @@
+"""Building blocks for LLVM IR text over warps: every PTX register is a vector of 32 lanes."""
+
+from __future__ import annotations
+
+import struct
+
+from virtualgpu.engine.ir import layout
+from virtualgpu.errors import NotSupportedError
+
+LLVM_OF_PTX = {
+    "pred": "i1",
+    **{f"{kind}8": "i8" for kind in "bus"},
+    **{f"{kind}16": "i16" for kind in "bus"},
+    **{f"{kind}32": "i32" for kind in "bus"},
+    **{f"{kind}64": "i64" for kind in "bus"},
+    "f16": "half",
+    "bf16": "i16",
+    "f16x2": "i32",
+    "bf16x2": "i32",
+    "f32": "float",
+    "f64": "double",
+    "b128": "i128",
+}
+_BITS = {"i1": 1, "half": 16, "float": 32, "double": 64}
+INTRINSIC_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+def bits(llvm: str) -> int:
+    """Width in bits of a scalar LLVM type."""
+    return _BITS.get(llvm) or int(llvm[1:])
+
+
+def llvm_of(ptx_type: str) -> str:
+    """LLVM scalar type that holds a PTX type."""
+    try:
+        return LLVM_OF_PTX[ptx_type]
+    except KeyError:
+        raise NotSupportedError(f"The virtual GPU does not know the PTX type .{ptx_type}.") from None
+
+
+def vector(llvm: str) -> str:
+    """The 32-lane vector of a scalar type."""
+    return f"<{layout.LANES} x {llvm}>"
+
+
+def constant(llvm: str, value: int) -> str:
+    """A 32-lane integer constant."""
+    return f"splat ({llvm} {signed(value, bits(llvm))})"
+
+
+def signed(value: int, width: int) -> int:
+    """A value as LLVM prints it: two's complement of the given width."""
+    if width == 1:
+        return value & 1
+    value &= (1 << width) - 1
+    return value - (1 << width) if value >> (width - 1) else value
+
+
+def float_constant(llvm: str, raw: int) -> str:
+    """A 32-lane floating-point constant from its IEEE bits."""
+    if llvm == "double":
+        return f"splat (double 0x{raw:016X})"
+    if llvm == "half":
+        return f"splat (half 0xH{raw & 0xFFFF:04X})"
+    # LLVM spells a float as the double of the same value; a signalling NaN must keep its payload.
+    sign, exponent, fraction = raw >> 31, raw >> 23 & 0xFF, raw & 0x7FFFFF
+    if exponent == 0xFF:
+        wide = sign << 63 | 0x7FF << 52 | fraction << 29
+    else:
+        (value,) = struct.unpack("<f", raw.to_bytes(4, "little"))
+        wide = int.from_bytes(struct.pack("<d", value), "little")
+    return f"splat (float 0x{wide:016X})"
+
+
+class Emitter:
+    """Collects the lines of one LLVM function and names its temporaries."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.declared: set[str] = set()
+        self.count = 0
+
+    def name(self, stem: str = "t") -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def raw(self, line: str) -> None:
+        self.lines.append("  " + line)
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+
+    def op(self, text: str) -> str:
+        """Emit ``%tN = text`` and return ``%tN``."""
+        result = "%" + self.name()
+        self.lines.append(f"  {result} = {text}")
+        return result
+
+    def call(self, result: str, function: str, *arguments: str) -> str:
+        """Call a function or intrinsic by full name; arguments are ``type value``."""
+        return self.op(f"call {result} @{function}({', '.join(arguments)})")
+
+    def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
+        """Call a lane-wise LLVM intrinsic over 32 lanes of one type, declaring it on first use."""
+        suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
+        full = f"llvm.{name}.v{layout.LANES}{suffix}"
+        kinds = [vector(llvm)] * len(values) + [e.split()[0] for e in extra]
+        self.declared.add(f"declare {vector(llvm)} @{full}({', '.join(kinds)})")
+        arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra)
+        return self.op(f"call {vector(llvm)} @{full}({', '.join(arguments)})")
+
+    def splat(self, llvm: str, scalar: str) -> str:
+        """A vector with one scalar in every lane."""
+        first = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
+        return self.op(
+            f"shufflevector {vector(llvm)} {first}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
+        )
+
+    def binary(self, operation: str, llvm: str, left: str, right: str) -> str:
+        return self.op(f"{operation} {vector(llvm)} {left}, {right}")
+
+    def select(self, llvm: str, condition: str, yes: str, no: str) -> str:
+        return self.op(f"select {vector('i1')} {condition}, {vector(llvm)} {yes}, {vector(llvm)} {no}")
+
+    def compare(self, how: str, llvm: str, left: str, right: str) -> str:
+        kind = "fcmp" if llvm in INTRINSIC_SUFFIX else "icmp"
+        return self.op(f"{kind} {how} {vector(llvm)} {left}, {right}")
+
+    def convert(self, operation: str, source: str, value: str, target: str) -> str:
+        return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
+
+    def cast(self, value: str, source: str, target: str, is_signed: bool = False) -> str:
+        """Reinterpret, truncate or extend lane bits, as PTX does between untyped registers."""
+        if source == target:
+            return value
+        source_bits, target_bits = bits(source), bits(target)
+        if source in INTRINSIC_SUFFIX and source_bits != target_bits:
+            value, source = self.convert("bitcast", source, value, f"i{source_bits}"), f"i{source_bits}"
+        if source_bits == target_bits:
+            return self.convert("bitcast", source, value, target)
+        middle = f"i{target_bits}"
+        how = "trunc" if source_bits > target_bits else ("sext" if is_signed else "zext")
+        value = self.convert(how, source, value, middle)
+        return value if middle == target else self.convert("bitcast", middle, value, target)
+
+    def mask_bits(self, mask: str) -> str:
+        """An i1 vector as the 32-bit lane mask."""
+        return self.op(f"bitcast {vector('i1')} {mask} to i32")
+
+    def mask_vector(self, mask: str) -> str:
+        """A 32-bit lane mask as an i1 vector."""
+        return self.op(f"bitcast i32 {mask} to {vector('i1')}")
+
+    def context_pointer(self, field: str) -> str:
+        return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset(field)}")
+
+    def context_load(self, field: str, llvm: str | None = None) -> str:
+        pointer = self.context_pointer(field)
+        return self.op(f"load {llvm or layout.llvm_type(field)}, ptr {pointer}")
+
+    def context_store(self, field: str, value: str) -> None:
+        pointer = self.context_pointer(field)
+        self.raw(f"store {layout.llvm_type(field)} {value}, ptr {pointer}")
+
+    def add_to(self, pointer: str, amount: str) -> None:
+        """Add an i64 to memory."""
+        old = self.op(f"load i64, ptr {pointer}")
+        new = self.op(f"add i64 {old}, {amount}")
+        self.raw(f"store i64 {new}, ptr {pointer}")

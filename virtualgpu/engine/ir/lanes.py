@@ -1,0 +1,249 @@
+"""Loads, stores, atomics and permutes over 32 lanes, as LLVM IR functions made on demand."""
+
+from __future__ import annotations
+
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
+from virtualgpu.engine.ir.text import splat
+
+
+def gather(llvm: str) -> tuple[str, str]:
+    """Load one value a lane from host addresses; contiguous full warps load as one vector."""
+    name, size = f"gather_{llvm}", bits(llvm) // 8
+    vector = f"<32 x {llvm}>"
+    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
+    intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
+    body = f"""
+declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
+define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
+entry:
+  %a0 = extractelement <32 x i64> %a, i32 0
+{splat("i64", "%a0", "%first")}
+  %line = add <32 x i64> %first, {offsets}
+  %same = icmp eq <32 x i64> %a, %line
+  %sames = bitcast <32 x i1> %same to i32
+  %both = and i32 %sames, %mask
+  %straight = icmp eq i32 %both, -1
+  br i1 %straight, label %fast, label %slow
+fast:
+  %p = inttoptr i64 %a0 to ptr
+  %v = load {vector}, ptr %p, align {size}
+  ret {vector} %v
+slow:
+  %ps = inttoptr <32 x i64> %a to <32 x ptr>
+  %m = bitcast i32 %mask to <32 x i1>
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, <32 x i1> %m, {vector} zeroinitializer)
+  ret {vector} %g
+}}
+"""
+    return name, body
+
+
+def scatter(llvm: str) -> tuple[str, str]:
+    """Store one value a lane to host addresses; of lanes that collide the highest wins."""
+    name, size = f"scatter_{llvm}", bits(llvm) // 8
+    vector = f"<32 x {llvm}>"
+    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
+    intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
+    body = f"""
+declare void @{intrinsic}({vector}, <32 x ptr>, <32 x i1>)
+define internal void @{name}({vector} %v, <32 x i64> %a, i32 %mask) noinline {{
+entry:
+  %a0 = extractelement <32 x i64> %a, i32 0
+{splat("i64", "%a0", "%first")}
+  %line = add <32 x i64> %first, {offsets}
+  %same = icmp eq <32 x i64> %a, %line
+  %sames = bitcast <32 x i1> %same to i32
+  %both = and i32 %sames, %mask
+  %straight = icmp eq i32 %both, -1
+  br i1 %straight, label %fast, label %slow
+fast:
+  %p = inttoptr i64 %a0 to ptr
+  store {vector} %v, ptr %p, align {size}
+  ret void
+slow:
+  %ps = inttoptr <32 x i64> %a to <32 x ptr>
+  %m = bitcast i32 %mask to <32 x i1>
+  call void @{intrinsic}({vector} %v, <32 x ptr> align {size} %ps, <32 x i1> %m)
+  ret void
+}}
+"""
+    return name, body
+
+
+_ATOMIC = {
+    "add": "add", "and": "and", "or": "or", "xor": "xor", "exch": "xchg",
+    "inc": "uinc_wrap", "dec": "udec_wrap",
+}  # fmt: skip
+
+
+# Float addition in global memory takes subnormals for zero, in shared memory it does not (PTX ISA, atom).
+_FLUSHING_ADD = """  %fx = call float @flushed(float %x)
+  %first = load i32, ptr %p
+  br label %again
+again:
+  %before = phi i32 [%first, %lane], [%seen, %again]
+  %old = bitcast i32 %before to float
+  %fold = call float @flushed(float %old)
+  %sum = fadd float %fold, %fx
+  %fsum = call float @flushed(float %sum)
+  %raw = bitcast float %fsum to i32
+  %pair = cmpxchg ptr %p, i32 %before, i32 %raw seq_cst seq_cst, align 4
+  %seen = extractvalue {i32, i1} %pair, 0
+  %fine = extractvalue {i32, i1} %pair, 1
+  br i1 %fine, label %stored, label %again
+stored:
+"""
+_FLUSHED = """
+declare float @llvm.fabs.f32(float)
+declare float @llvm.copysign.f32(float, float)
+define internal float @flushed(float %v) {
+  %size = call float @llvm.fabs.f32(float %v)
+  %tiny = fcmp olt float %size, 0x3810000000000000
+  %zero = call float @llvm.copysign.f32(float 0.0, float %v)
+  %r = select i1 %tiny, float %zero, float %v
+  ret float %r
+}
+"""
+
+
+# Additions that no machine instruction does at once: repeated until nothing came between.
+_ADD_AND_SWAP = """  %first = load {word}, ptr %p
+  br label %again
+again:
+  %old = phi {word} [%first, %lane], [%seen, %again]
+  %new = call {word} @add_{kind}({word} %old, {word} %x)
+  %pair = cmpxchg ptr %p, {word} %old, {word} %new seq_cst seq_cst, align {size}
+  %seen = extractvalue {{{word}, i1}} %pair, 0
+  %fine = extractvalue {{{word}, i1}} %pair, 1
+  br i1 %fine, label %stored, label %again
+stored:
+"""
+_ADD_HALVES = """
+define internal {word} @add_{kind}({word} %a, {word} %b) {{
+  %x = bitcast {word} %a to <{n} x half>
+  %y = bitcast {word} %b to <{n} x half>
+  %sum = fadd <{n} x half> %x, %y
+  %r = bitcast <{n} x half> %sum to {word}
+  ret {word} %r
+}}
+"""
+# A bf16 is the upper half of a float; the sum is rounded to nearest even, NaN becomes 0x7FFF.
+_ADD_BFLOATS = """
+define internal {word} @add_{kind}({word} %a, {word} %b) {{
+  %x16 = bitcast {word} %a to <{n} x i16>
+  %y16 = bitcast {word} %b to <{n} x i16>
+  %x32 = zext <{n} x i16> %x16 to <{n} x i32>
+  %y32 = zext <{n} x i16> %y16 to <{n} x i32>
+  %xs = shl <{n} x i32> %x32, splat (i32 16)
+  %ys = shl <{n} x i32> %y32, splat (i32 16)
+  %x = bitcast <{n} x i32> %xs to <{n} x float>
+  %y = bitcast <{n} x i32> %ys to <{n} x float>
+  %sum = fadd <{n} x float> %x, %y
+  %raw = bitcast <{n} x float> %sum to <{n} x i32>
+  %last = lshr <{n} x i32> %raw, splat (i32 16)
+  %odd = and <{n} x i32> %last, splat (i32 1)
+  %more = add <{n} x i32> %raw, splat (i32 32767)
+  %round = add <{n} x i32> %more, %odd
+  %high = lshr <{n} x i32> %round, splat (i32 16)
+  %nan = fcmp uno <{n} x float> %sum, %sum
+  %kept = select <{n} x i1> %nan, <{n} x i32> splat (i32 32767), <{n} x i32> %high
+  %r16 = trunc <{n} x i32> %kept to <{n} x i16>
+  %r = bitcast <{n} x i16> %r16 to {word}
+  ret {word} %r
+}}
+"""
+
+
+def atomic_half_add(kind: str) -> tuple[str, str]:
+    """Addition of one or two f16 or bf16 a lane, in lane order; gives the old values as integers."""
+    pair = kind.endswith("x2")
+    word, size, n = ("i32", 4, 2) if pair else ("i16", 2, 1)
+    names = {"word": word, "kind": kind, "size": size, "n": n}
+    head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
+    return _one_by_one(f"atomic_add_{kind}", word, _ADD_AND_SWAP.format(**names), head, "stored")
+
+
+def atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
+    """One read-modify-write a lane, in lane order; gives the old values.
+
+    With `flush` a float addition takes subnormal operands and sums for zero.
+    """
+    flush = flush and operation == "add" and llvm == "float"
+    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
+    size = bits(llvm) // 8
+    head, last = (_FLUSHED, "stored") if flush else ("", "lane")
+    if flush:
+        act = _FLUSHING_ADD
+    elif operation == "cas":
+        act = (
+            f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
+            f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
+        )
+    else:
+        if operation in ("min", "max"):
+            verb = operation if is_signed else "u" + operation
+        else:
+            verb = _ATOMIC[operation]
+        if llvm in INTRINSIC_SUFFIX:
+            verb = "fadd" if verb == "add" else verb
+        act = f"  %old = atomicrmw {verb} ptr %p, {llvm} %x seq_cst, align {size}\n"
+    return _one_by_one(name, llvm, act, head, last)
+
+
+def _one_by_one(name: str, llvm: str, act: str, head: str, last: str) -> tuple[str, str]:
+    """A function that does `act` for each lane in turn; `last` is the block that `act` ends in."""
+    vector = f"<32 x {llvm}>"
+    body = f"""{head}
+define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
+entry:
+  %as = alloca <32 x i64>
+  %bs = alloca {vector}
+  %cs = alloca {vector}
+  %os = alloca {vector}
+  store <32 x i64> %a, ptr %as
+  store {vector} %b, ptr %bs
+  store {vector} %c, ptr %cs
+  store {vector} zeroinitializer, ptr %os
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %{last}]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %lane
+lane:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %ap = getelementptr i64, ptr %as, i32 %l
+  %i = load i64, ptr %ap
+  %p = inttoptr i64 %i to ptr
+  %xp = getelementptr {llvm}, ptr %bs, i32 %l
+  %x = load {llvm}, ptr %xp
+  %yp = getelementptr {llvm}, ptr %cs, i32 %l
+  %y = load {llvm}, ptr %yp
+{act}  %op = getelementptr {llvm}, ptr %os, i32 %l
+  store {llvm} %old, ptr %op
+  %minus = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %minus
+  br label %loop
+done:
+  %r = load {vector}, ptr %os
+  ret {vector} %r
+}}
+"""
+    return name, body
+
+
+def permute(llvm: str) -> tuple[str, str]:
+    """Value of lane ``index[l]`` for every lane l."""
+    name, vector = f"permute_{llvm}", f"<32 x {llvm}>"
+    suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
+    intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
+    body = f"""
+declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
+define internal {vector} @{name}({vector} %v, <32 x i32> %index) noinline {{
+  %spill = alloca {vector}
+  store {vector} %v, ptr %spill
+  %ps = getelementptr {llvm}, ptr %spill, <32 x i32> %index
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {bits(llvm) // 8} %ps, <32 x i1> splat (i1 true), {vector} zeroinitializer)
+  ret {vector} %g
+}}
+"""
+    return name, body

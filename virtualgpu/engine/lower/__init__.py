@@ -1,0 +1,1 @@
+"""One PTX kernel lowered to one LLVM module."""

@@ -1,0 +1,174 @@
+"""One kernel of a PTX module, with all it calls, as one LLVM module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.compile.ptx import callgraph, ir
+from virtualgpu.compile.ptx.inline import inline
+from virtualgpu.engine.ir import common as common_ir
+from virtualgpu.engine.ir import driver as driver_ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower import calls
+from virtualgpu.engine.lower.function import FunctionCompiler
+from virtualgpu.engine.lower.plan import FunctionPlan, Options, Tables, plan
+from virtualgpu.errors import NotSupportedError
+
+SHARED_ALIGN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Generated code of one kernel and what its launch needs to know."""
+
+    name: str
+    text: str
+    plans: tuple[FunctionPlan, ...]
+    tables: Tables
+    static_shared_bytes: int
+    frame_bytes: int
+    local_bytes: int
+    float_atomics: bool
+
+    @property
+    def reserved_shared_bytes(self) -> int:
+        """The part of the static shared memory that the program did not ask for."""
+        return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
+
+
+def reachable(module: ir.Module, entry: str) -> list[ir.Function]:
+    """The entry and every function it may call, entry first."""
+    found: list[str] = [entry]
+    for name in found:
+        names = callgraph.callees(module.functions[name])
+        if "" in names:  # a call through a pointer may mean any function
+            names = [f for f, function in module.functions.items() if not function.is_entry]
+        for callee in names:
+            if callee in module.functions and callee not in found:
+                found.append(callee)
+    return [module.functions[name] for name in found]
+
+
+def shared_layout(module: ir.Module, functions: list[ir.Function]) -> tuple[dict[str, int], int]:
+    """Offsets of the shared variables a kernel uses, and their total size in bytes.
+
+    Dynamic shared memory (``extern __shared__``) starts after the static variables.
+    """
+    used = {
+        name
+        for function in functions
+        for i in function.instructions
+        for operand in i.operands
+        for name in _symbols(operand)
+    }
+    variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used]
+    for function in functions:
+        variables += function.shared.values()
+    offsets: dict[str, int] = {}
+    at = 0
+    if layout.RESERVED_SHARED in used:
+        offsets[layout.RESERVED_SHARED] = 0
+        at = layout.RESERVED_SHARED_BYTES
+    for variable in variables:
+        if not variable.dynamic:
+            at = -(-at // variable.align) * variable.align
+            offsets[variable.name] = at
+            at += variable.size_bytes
+    dynamic = [v for v in variables if v.dynamic]
+    if dynamic:
+        align = max(SHARED_ALIGN, *(v.align for v in dynamic))
+        at = -(-at // align) * align
+        offsets.update({v.name: at for v in dynamic})
+    return offsets, at
+
+
+def _symbols(operand: ir.Operand | None) -> list[str]:
+    if isinstance(operand, ir.Symbol):
+        return [operand.name]
+    if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED):
+        return [layout.RESERVED_SHARED]
+    if isinstance(operand, ir.Address):
+        return _symbols(operand.base)
+    if isinstance(operand, ir.Vector):
+        return [name for item in operand.items for name in _symbols(item)]
+    return []
+
+
+def generate(
+    module: ir.Module,
+    entry: str,
+    *,
+    count: bool,
+    trace: bool,
+    observe: bool = False,
+    trap_nan: bool = False,
+) -> Kernel:
+    """Generate the LLVM module of one kernel.
+
+    Raises
+    ------
+    NotSupportedError
+        If the kernel uses an instruction the virtual GPU does not do, or clusters of blocks.
+    """
+    if (blocks := module.functions[entry].cluster_blocks) > 1:
+        raise NotSupportedError(
+            f"The virtual GPU has no clusters: {entry} asks for {blocks} blocks that share their memory. "
+            "Leave out __cluster_dims__, and let blocks meet in global memory."
+        )
+    module = inline(module, entry)
+    functions = reachable(module, entry)
+    plans = {
+        function.name: plan(function, number, callgraph.answers_of_others(module, function))
+        for number, function in enumerate(functions)
+    }
+    tables = Tables(functions=[f.name for f in functions])
+    tables.shared, static_shared = shared_layout(module, functions)
+    options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan)
+    declared: set[str] = set()
+    bodies = []
+    for function in functions:
+        compiler = FunctionCompiler(module, plans[function.name], plans, tables, options)
+        bodies.append(compiler.compile())
+        declared |= compiler.e.declared
+    depth = _depth(functions, plans)
+    head = plans[entry]
+    frame = head.frame_bytes + depth * max((p.frame_bytes for p in plans.values()), default=0)
+    local = head.local_bytes + depth * max((p.local_bytes for p in plans.values()), default=0)
+    pieces = [common_ir.COMMON, *tables.support.values(), *bodies, driver_ir.driver(head.symbol)]
+    if trace:
+        pieces.append(driver_ir.TRACE)
+    lines = "\n".join(pieces).split("\n")
+    declared |= {line for line in lines if line.startswith("declare ")}
+    text = "\n".join([*sorted(declared), *(line for line in lines if not line.startswith("declare "))])
+    return Kernel(
+        entry,
+        text,
+        tuple(plans.values()),
+        tables,
+        static_shared,
+        frame,
+        local,
+        options.float_atomics,
+    )
+
+
+def _depth(functions: list[ir.Function], plans: dict[str, FunctionPlan]) -> int:
+    """Deepest chain of calls below the entry; recursion counts as the engine's limit."""
+    depths: dict[str, int] = {}
+
+    def below(name: str, path: tuple[str, ...]) -> int:
+        if name in path:
+            return calls.MAX_DEPTH
+        if name not in depths:
+            names = callgraph.callees(plans[name].function)
+            inner = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
+            inner = [c for c in inner if c in plans]
+            depths[name] = max((1 + below(c, (*path, name)) for c in inner), default=0)
+        return depths[name]
+
+    try:
+        return min(below(functions[0].name, ()), calls.MAX_DEPTH)
+    except RecursionError:
+        raise NotSupportedError(
+            f"Kernel {functions[0].name} nests its calls too deep for the virtual GPU."
+        ) from None

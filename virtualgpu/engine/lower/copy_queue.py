@@ -1,0 +1,296 @@
+"""Asynchronous copies under way: a queue for each warp, as LLVM IR functions.
+
+A copy reads global memory when it is issued. What it read lies in the queue until its thread waits for
+it, or the mbarrier that it told of the copy completes a phase, and only then in shared memory: as late
+as hardware may be, so that a kernel that does not wait computes with what was there before. A warp with
+more copies under way than the queue holds completes them early, as hardware may too.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.engine.ir import lanes, layout
+from virtualgpu.engine.ir.text import load_field, splat
+from virtualgpu.engine.lower.warp_code import WarpCode
+
+CAPACITY = 512
+_ENTRY_BYTES = 1280
+# A warp's area begins with the number of groups that each lane has committed.
+WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
+# An entry: lanes whose copy is under way, words each copies, its site; by lane its group, its place,
+# its words, and the mbarrier whose phase it completes with, if any.
+_COUNT, _SITE, _GROUPS, _PLACES, _WORDS, _BOUND = 4, 8, 128, 256, 512, 1024
+
+_BEGIN = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site"
+_FIND = (
+    load_field("copies", "%copies")
+    + load_field("warp", "%warp")
+    + load_field("frames", "%frames")
+    + load_field("frame_stride", "%frame_stride")
+    + f"""  %warp64 = zext i32 %warp to i64
+  %area.o = mul i64 %warp64, {WARP_BYTES}
+  %area.i = add i64 %copies, %area.o
+  %area = inttoptr i64 %area.i to ptr
+  %frame.o = mul i64 %warp64, %frame_stride
+  %frame.i = add i64 %frames, %frame.o
+  %frame.p = inttoptr i64 %frame.i to ptr
+  %held.p = getelementptr i8, ptr %frame.p, i64 {layout.COPIES_OFFSET}
+  %held = load i32, ptr %held.p
+"""
+)
+
+
+def _tell(lanes_: str) -> str:
+    """Text that tells an observer what happens (``%event``) to an entry."""
+    return (
+        load_field("shared", "%shared")
+        + splat("i64", "%shared", "%shareds")
+        + "  %shown = sub <32 x i64> %places, %shareds\n  store <32 x i64> %shown, ptr %told\n"
+        + load_field("observer", "%observer.i")
+        + f"""  %observer = inttoptr i64 %observer.i to ptr
+  %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE}
+  %site = load i32, ptr %site.p
+  %site.4 = shl i32 %site, 2
+  %what = add i32 %site.4, %event
+  %code = sub i32 {layout.COPY}, %what
+  call void %observer(ptr %ctx, i32 %code, ptr %told, i32 {lanes_}, ptr null)
+"""
+    )
+
+
+def begin(c: WarpCode) -> str:
+    """Name of ``void (ctx, <32 x i64> places, i32 mask, ptr words, i32 count, i32 site)``."""
+    c.need(
+        "copy_begin",
+        f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define internal void @copy_begin({_BEGIN}) noinline {{
+entry:
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %done, label %room
+room:
+{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+  %full = icmp uge i32 %held, {CAPACITY}
+  br i1 %full, label %early, label %append
+early:
+  %all = add <32 x i32> %groups, splat (i32 1)
+  call void @{arrive(c)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
+  br label %append
+append:
+  %number = phi i32 [%held, %room], [0, %early]
+  %number1 = add i32 %number, 1
+  store i32 %number1, ptr %held.p
+  %entry.o = mul i32 %number1, {_ENTRY_BYTES}
+  %entry.p = getelementptr i8, ptr %area, i32 %entry.o
+  store i32 %mask, ptr %entry.p
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT}
+  store i32 %count, ptr %count.p
+  %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE}
+  store i32 %site, ptr %site.p
+  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS}
+  store <32 x i32> %groups, ptr %groups.p, align 64
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  store <32 x i64> %to, ptr %places.p, align 64
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  store <32 x i64> zeroinitializer, ptr %bound.p, align 64
+  %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS}
+  %size32 = shl i32 %count, 7
+  %size = zext i32 %size32 to i64
+  call void @llvm.memcpy.p0.p0.i64(ptr %words.p, ptr %words, i64 %size, i1 false)
+  br label %done
+done:
+  ret void
+}}
+""",
+    )
+    return "copy_begin"
+
+
+def arrive(c: WarpCode) -> str:
+    """Name of ``void (ctx, i32 lanes, <32 x i32> before, i64 barrier)``: what is due arrives.
+
+    Groups before a number are due, or with a barrier's host address what is bound to it.
+    """
+    c.need(*lanes.scatter("i32"))
+    traced = observed = ""
+    if c.options.trace:
+        row = f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
+        traced = f"  {row.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
+        traced += f"  {row.format('bits', layout.ROW_WRITTEN + 4)}\n"
+    if c.options.observe:
+        event = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
+        observed = f"  %event = {event}\n{_tell('%due')}"
+    c.need(
+        "copy_arrive",
+        f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+define internal void @copy_arrive(ptr %ctx, i32 %lanes, <32 x i32> %before, i64 %barrier) noinline {{
+entry:
+  %told = alloca <32 x i64>
+  %by.group = icmp eq i64 %barrier, 0
+{splat("i64", "%barrier", "%barriers")}{_FIND}  br label %loop
+loop:
+  %n = phi i32 [0, %entry], [%n1, %next]
+  %kept = phi i32 [0, %entry], [%kept1, %next]
+  %more = icmp ult i32 %n, %held
+  br i1 %more, label %look, label %done
+look:
+  %n1 = add i32 %n, 1
+  %entry.o = mul i32 %n1, {_ENTRY_BYTES}
+  %entry.p = getelementptr i8, ptr %area, i32 %entry.o
+  %mask = load i32, ptr %entry.p
+  %groups.p = getelementptr i8, ptr %entry.p, i64 {_GROUPS}
+  %groups = load <32 x i32>, ptr %groups.p, align 64
+  %age = sub <32 x i32> %groups, %before
+  %old = icmp slt <32 x i32> %age, zeroinitializer
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  %bound = load <32 x i64>, ptr %bound.p, align 64
+  %is.bound = icmp eq <32 x i64> %bound, %barriers
+  %is.due = select i1 %by.group, <32 x i1> %old, <32 x i1> %is.bound
+  %is.due32 = bitcast <32 x i1> %is.due to i32
+  %due0 = and i32 %mask, %lanes
+  %due = and i32 %due0, %is.due32
+  %some = icmp ne i32 %due, 0
+  br i1 %some, label %land, label %settle
+land:
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  %places = load <32 x i64>, ptr %places.p, align 64
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT}
+  %count = load i32, ptr %count.p
+{observed}  br label %words
+words:
+  %w = phi i32 [0, %land], [%w1, %words]
+  %word.o = shl i32 %w, 7
+  %word.o1 = add i32 %word.o, {_WORDS}
+  %word.p = getelementptr i8, ptr %entry.p, i32 %word.o1
+  %word = load <32 x i32>, ptr %word.p, align 64
+  %w64 = zext i32 %w to i64
+  %step = shl i64 %w64, 2
+{splat("i64", "%step", "%steps")}  %at = add <32 x i64> %places, %steps
+  call void @scatter_i32(<32 x i32> %word, <32 x i64> %at, i32 %due)
+{traced}  %w1 = add i32 %w, 1
+  %again = icmp ult i32 %w1, %count
+  br i1 %again, label %words, label %settle
+settle:
+  %left = xor i32 %mask, %due
+  store i32 %left, ptr %entry.p
+  %empty = icmp eq i32 %left, 0
+  br i1 %empty, label %next, label %keep
+keep:
+  %kept.1 = add i32 %kept, 1
+  %moves = icmp ne i32 %n, %kept
+  br i1 %moves, label %move, label %next
+move:
+  %to.o = mul i32 %kept.1, {_ENTRY_BYTES}
+  %to.p = getelementptr i8, ptr %area, i32 %to.o
+  call void @llvm.memcpy.p0.p0.i64(ptr %to.p, ptr %entry.p, i64 {_ENTRY_BYTES}, i1 false)
+  br label %next
+next:
+  %kept1 = phi i32 [%kept, %settle], [%kept.1, %keep], [%kept.1, %move]
+  br label %loop
+done:
+  store i32 %kept, ptr %held.p
+  ret void
+}}
+""",
+    )
+    return "copy_arrive"
+
+
+def commit(c: WarpCode) -> str:
+    """Name of ``void (ctx, i32 mask)``: what lanes copied since their last commit becomes a group."""
+    c.need(
+        "copy_commit",
+        f"""
+define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
+{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+  %lanes = bitcast i32 %mask to <32 x i1>
+  %one = zext <32 x i1> %lanes to <32 x i32>
+  %groups1 = add <32 x i32> %groups, %one
+  store <32 x i32> %groups1, ptr %area, align 64
+  ret void
+}}
+""",
+    )
+    return "copy_commit"
+
+
+def wait(c: WarpCode) -> str:
+    """Name of ``void (ctx, i32 mask, i32 n)``: all but the last n groups of the lanes complete."""
+    c.need(
+        "copy_wait",
+        f"""
+define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
+{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+{splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
+  call void @{arrive(c)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
+  ret void
+}}
+""",
+    )
+    return "copy_wait"
+
+
+def bind(c: WarpCode) -> str:
+    """Name of ``void (ctx, i32 mask, <32 x i64> barriers)``: the lanes' copies belong to a phase."""
+    told = f"  %event = add i32 0, {layout.TO_BARRIER}\n{_tell('%due')}" if c.options.observe else ""
+    c.need(
+        "copy_bind",
+        f"""
+define internal void @copy_bind(ptr %ctx, i32 %lanes, <32 x i64> %barriers) noinline {{
+entry:
+  %told = alloca <32 x i64>
+{_FIND}  br label %loop
+loop:
+  %n = phi i32 [0, %entry], [%n1, %look], [%n1, %set]
+  %more = icmp ult i32 %n, %held
+  br i1 %more, label %look, label %done
+look:
+  %n1 = add i32 %n, 1
+  %entry.o = mul i32 %n1, {_ENTRY_BYTES}
+  %entry.p = getelementptr i8, ptr %area, i32 %entry.o
+  %mask = load i32, ptr %entry.p
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
+  %bound = load <32 x i64>, ptr %bound.p, align 64
+  %free = icmp eq <32 x i64> %bound, zeroinitializer
+  %free32 = bitcast <32 x i1> %free to i32
+  %due0 = and i32 %mask, %lanes
+  %due = and i32 %due0, %free32
+  %some = icmp ne i32 %due, 0
+  br i1 %some, label %set, label %loop
+set:
+  %chosen = bitcast i32 %due to <32 x i1>
+  %bound1 = select <32 x i1> %chosen, <32 x i64> %barriers, <32 x i64> %bound
+  store <32 x i64> %bound1, ptr %bound.p, align 64
+  %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
+  %places = load <32 x i64>, ptr %places.p, align 64
+{told}  br label %loop
+done:
+  ret void
+}}
+""",
+    )
+    return "copy_bind"
+
+
+def land(c: WarpCode) -> str:
+    """Name of ``void (ctx, i64 barrier)``: a phase is over, and what any warp bound to it arrives."""
+    c.need(
+        "copy_land",
+        f"""
+define internal void @copy_land(ptr %ctx, i64 %barrier) noinline {{
+entry:
+{load_field("warp", "%mine")}{load_field("warps", "%warps")}  br label %loop
+loop:
+  %w = phi i32 [0, %entry], [%w1, %loop]
+  store i32 %w, ptr %mine.p
+  call void @{arrive(c)}(ptr %ctx, i32 -1, <32 x i32> zeroinitializer, i64 %barrier)
+  %w1 = add i32 %w, 1
+  %more = icmp ult i32 %w1, %warps
+  br i1 %more, label %loop, label %done
+done:
+  store i32 %mine, ptr %mine.p
+  ret void
+}}
+""",
+    )
+    return "copy_land"

@@ -1,0 +1,328 @@
+"""One PTX function as one LLVM function that runs a warp in lockstep.
+
+Lanes keep a program counter each (a block number). The block with the lowest number among waiting
+lanes runs next, so lanes that diverged meet again at the post-dominator. Register values live in
+the warp's frame between blocks and in LLVM values inside one.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.emit import constant
+from virtualgpu.engine.lower import calls, dispatcher
+from virtualgpu.engine.lower.ops import (
+    arith,
+    async_ops,
+    bitops,
+    convert,
+    memory_ops,
+    nan_trap,
+    packed,
+    tensor,
+    warp_ops,
+)
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError
+
+_HANDLERS = (
+    memory_ops.emit,
+    packed.emit,
+    arith.emit,
+    bitops.emit,
+    convert.emit,
+    warp_ops.emit,
+    calls.emit,
+    async_ops.emit,
+    tensor.emit,
+)
+_NOTHING_TO_DO = {
+    "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",
+    "griddepcontrol", "bar", "barrier",
+}  # fmt: skip
+
+# LLVM takes minutes, and gigabytes, for more.
+_MOST_LINES = 250_000
+
+
+class FunctionCompiler(WarpCode):
+    """Generates the LLVM text of one function."""
+
+    # -- control flow --------------------------------------------------------------------------------
+
+    def go_to(self, target: int) -> None:
+        """All active lanes continue at one block: directly, unless others wait at or before it."""
+        e = self.e
+        dispatcher.spend(self, target)
+        ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
+        park, here = e.name("wait"), self.here
+        e.raw(f"br i1 {ahead}, label %bb{target}, label %{park}")
+        self.incoming[target].append((self.mask, self.wait, here))
+        self.begin(park)
+        self.store_pcs(self.mask_v, constant("i32", target))
+        e.raw("br label %dispatch")
+
+    def branch(self, i: ir.Instruction, taken_block: int, next_block: int) -> None:
+        """A conditional branch: uniform ones go straight on, divergent ones through the dispatcher."""
+        e = self.e
+        assert self.guard is not None
+        taken = self.executed(i)
+        others = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
+        none_stay = e.op(f"icmp eq i32 {others}, 0")
+        none_go = e.op(f"icmp eq i32 {taken}, 0")
+        if self.options.count and i.opcode.split(".")[0] == i.root:  # no call nor return of a copied body
+            number = len(self.tables.branches)
+            self.tables.branches.append((self.index, i))
+            base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")
+            executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+            e.add_to(executed, "1")
+            uniform = e.op(f"or i1 {none_stay}, {none_go}")
+            split = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
+            e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), split)
+        guard = self.guard
+        self.guard = None
+        go, check, stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
+        e.raw(f"br i1 {none_stay}, label %{go}, label %{check}")
+        self.begin(go)
+        self.go_to(taken_block)
+        self.begin(check)
+        e.raw(f"br i1 {none_go}, label %{stay}, label %{split_label}")
+        self.begin(stay)
+        self.go_to(next_block)
+        self.begin(split_label)
+        where = e.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
+        self.store_pcs(self.mask_v, where)
+        e.raw("br label %dispatch")
+
+    def next_block(self) -> int:
+        return self.flow.number_of.get(self.block.end, -1)
+
+    def leave(self, target: str) -> None:
+        """Active (and unguarded) lanes go to a mark such as EXITED; guarded-off lanes go on."""
+        e = self.e
+        where = target
+        if self.guard is not None:
+            where = e.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
+        self.store_pcs(self.mask_v, where)
+        e.raw("br label %dispatch")
+
+    def terminate(self, i: ir.Instruction | None) -> None:
+        root = i.root if i else ""
+        if i is not None and root == "bra":
+            target = self.flow.number_of[i.target]
+            if self.guard is not None and self.next_block() >= 0:
+                self.branch(i, target, self.next_block())
+            else:
+                self.go_to(target)
+        elif i is not None and root == "brx":
+            which = self.get(i.operands[0], "u32")
+            where = constant("i32", self.flow.number_of[i.targets[0]])
+            for number, instruction_index in enumerate(i.targets[1:], 1):
+                hit = self.e.compare("eq", "i32", which, constant("i32", number))
+                where = self.e.select(
+                    "i32", hit, constant("i32", self.flow.number_of[instruction_index]), where
+                )
+            self.leave(where)
+        elif root in ("ret", "exit"):
+            if root == "exit" and i is not None:
+                gone = self.e.op(f"or i32 {self.e.context_load('exited')}, {self.executed(i)}")
+                self.e.context_store("exited", gone)
+            self.leave(constant("i32", layout.EXITED))
+        elif i is not None and root == "trap":
+            self.trap(i)
+        elif i is not None and cfg.is_block_barrier(i):
+            self.barrier(i)
+        elif self.next_block() >= 0:
+            self.go_to(self.next_block())
+        else:
+            self.leave(constant("i32", layout.EXITED))
+
+    def trap(self, i: ir.Instruction) -> None:
+        if self.guard is None:
+            self.fault(layout.TRAPPED, i.pc)
+            return
+        self.fault_if(self.executed(i), layout.TRAPPED, i.pc)
+        self.go_to(self.next_block())
+
+    def barrier(self, i: ir.Instruction) -> None:
+        """``bar``: lanes wait with the barrier's number; counts and predicates go to the context."""
+        e = self.e
+        if not self.function.is_entry:
+            self.fault(layout.NESTED_BARRIER, i.pc)
+            return
+        reduces = "red" in i.parts
+        operands = list(i.operands[1:] if reduces else i.operands)
+        predicate = operands.pop() if reduces else None
+        number = self.first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
+        number = e.op(f"and i32 {number}, {layout.BARRIERS - 1}")
+        if len(operands) > 1 and operands[1] is not None:
+            base = e.context_pointer("barrier_counts")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            e.raw(f"store i32 {self.first_lane_value(operands[1])}, ptr {pointer}")
+        lanes = self.executed(i)
+        if "arrive" in i.parts:
+            if self.options.observe:
+                wide = e.op(f"zext i32 {number} to i64")
+                self.observe(layout.ARRIVE, e.splat("i64", wide), lanes)
+            base = e.context_pointer("barrier_arrived")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {number}")
+            old = e.op(f"load i32, ptr {pointer}")
+            here = e.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
+            e.raw(f"store i32 {e.op(f'add i32 {old}, {here}')}, ptr {pointer}")
+            self.guard = None
+            self.go_to(self.next_block())
+            return
+        if predicate is not None:
+            base = e.op(f"inttoptr i64 {e.context_load('predicates')} to ptr")
+            pointer = e.op(f"getelementptr i32, ptr {base}, i32 {e.context_load('warp')}")
+            old = e.op(f"load i32, ptr {pointer}")
+            kept = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
+            new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
+            e.raw(f"store i32 {e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
+        mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
+        offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
+        mark = e.op(f"add i32 {mark}, {offset}")
+        self.leave(e.splat("i32", mark))
+
+    # -- blocks --------------------------------------------------------------------------------------
+
+    def meet(self, i: ir.Instruction) -> None:
+        """At a warp-wide instruction: wait until every live lane its mask names is here."""
+        operand = warp_ops.member_mask(i)
+        if operand is None:
+            return
+        e, number = self.e, self.block.number
+        masks = self.get(operand, "b32")
+        own = e.binary("and", "i32", masks, self.lane_mask("eq"))
+        outside = e.mask_bits(e.compare("eq", "i32", own, constant("i32", 0)))
+        outside = e.op(f"and i32 {outside}, {self.mask}")
+        self.fault_if(outside, layout.OUTSIDE_MASK, i.pc)
+        active = e.select("i32", self.mask_v, masks, constant("i32", 0))
+        e.declared.add("declare i32 @llvm.vector.reduce.or.v32i32(<32 x i32>)")
+        named = e.op(f"call i32 @llvm.vector.reduce.or.v32i32(<32 x i32> {active})")
+        pcs = e.op("load <32 x i32>, ptr %frame, align 64")
+        gone = e.mask_bits(e.compare("eq", "i32", pcs, constant("i32", layout.EXITED)))
+        alive = e.op(f"or i32 {e.op(f'xor i32 {gone}, -1')}, {self.mask}")
+        needed = e.op(f"and i32 {named}, {alive}")
+        missing = e.op(f"and i32 {needed}, {e.op(f'xor i32 {self.mask}, -1')}")
+        complete = e.op(f"icmp eq i32 {missing}, 0")
+        first, gather, park, force, held = (
+            self.here, e.name("gather"), e.name("park"), e.name("force"), e.name("held"),
+        )  # fmt: skip
+        met = e.name("met")
+        e.raw(f"br i1 {complete}, label %{met}, label %{gather}")
+        self.begin(gather)
+        waiting = e.mask_bits(e.compare("eq", "i32", pcs, constant("i32", layout.PARKED + number)))
+        together = e.op(f"or i32 {self.mask}, {waiting}")
+        still = e.op(f"and i32 {needed}, {e.op(f'xor i32 {together}, -1')}")
+        all_here = e.op(f"icmp eq i32 {still}, 0")
+        e.raw(f"br i1 {all_here}, label %{met}, label %{force}")
+        self.begin(force)
+        forced = e.op(f"icmp ne i32 {e.context_load('forced')}, 0")
+        e.raw(f"br i1 {forced}, label %{held}, label %{park}")
+        self.begin(held)
+        if i.root in ("bar", "barrier"):
+            e.raw(f"br label %{met}")
+        else:
+            self.fault(layout.UNMET_MASK, i.pc)
+        self.begin(park)
+        self.store_pcs(self.mask_v, constant("i32", layout.PARKED + number))
+        e.raw("br label %dispatch")
+        self.begin(met)
+        ways = f"[{self.mask}, %{first}], [{together}, %{gather}]"
+        if i.root in ("bar", "barrier"):
+            ways += f", [{together}, %{held}]"
+        self.mask = e.op(f"phi i32 {ways}")
+        self.mask_v = e.mask_vector(self.mask)
+        e.context_store("forced", "0")
+        self.cache.clear()
+
+    def count_block(self) -> None:
+        e, number = self.e, len(self.tables.blocks)
+        size = self.block.end - self.block.first
+        e.add_to(e.context_pointer("clock"), str(size))
+        self.tables.blocks.append((self.index, self.block))
+        if self.options.count:
+            base = e.op(f"inttoptr i64 {e.context_load('block_counters')} to ptr")
+            pointer = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+            e.add_to(pointer, "1")
+            lanes = e.op(f"zext i32 {e.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
+            e.add_to(e.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
+
+    def instruction(self, i: ir.Instruction) -> None:
+        if i.root in _NOTHING_TO_DO:
+            if self.options.observe:
+                self.observe_synchronisation(i)
+            return
+        nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
+        for handler in _HANDLERS:
+            if handler(self, i):
+                break
+        else:
+            raise NotSupportedError(
+                f"The virtual GPU does not do {i.opcode} (line {i.line}); "
+                f"run this kernel on a real GPU or write it without that instruction."
+            )
+        if nan_before:
+            nan_trap.check(self, i, nan_before)
+        if self.options.trace:
+            self.trace_value(i)
+
+    def compile_block(self, block: cfg.Block) -> None:
+        e = self.e
+        self.block, self.cache, self.dirty = block, {}, set()
+        self.carry, self.guard = constant("i1", 0), None
+        self.begin(f"bb{block.number}")
+        e.lines.append(f"@phi {block.number}")
+        self.mask, self.wait = f"%m{block.number}", f"%w{block.number}"
+        self.mask_v = e.mask_vector(self.mask)
+        code = self.function.instructions[block.first : block.end]
+        if code and cfg.is_warp_meeting(code[0]):
+            self.meet(code[0])
+        self.count_block()
+        last = code[-1] if code else None
+        ends = last is not None and (
+            last.root in ("bra", "brx", "ret", "exit", "trap") or cfg.is_block_barrier(last)
+        )
+        for i in code:
+            self.guard = None
+            if i.guard is not None:
+                guard = self.read(i.guard)
+                self.guard = e.binary("xor", "i1", guard, constant("i1", 1)) if i.guard_negated else guard
+            if self.options.trace:
+                self.trace_step(i)
+            if i is last and ends:
+                break
+            self.instruction(i)
+        if not ends:
+            self.guard = None
+        self.flush()
+        self.terminate(last if ends else None)
+
+    def compile(self) -> str:
+        """The LLVM text of the whole function."""
+        for block in self.flow.blocks:
+            self.compile_block(block)
+            if len(self.e.lines) > _MOST_LINES:
+                raise NotSupportedError(
+                    f"Kernel {self.function.name} is too large for the virtual GPU: "
+                    f"{len(self.function.instructions):,} instructions. Unroll its loops less."
+                )
+        body = self.e.lines
+        self.e.lines = []
+        dispatcher.prologue(self)
+        head = [*self.e.lines[:1], *self.allocas, *self.e.lines[1:]]
+        lines = [*head, *(self.phis(line) if line.startswith("@phi") else line for line in body), "}"]
+        header = (
+            f"define internal i32 @{self.plan.symbol}(ptr noalias %ctx, ptr noalias %frame, "
+            "i32 %lanes, i64 %local_at) {"
+        )
+        return "\n".join([header, *lines])
+
+    def phis(self, line: str) -> str:
+        number = int(line.split()[1])
+        masks = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[number])
+        waits = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[number])
+        masks = f"[%go.mask, %switch]{', ' if masks else ''}{masks}"
+        waits = f"[%go.wait, %switch]{', ' if waits else ''}{waits}"
+        return f"  %m{number} = phi i32 {masks}\n  %w{number} = phi i32 {waits}"

@@ -1,0 +1,1 @@
+"""Instructions as LLVM IR, one family a module."""

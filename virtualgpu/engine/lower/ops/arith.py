@@ -1,0 +1,390 @@
+"""Lane-wise arithmetic, logic and comparison instructions as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
+from virtualgpu.engine.lower.ops import floats
+from virtualgpu.engine.lower.ops.rounding import directed
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError
+
+
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
+    """Emit an arithmetic instruction; False if it is none this module knows."""
+    handler = HANDLERS.get(i.root)
+    if handler is None:
+        return False
+    if i.type in ("f16x2", "bf16x2"):
+        _packed(c, i)
+    else:
+        handler(c, i)
+    return True
+
+
+class _Half:
+    """A view of a compiler in which packed operands read as one of their two halves."""
+
+    def __init__(self, c: WarpCode, part: int) -> None:
+        self.compiler, self.part, self.result = c, part, ""
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.compiler, name)
+
+    def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
+        if ptx_type == "pred":
+            return self.compiler.get(operand, ptx_type)
+        e = self.compiler.e
+        word = self.compiler.get(operand, "b32")
+        if self.part:
+            word = e.binary("lshr", "i32", word, constant("i32", 16))
+        short = e.cast(word, "i32", "i16")
+        return e.cast(short, "i16", llvm_of(ptx_type))
+
+    def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
+        e = self.compiler.e
+        short = e.cast(value, llvm_of(ptx_type), "i16")
+        self.result = e.cast(short, "i16", "i32")
+
+
+def _packed(c: WarpCode, i: ir.Instruction) -> None:
+    if i.root not in ("add", "sub", "mul", "fma", "neg", "abs", "min", "max", "ex2", "tanh", "set"):
+        raise NotSupportedError(f"The virtual GPU does not do the packed instruction {i.opcode}.")
+    halved = {"f16x2": "f16", "bf16x2": "bf16"} | ({"u32": "u16", "s32": "s16"} if i.root == "set" else {})
+    single = ir.Instruction(
+        i.pc,
+        i.opcode[:-2],
+        tuple(halved.get(part, part) for part in i.parts),
+        i.operands,
+        None,
+        False,
+        i.line,
+        i.column,
+        i.text,
+    )
+    halves = []
+    for part in (0, 1):
+        view = _Half(c, part)
+        HANDLERS[i.root](view, single)  # type: ignore[arg-type]
+        halves.append(view.result)
+    high = c.e.binary("shl", "i32", halves[1], constant("i32", 16))
+    c.set(i.operands[0], c.e.binary("or", "i32", halves[0], high), "b32")
+
+
+# -- floating point ---------------------------------------------------------------------------------
+
+
+# -- integers with a carry ---------------------------------------------------------------------------
+
+
+def _with_carry(c: WarpCode, i: ir.Instruction, a: str, b: str, subtract: bool) -> None:
+    """add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
+
+    A difference is the sum with the complement and one more, so its flag is set where nothing was
+    borrowed. NVVM's division of 128-bit integers adds such a flag.
+    """
+    e, llvm = c.e, llvm_of(i.type)
+    if subtract:
+        b = e.binary("xor", llvm, b, constant(llvm, -1))
+    value = e.binary("add", llvm, a, b)
+    out = e.compare("ult", llvm, value, a)
+    if subtract or i.root in ("addc", "madc"):
+        carry = c.carry if i.root in ("addc", "subc", "madc") else constant("i1", 1)
+        again = e.binary("add", llvm, value, e.convert("zext", "i1", carry, llvm))
+        value, out = again, e.binary("or", "i1", out, e.compare("ult", llvm, again, value))
+    if "cc" in i.parts:
+        c.carry = out
+    c.set(i.operands[0], value, i.type)
+
+
+def _add(c: WarpCode, i: ir.Instruction) -> None:
+    subtract = i.root in ("sub", "subc")
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fsub" if subtract else "fadd")
+        return
+    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    if "cc" in i.parts or i.root in ("addc", "subc"):
+        _with_carry(c, i, a, b, subtract)
+    elif "sat" in i.parts:
+        c.set(i.operands[0], c.e.intrinsic("ssub.sat" if subtract else "sadd.sat", "i32", a, b), i.type)
+    else:
+        c.set(i.operands[0], c.e.binary("sub" if subtract else "add", llvm_of(i.type), a, b), i.type)
+
+
+def _product(c: WarpCode, i: ir.Instruction) -> tuple[str, str]:
+    """The integer product an instruction asks for (lo, hi, wide) and its PTX type."""
+    e, kind = c.e, i.type
+    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
+    llvm, width = llvm_of(kind), bits(llvm_of(kind))
+    extend = "sext" if kind[0] == "s" else "zext"
+    if i.root in ("mul24", "mad24"):
+        keep = constant("i32", 8)
+        shift = "ashr" if kind[0] == "s" else "lshr"
+        a, b = (e.binary(shift, "i32", e.binary("shl", "i32", v, keep), keep) for v in (a, b))
+    if "wide" in i.parts or "hi" in i.parts:
+        double = f"i{2 * width}"
+        wide = e.binary("mul", double, e.convert(extend, llvm, a, double), e.convert(extend, llvm, b, double))
+        if "wide" in i.parts:
+            return wide, f"{kind[0]}{2 * width}"
+        # The 24-bit kinds have a product of 48 bits, whose upper 32 are asked for.
+        drop = 16 if i.root in ("mul24", "mad24") else width
+        high = e.binary("lshr", double, wide, constant(double, drop))
+        return e.convert("trunc", double, high, llvm), kind
+    return e.binary("mul", llvm, a, b), kind
+
+
+def _mul(c: WarpCode, i: ir.Instruction) -> None:
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fmul")
+        return
+    value, kind = _product(c, i)
+    c.set(i.operands[0], value, kind)
+
+
+def _mad(c: WarpCode, i: ir.Instruction) -> None:
+    if floats.is_float(i.type):
+        _fma(c, i)
+        return
+    value, kind = _product(c, i)
+    addend = c.get(i.operands[3], kind)
+    if "cc" in i.parts or i.root == "madc":
+        _with_carry(c, i, value, addend, False)
+    else:
+        c.set(i.operands[0], c.e.binary("add", llvm_of(kind), value, addend), kind)
+
+
+def _fma(c: WarpCode, i: ir.Instruction) -> None:
+    llvm, (a, b, d) = floats.inputs(c, i, 3)
+    value = floats.fused(c, i.type, a, b, d, floats.rounding(i))
+    if "relu" in i.parts:
+        value = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
+    floats.result(c, i, llvm, value)
+
+
+def _div(c: WarpCode, i: ir.Instruction) -> None:
+    if floats.is_float(i.type):
+        floats.binary(c, i, "fdiv")
+        return
+    e, kind = c.e, i.type
+    llvm, is_signed = llvm_of(kind), kind[0] == "s"
+    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
+    # A zero divisor has no result in PTX but must not trap here; an H200 gives all ones, for rem too.
+    zero = e.compare("eq", llvm, b, constant(llvm, 0))
+    safe = e.select(llvm, zero, constant(llvm, 1), b)
+    if bits(llvm) <= 32:
+        # Exact: a double holds every 32-bit quotient's integer part.
+        up, down = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
+        ratio = e.binary(
+            "fdiv", "double", e.convert(up, llvm, a, "double"), e.convert(up, llvm, safe, "double")
+        )
+        quotient = e.convert("trunc", "i64", e.convert(down, "double", ratio, "i64"), llvm)
+    elif is_signed:
+        overflow = e.compare("eq", llvm, safe, constant(llvm, -1))
+        once = e.select(llvm, overflow, constant(llvm, 1), safe)
+        plain = e.binary("sdiv", llvm, a, once)
+        quotient = e.select(llvm, overflow, e.binary("sub", llvm, constant(llvm, 0), a), plain)
+    else:
+        quotient = e.binary("udiv", llvm, a, safe)
+    if i.root == "rem":
+        quotient = e.binary("sub", llvm, a, e.binary("mul", llvm, quotient, safe))
+    c.set(i.operands[0], e.select(llvm, zero, constant(llvm, -1), quotient), kind)
+
+
+def _abs_neg(c: WarpCode, i: ir.Instruction) -> None:
+    e, kind = c.e, i.type
+    if floats.is_float(kind):
+        llvm, (a,) = floats.inputs(c, i, 1)
+        value = e.intrinsic("fabs", llvm, a) if i.root == "abs" else e.op(f"fneg <32 x {llvm}> {a}")
+        floats.result(c, i, llvm, value)
+        return
+    llvm = llvm_of(kind)
+    a = c.get(i.operands[1], kind)
+    minus = e.binary("sub", llvm, constant(llvm, 0), a)
+    if i.root == "abs":
+        minus = e.select(llvm, e.compare("slt", llvm, a, constant(llvm, 0)), minus, a)
+    c.set(i.operands[0], minus, kind)
+
+
+def _min_max(c: WarpCode, i: ir.Instruction) -> None:
+    e, kind = c.e, i.type
+    if not floats.is_float(kind):
+        name = ("s" if kind[0] == "s" else "u") + i.root
+        value = e.intrinsic(name, llvm_of(kind), c.get(i.operands[1], kind), c.get(i.operands[2], kind))
+        c.set(i.operands[0], value, kind)
+        return
+    llvm, values = floats.inputs(c, i, len(i.operands) - 1)
+    # Without .NaN the other operand wins over a NaN, and -0 is below +0.
+    name = i.root + ("imum" if "NaN" in i.parts else "imumnum")
+    result = values[0]
+    for value in values[1:]:
+        result = e.intrinsic(name, llvm, result, value)
+    floats.result(c, i, llvm, result)
+
+
+def _copysign(c: WarpCode, i: ir.Instruction) -> None:
+    llvm, (a, b) = floats.inputs(c, i, 2)
+    c.set(i.operands[0], c.e.intrinsic("copysign", llvm, b, a), i.type)
+
+
+_FUNCTIONS = {"sqrt": "sqrt", "sin": "sin", "cos": "cos", "ex2": "exp2", "lg2": "log2", "tanh": "tanh"}
+
+
+def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
+    """sqrt, rcp, rsqrt and the approximate functions, computed at least as well as the hardware."""
+    e = c.e
+    llvm, (a,) = floats.inputs(c, i, 1)
+    if i.root == "rcp":
+        one = float_constant(llvm, floats.ONE[llvm])
+        if floats.rounding(i) != "rn":
+            value = directed(c, "fdiv", floats.rounding(i), llvm, llvm, one, a)
+        else:
+            value = e.binary("fdiv", llvm, one, a)
+    elif i.root == "rsqrt":
+        wide = e.convert("fpext", llvm, a, "double") if llvm != "double" else a
+        root = e.intrinsic("sqrt", "double", wide)
+        value = e.binary("fdiv", "double", float_constant("double", floats.ONE["double"]), root)
+        value = e.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
+    elif i.root == "sqrt" and floats.rounding(i) != "rn":
+        value = directed(c, "sqrt", floats.rounding(i), llvm, llvm, a)
+    elif llvm == "half":
+        wide = e.intrinsic(_FUNCTIONS[i.root], "float", e.convert("fpext", "half", a, "float"))
+        value = e.convert("fptrunc", "float", wide, "half")
+    else:
+        value = e.intrinsic(_FUNCTIONS[i.root], llvm, a)
+    floats.result(c, i, llvm, value)
+
+
+# -- comparison and selection ------------------------------------------------------------------------
+
+_UNSIGNED_NAMES = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+
+
+def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool = False) -> str:
+    """A PTX comparison as an i1 vector."""
+    e, llvm = c.e, llvm_of(kind)
+    if floats.is_float(kind):
+        if kind == "bf16":
+            a, b, llvm = floats.widen_bf16(c, a), floats.widen_bf16(c, b), "float"
+        if flush_inputs:
+            a, b = floats.flush(c, llvm, a), floats.flush(c, llvm, b)
+        if how in ("num", "nan"):
+            return e.compare("ord" if how == "num" else "uno", llvm, a, b)
+        if len(how) == 3:
+            return e.compare("u" + how[:2], llvm, a, b)
+        return e.compare("o" + how, llvm, a, b)
+    how = _UNSIGNED_NAMES.get(how, how)
+    if how not in ("eq", "ne"):
+        how = ("s" if kind[0] == "s" else "u") + how
+    return e.compare(how, llvm, a, b)
+
+
+def _compared(c: WarpCode, i: ir.Instruction, kind: str) -> str:
+    test = compare(
+        c, i.parts[1], kind, c.get(i.operands[1], kind), c.get(i.operands[2], kind), "ftz" in i.parts
+    )
+    combine = next((p for p in i.parts[2:] if p in ("and", "or", "xor")), None)
+    if combine:
+        test = c.e.binary(combine, "i1", test, c.get(i.operands[3], "pred"))
+    return test
+
+
+def _setp(c: WarpCode, i: ir.Instruction) -> None:
+    target = i.operands[0]
+    combine = next((p for p in i.parts[2:] if p in ("and", "or", "xor")), None)
+    if isinstance(target, ir.Pair):
+        test = compare(c, i.parts[1], i.type, c.get(i.operands[1], i.type), c.get(i.operands[2], i.type))
+        opposite = c.e.binary("xor", "i1", test, constant("i1", 1))
+        if combine:
+            other = c.get(i.operands[3], "pred")
+            test = c.e.binary(combine, "i1", test, other)
+            opposite = c.e.binary(combine, "i1", opposite, other)
+        if target.first is not None:
+            c.set(target.first, test, "pred")
+        if target.second is not None:
+            c.set(target.second, opposite, "pred")
+        return
+    c.set(target, _compared(c, i, i.type), "pred")
+
+
+def _set(c: WarpCode, i: ir.Instruction) -> None:
+    kind, target = i.parts[-1], i.parts[-2]
+    test = _compared(c, i, kind)
+    llvm = llvm_of(target)
+    if floats.is_float(target):
+        one = 0x3F80 if target == "bf16" else floats.ONE[llvm]
+        yes = constant(llvm, one) if target == "bf16" else float_constant(llvm, one)
+        no = constant(llvm, 0) if target == "bf16" else float_constant(llvm, 0)
+    else:
+        yes, no = constant(llvm, -1), constant(llvm, 0)
+    c.set(i.operands[0], c.e.select(llvm, test, yes, no), target)
+
+
+def _selp(c: WarpCode, i: ir.Instruction) -> None:
+    a, b, p = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type), c.get(i.operands[3], "pred")
+    c.set(i.operands[0], c.e.select(llvm_of(i.type), p, a, b), i.type)
+
+
+def _slct(c: WarpCode, i: ir.Instruction) -> None:
+    kind, test_kind = i.parts[-2], i.parts[-1]
+    zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
+    test = c.e.compare(
+        "oge" if test_kind == "f32" else "sge", llvm_of(test_kind), c.get(i.operands[3], test_kind), zero
+    )
+    a, b = c.get(i.operands[1], kind), c.get(i.operands[2], kind)
+    c.set(i.operands[0], c.e.select(llvm_of(kind), test, a, b), kind)
+
+
+def _testp(c: WarpCode, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    size = e.intrinsic("fabs", llvm, a)
+    infinity, small = (
+        float_constant(llvm, floats.INFINITY[llvm]),
+        float_constant(llvm, floats.SMALLEST_NORMAL[llvm]),
+    )
+    what = i.parts[1]
+    if what == "finite":
+        test = e.compare("olt", llvm, size, infinity)
+    elif what == "infinite":
+        test = e.compare("oeq", llvm, size, infinity)
+    elif what in ("number", "notanumber"):
+        test = e.compare("ord" if what == "number" else "uno", llvm, a, a)
+    elif what == "normal":
+        low = e.compare("oge", llvm, size, small)
+        test = e.binary("and", "i1", low, e.compare("olt", llvm, size, infinity))
+        test = e.binary("or", "i1", test, e.compare("oeq", llvm, size, float_constant(llvm, 0)))
+    else:
+        above = e.compare("one", llvm, size, float_constant(llvm, 0))
+        test = e.binary("and", "i1", above, e.compare("olt", llvm, size, small))
+    c.set(i.operands[0], test, "pred")
+
+
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
+    "add": _add,
+    "addc": _add,
+    "sub": _add,
+    "subc": _add,
+    "mul": _mul,
+    "mul24": _mul,
+    "mad": _mad,
+    "madc": _mad,
+    "mad24": _mad,
+    "fma": _fma,
+    "div": _div,
+    "rem": _div,
+    "abs": _abs_neg,
+    "neg": _abs_neg,
+    "min": _min_max,
+    "max": _min_max,
+    "copysign": _copysign,
+    "rcp": _unary_function,
+    "rsqrt": _unary_function,
+    **dict.fromkeys(_FUNCTIONS, _unary_function),
+    "setp": _setp,
+    "set": _set,
+    "selp": _selp,
+    "slct": _slct,
+    "testp": _testp,
+}

@@ -1,0 +1,280 @@
+"""Lane-wise logic, shifts and bit fields as LLVM IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError
+
+
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
+    """Emit a logic, shift or bit-field instruction; False if it is none of these."""
+    handler = HANDLERS.get(i.root)
+    if handler is None:
+        return False
+    handler(c, i)
+    return True
+
+
+def _logic(c: WarpCode, i: ir.Instruction) -> None:
+    llvm = llvm_of(i.type)
+    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    c.set(i.operands[0], c.e.binary(i.root, llvm, a, b), i.type)
+
+
+def _not(c: WarpCode, i: ir.Instruction) -> None:
+    llvm = llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    if i.root == "cnot":
+        zero = c.e.compare("eq", llvm, a, constant(llvm, 0))
+        c.set(i.operands[0], c.e.convert("zext", "i1", zero, llvm), i.type)
+    else:
+        c.set(i.operands[0], c.e.binary("xor", llvm, a, constant(llvm, -1)), i.type)
+
+
+def _lop3(c: WarpCode, i: ir.Instruction) -> None:
+    """Any function of three bits, as the sum of the minterms its table names."""
+    e = c.e
+    inputs = [c.get(operand, "b32") for operand in i.operands[1:4]]
+    table = i.operands[4]
+    assert isinstance(table, ir.Immediate)
+    inverted = [e.binary("xor", "i32", v, constant("i32", -1)) for v in inputs]
+    result = constant("i32", 0)
+    for row in range(8):
+        if table.value >> row & 1:
+            a, b, d = (inputs[k] if row >> (2 - k) & 1 else inverted[k] for k in range(3))
+            term = e.binary("and", "i32", e.binary("and", "i32", a, b), d)
+            result = e.binary("or", "i32", result, term)
+    c.set(i.operands[0], result, "b32")
+
+
+def _shift(c: WarpCode, i: ir.Instruction) -> None:
+    """Shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a, amount = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    operation = "shl" if i.root == "shl" else ("ashr" if i.type[0] == "s" else "lshr")
+    limit = constant("i32", width - 1)
+    clamped = e.intrinsic("umin", "i32", amount, limit)
+    value = e.binary(operation, llvm, a, e.cast(clamped, "i32", llvm))
+    if operation != "ashr":
+        far = e.compare("ugt", "i32", amount, limit)
+        value = e.select(llvm, far, constant(llvm, 0), value)
+    c.set(i.operands[0], value, i.type)
+
+
+def _funnel(c: WarpCode, i: ir.Instruction) -> None:
+    e = c.e
+    a, b, amount = (c.get(operand, "b32") for operand in i.operands[1:4])
+    left = "l" in i.parts
+    masked = e.binary("and", "i32", amount, constant("i32", 31))
+    value = e.intrinsic("fshl" if left else "fshr", "i32", b, a, masked)
+    if "clamp" in i.parts:
+        far = e.compare("ugt", "i32", amount, constant("i32", 31))
+        value = e.select("i32", far, a if left else b, value)
+    c.set(i.operands[0], value, "b32")
+
+
+def _field_mask(c: WarpCode, llvm: str, length: str) -> str:
+    """(1 << length) - 1 for length 0..255, all ones from the width on."""
+    e, width = c.e, bits(llvm)
+    short = e.intrinsic("umin", "i32", length, constant("i32", width - 1))
+    mask = e.binary("shl", llvm, constant(llvm, 1), e.cast(short, "i32", llvm))
+    mask = e.binary("sub", llvm, mask, constant(llvm, 1))
+    return e.select(llvm, e.compare("uge", "i32", length, constant("i32", width)), constant(llvm, -1), mask)
+
+
+def _shift_by(c: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
+    e, width = c.e, bits(llvm)
+    short = e.intrinsic("umin", "i32", amount, constant("i32", width - 1))
+    shifted = e.binary(operation, llvm, value, e.cast(short, "i32", llvm))
+    if operation == "ashr":
+        return shifted
+    far = e.compare("uge", "i32", amount, constant("i32", width))
+    return e.select(llvm, far, constant(llvm, 0), shifted)
+
+
+def _field_number(c: WarpCode, operand: ir.Operand | None, width: int) -> str:
+    """Position or length of a bit field, at most 255.
+
+    PTX leaves larger ones open. An H200 takes their lowest byte where the field is in 32 bits, and
+    all of the number where it is in 64.
+    """
+    number = c.get(operand, "u32")
+    if width == 32:
+        return c.e.binary("and", "i32", number, constant("i32", 0xFF))
+    return c.e.intrinsic("umin", "i32", number, constant("i32", 0xFF))
+
+
+def _bfe(c: WarpCode, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a = c.get(i.operands[1], i.type)
+    position, length = (_field_number(c, operand, width) for operand in i.operands[2:4])
+    mask = _field_mask(c, llvm, length)
+    shift = "ashr" if i.type[0] == "s" else "lshr"
+    value = e.binary("and", llvm, _shift_by(c, shift, llvm, a, position), mask)
+    if i.type[0] == "s":
+        last = e.binary("add", "i32", position, length)
+        last = e.binary("sub", "i32", last, constant("i32", 1))
+        last = e.intrinsic("umin", "i32", last, constant("i32", width - 1))
+        sign = e.binary("lshr", llvm, a, e.cast(last, "i32", llvm))
+        negative = e.compare("ne", llvm, e.binary("and", llvm, sign, constant(llvm, 1)), constant(llvm, 0))
+        filled = e.binary("or", llvm, value, e.binary("xor", llvm, mask, constant(llvm, -1)))
+        value = e.select(llvm, negative, filled, value)
+        empty = e.compare("eq", "i32", length, constant("i32", 0))
+        value = e.select(llvm, empty, constant(llvm, 0), value)
+    c.set(i.operands[0], value, i.type)
+
+
+def _bfi(c: WarpCode, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a, b = c.get(i.operands[1], i.type), c.get(i.operands[2], i.type)
+    position, length = (_field_number(c, operand, bits(llvm)) for operand in i.operands[3:5])
+    mask = _shift_by(c, "shl", llvm, _field_mask(c, llvm, length), position)
+    inserted = e.binary("and", llvm, _shift_by(c, "shl", llvm, a, position), mask)
+    kept = e.binary("and", llvm, b, e.binary("xor", llvm, mask, constant(llvm, -1)))
+    c.set(i.operands[0], e.binary("or", llvm, inserted, kept), i.type)
+
+
+def _bmsk(c: WarpCode, i: ir.Instruction) -> None:
+    """A run of ones (PTX ISA, 9.7.1): ``clamp`` cuts what reaches over bit 31, ``wrap`` takes both mod 32."""
+    e = c.e
+    start, count = (c.get(operand, "b32") for operand in i.operands[1:3])
+    low, length = (e.binary("and", "i32", n, constant("i32", 31)) for n in (start, count))
+    above = e.binary("shl", "i32", constant("i32", -1), low)
+    end = e.binary("add", "i32", low, length)
+    over = e.compare("ugt", "i32", end, constant("i32", 31))
+    if "clamp" in i.parts:
+        wide = e.compare("ugt", "i32", count, constant("i32", 31))
+        over = e.binary("or", "i1", over, wide)
+        far = e.compare("ugt", "i32", start, constant("i32", 31))
+        above = e.select("i32", far, constant("i32", 0), above)
+    end = e.binary("and", "i32", end, constant("i32", 31))
+    beyond = e.select("i32", over, constant("i32", 0), e.binary("shl", "i32", constant("i32", -1), end))
+    c.set(
+        i.operands[0],
+        e.binary("and", "i32", above, e.binary("xor", "i32", beyond, constant("i32", -1))),
+        "b32",
+    )
+
+
+def _szext(c: WarpCode, i: ir.Instruction) -> None:
+    """The lowest bits of a number, filled up with its sign or zeros (PTX ISA, 9.7.1)."""
+    e = c.e
+    value, width = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    length = e.binary("and", "i32", width, constant("i32", 31))
+    unused = e.binary("and", "i32", e.binary("sub", "i32", constant("i32", 32), length), constant("i32", 31))
+    shift = "ashr" if i.type == "s32" else "lshr"
+    kept = e.binary(shift, "i32", e.binary("shl", "i32", value, unused), unused)
+    none = e.compare("eq", "i32", length, constant("i32", 0))
+    kept = e.select("i32", none, constant("i32", 0), kept)
+    if "clamp" in i.parts:
+        kept = e.select("i32", e.compare("ugt", "i32", width, constant("i32", 31)), value, kept)
+    c.set(i.operands[0], kept, i.type)
+
+
+def _count_bits(c: WarpCode, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a = c.get(i.operands[1], i.type)
+    if i.root == "brev":
+        c.set(i.operands[0], e.intrinsic("bitreverse", llvm, a), i.type)
+        return
+    if i.root == "popc":
+        value = e.intrinsic("ctpop", llvm, a)
+    else:
+        value = e.intrinsic("ctlz", llvm, a, extra=("i1 false",))
+    c.set(i.operands[0], e.cast(value, llvm, "i32"), "u32")
+
+
+def _bfind(c: WarpCode, i: ir.Instruction) -> None:
+    """Position of the most significant set (for signed: non-sign) bit, or all ones."""
+    e, llvm = c.e, llvm_of(i.type)
+    width = bits(llvm)
+    a = c.get(i.operands[1], i.type)
+    if i.type[0] == "s":
+        a = e.binary("xor", llvm, a, e.binary("ashr", llvm, a, constant(llvm, width - 1)))
+    zeros = e.cast(e.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
+    none = e.compare("eq", llvm, a, constant(llvm, 0))
+    value = zeros if "shiftamt" in i.parts else e.binary("sub", "i32", constant("i32", width - 1), zeros)
+    c.set(i.operands[0], e.select("i32", none, constant("i32", -1), value), "u32")
+
+
+def _prmt(c: WarpCode, i: ir.Instruction) -> None:
+    if len(i.parts) > 2:
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; only the default byte permute.")
+    e = c.e
+    a, b, selector = (c.get(operand, "b32") for operand in i.operands[1:4])
+    low = e.convert("zext", "i32", a, "i64")
+    high = e.binary("shl", "i64", e.convert("zext", "i32", b, "i64"), constant("i64", 32))
+    both = e.binary("or", "i64", low, high)
+    result = constant("i32", 0)
+    for position in range(4):
+        nibble = e.binary("lshr", "i32", selector, constant("i32", 4 * position))
+        which = e.binary("and", "i32", nibble, constant("i32", 7))
+        amount = e.convert("zext", "i32", e.binary("shl", "i32", which, constant("i32", 3)), "i64")
+        byte = e.convert("trunc", "i64", e.binary("lshr", "i64", both, amount), "i8")
+        sign = e.binary("ashr", "i8", byte, constant("i8", 7))
+        spread = e.binary("and", "i32", nibble, constant("i32", 8))
+        byte = e.select("i8", e.compare("ne", "i32", spread, constant("i32", 0)), sign, byte)
+        word = e.binary("shl", "i32", e.convert("zext", "i8", byte, "i32"), constant("i32", 8 * position))
+        result = e.binary("or", "i32", result, word)
+    c.set(i.operands[0], result, "b32")
+
+
+def _dot_product(c: WarpCode, i: ir.Instruction) -> None:
+    """dp4a and dp2a: products of packed bytes (or half words and bytes) added to a word."""
+    e = c.e
+    kind_a, kind_b = i.parts[-2], i.parts[-1]
+    a, b = c.get(i.operands[1], "b32"), c.get(i.operands[2], "b32")
+    total = c.get(i.operands[3], "b32")
+    pairs = [(8 * k, 8 * k, 8) for k in range(4)]
+    if i.root == "dp2a":
+        start = 16 if "hi" in i.parts else 0
+        pairs = [(16 * k, start + 8 * k, 16) for k in range(2)]
+
+    def piece(value: str, kind: str, at: int, width: int) -> str:
+        shifted = e.binary("shl", "i32", value, constant("i32", 32 - at - width))
+        shift = "ashr" if kind[0] == "s" else "lshr"
+        return e.binary(shift, "i32", shifted, constant("i32", 32 - width))
+
+    for at_a, at_b, width in pairs:
+        product = e.binary("mul", "i32", piece(a, kind_a, at_a, width), piece(b, kind_b, at_b, 8))
+        total = e.binary("add", "i32", total, product)
+    c.set(i.operands[0], total, "b32")
+
+
+def _sad(c: WarpCode, i: ir.Instruction) -> None:
+    e, llvm = c.e, llvm_of(i.type)
+    a, b, addend = (c.get(operand, i.type) for operand in i.operands[1:4])
+    sign = "s" if i.type[0] == "s" else "u"
+    gap = e.binary("sub", llvm, e.intrinsic(f"{sign}max", llvm, a, b), e.intrinsic(f"{sign}min", llvm, a, b))
+    c.set(i.operands[0], e.binary("add", llvm, gap, addend), i.type)
+
+
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
+    "and": _logic,
+    "or": _logic,
+    "xor": _logic,
+    "not": _not,
+    "cnot": _not,
+    "lop3": _lop3,
+    "shl": _shift,
+    "shr": _shift,
+    "shf": _funnel,
+    "bfe": _bfe,
+    "bmsk": _bmsk,
+    "szext": _szext,
+    "bfi": _bfi,
+    "popc": _count_bits,
+    "clz": _count_bits,
+    "brev": _count_bits,
+    "bfind": _bfind,
+    "prmt": _prmt,
+    "dp4a": _dot_product,
+    "dp2a": _dot_product,
+    "sad": _sad,
+}

@@ -1,0 +1,371 @@
+"""Loads, stores, atomics and call parameters as LLVM IR."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import access_rules, checks, lanes, layout
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
+from virtualgpu.engine.ir.text import IOTA
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError, PtxError
+
+_SPACES = ("global", "shared", "local", "const", "param")
+
+
+def space_of(i: ir.Instruction) -> str:
+    """State space of a memory instruction; ``generic`` where PTX names none."""
+    for part in i.parts[1:]:
+        if part.split("::")[0] in _SPACES:
+            return part.split("::")[0]
+    return "generic"
+
+
+def vector_width(i: ir.Instruction) -> int:
+    """Elements one lane accesses (``.v2``, ``.v4``)."""
+    return next((int(p[1:]) for p in i.parts[1:] if p in ("v2", "v4", "v8")), 1)
+
+
+def size_of(i: ir.Instruction) -> int:
+    """Bytes one lane accesses."""
+    return ir.TYPE_BYTES[i.type] * vector_width(i)
+
+
+def kind_of(i: ir.Instruction) -> str:
+    """load, store or atomic."""
+    return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
+
+
+def rule_of(function: ir.Function, i: ir.Instruction) -> access_rules.Rule:
+    """Which rule says what an access costs."""
+    if i.root not in ("atom", "red"):
+        return "store" if i.root == "st" else "load"
+    if "cas" in i.parts:
+        return "swap"
+    added = i.operands[-1]
+    if "add" in i.parts and i.type in ("u32", "s32") and isinstance(added, ir.Immediate) and added.value == 1:
+        target = i.operands[0] if i.root == "atom" else None
+        if target is None or not _is_read(function, target):
+            return "count"
+    return "atomic"
+
+
+def _is_read(function: ir.Function, operand: ir.Operand) -> bool:
+    name = operand.name if isinstance(operand, ir.Register) else ""
+    return any(name in cfg.definitions_and_uses(i)[1] for i in function.instructions)
+
+
+def is_access(i: ir.Instruction) -> bool:
+    """Whether this is a counted access to memory (parameters are none)."""
+    return i.root in ("ld", "ldu", "st", "atom", "red") and space_of(i) != "param"
+
+
+def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
+    """A plain load or store in place of an instruction that does several, for checks and counters."""
+    words = () if size <= 8 else (f"v{size // 4}",)
+    kind = "b32" if size > 8 else f"b{8 * size}"
+    parts = (root, *(() if space == "generic" else (space,)), *words, kind)
+    return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
+
+
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
+    """Emit a memory instruction; False if it is none."""
+    if i.root in ("ld", "ldu", "st"):
+        if space_of(i) == "param":
+            _parameter(c, i)
+        else:
+            _load_store(c, i)
+    elif i.root in ("atom", "red"):
+        _atomic(c, i)
+    elif i.root == "createpolicy":  # how long L2 keeps a line changes no result
+        c.set(i.operands[0], constant("i64", 0), "b64")
+    else:
+        return False
+    return True
+
+
+def address_of(c: WarpCode, operand: ir.Operand | None, space: str) -> str:
+    """Address lanes in the space's own form: i32 offsets for shared, i64 otherwise."""
+    assert isinstance(operand, ir.Address)
+    llvm = "i32" if space == "shared" else "i64"
+    if isinstance(operand.base, ir.Register):
+        declared = c.function.registers[operand.base.name]
+        value = c.e.cast(c.get(operand.base, declared), llvm_of(declared), llvm)
+    elif isinstance(operand.base, ir.Immediate):
+        value = constant(llvm, operand.base.value)
+    else:
+        value = c.get(operand.base, "u32" if space == "shared" else "u64")
+    if operand.offset:
+        value = c.e.binary("add", llvm, value, constant(llvm, operand.offset))
+    return value
+
+
+def host_addresses(
+    c: WarpCode,
+    i: ir.Instruction,
+    address: str,
+    space: str,
+    size: int,
+    stored: str = "",
+    *,
+    before: Callable[[str], None] = lambda _: None,
+) -> str:
+    """Check and count an access; give the host address of each lane.
+
+    `before` is given them too, and may emit code that comes before an observer is told.
+    """
+    e = c.e
+    mask = c.executed(i)
+    site = c.site(i)
+    rule = rule_of(c.function, i)
+    if space == "generic":
+        resolve = resolve_generic(size, c, rule)
+        out = c.e.op(
+            f"call <32 x i64> @{resolve}(ptr %ctx, <32 x i64> {address}, i32 {mask}, "
+            f"i32 {c.index}, i32 {i.pc}, i32 {site})"
+        )
+        failed = e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0")
+        c.leave_on_fault(failed)
+        c.trace_address(address, mask)
+        before(out)
+        if c.options.observe:
+            c.observe(site, address, mask, stored)
+        return out
+    check = {"shared": checks.check_shared, "local": checks.check_local}.get(space, checks.check_global)
+    name, body = check(size, c.options.count, rule)
+    c.need(name, body)
+    kind = "<32 x i32>" if space == "shared" else "<32 x i64>"
+    failed = e.op(
+        f"call i1 @{name}(ptr %ctx, {kind} {address}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {site})"
+    )
+    if c.options.trace:
+        shown = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.trace_address(shown, mask)
+    c.leave_on_fault(failed)
+    host = address
+    if space == "shared":
+        wide = e.convert("zext", "i32", address, "i64")
+        host = e.binary("add", "i64", e.splat("i64", e.context_load("shared")), wide)
+    elif space == "local":
+        host = e.binary("add", "i64", local_lane_bases(c), address)
+    before(host)
+    if c.options.observe:
+        shown = e.cast(address, "i32", "i64") if space == "shared" else address
+        c.observe(site, shown, mask, stored)
+    return host
+
+
+def local_lane_bases(c: WarpCode) -> str:
+    """Host address of each lane's own stack."""
+    e = c.e
+    stride = e.splat("i64", e.context_load("local_bytes"))
+    return e.binary(
+        "add", "i64", e.splat("i64", e.context_load("local_base")), e.binary("mul", "i64", stride, IOTA)
+    )
+
+
+def resolve_generic(size: int, c: WarpCode, rule: access_rules.Rule) -> str:
+    """Name of a function for generic addresses, which gives host addresses.
+
+    Lanes may point into different spaces, each checked and counted as its own.
+    """
+    name = f"resolve_generic_{size}_{rule}"
+    if name in c.tables.support:
+        return name
+    pieces = [check(size, c.options.count, rule) for check in (checks.check_global, checks.check_shared)]
+    pieces.append(checks.check_local(size, c.options.count))
+    for piece in pieces:
+        c.need(*piece)
+    in_global, in_shared, in_local = (piece for piece, _ in pieces)
+    shared_at, local_at, bytes_at = (layout.offset(f) for f in ("shared", "local_base", "local_bytes"))
+    body = f"""
+define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
+  %tag = lshr <32 x i64> %a, splat (i64 56)
+  %plain = and <32 x i64> %a, splat (i64 {(1 << 56) - 1})
+  %is.s = icmp eq <32 x i64> %tag, splat (i64 1)
+  %is.l = icmp eq <32 x i64> %tag, splat (i64 2)
+  %m.s0 = bitcast <32 x i1> %is.s to i32
+  %m.l0 = bitcast <32 x i1> %is.l to i32
+  %m.s = and i32 %m.s0, %mask
+  %m.l = and i32 %m.l0, %mask
+  %m.sl = or i32 %m.s0, %m.l0
+  %m.g0 = xor i32 %m.sl, -1
+  %m.g = and i32 %m.g0, %mask
+  %off = trunc <32 x i64> %plain to <32 x i32>
+  %f1 = call i1 @{in_global}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
+  %f2 = call i1 @{in_shared}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
+  %f3 = call i1 @{in_local}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
+  %sp = getelementptr i8, ptr %ctx, i64 {shared_at}
+  %s = load i64, ptr %sp
+  %sv0 = insertelement <32 x i64> poison, i64 %s, i32 0
+  %sv = shufflevector <32 x i64> %sv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %lp = getelementptr i8, ptr %ctx, i64 {local_at}
+  %l = load i64, ptr %lp
+  %lv0 = insertelement <32 x i64> poison, i64 %l, i32 0
+  %lv = shufflevector <32 x i64> %lv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %bp = getelementptr i8, ptr %ctx, i64 {bytes_at}
+  %b = load i64, ptr %bp
+  %bv0 = insertelement <32 x i64> poison, i64 %b, i32 0
+  %bv = shufflevector <32 x i64> %bv0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %lane = mul <32 x i64> %bv, {IOTA}
+  %lb = add <32 x i64> %lv, %lane
+  %h.s = add <32 x i64> %sv, %plain
+  %h.l = add <32 x i64> %lb, %plain
+  %h1 = select <32 x i1> %is.s, <32 x i64> %h.s, <32 x i64> %a
+  %h2 = select <32 x i1> %is.l, <32 x i64> %h.l, <32 x i64> %h1
+  ret <32 x i64> %h2
+}}
+"""
+    c.need(name, body)
+    return name
+
+
+def _load_store(c: WarpCode, i: ir.Instruction) -> None:
+    space = space_of(i)
+    is_load = i.root != "st"
+    target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
+    address = address_of(c, source, space)
+    stored = ""
+    if c.options.observe and not is_load and not isinstance(target, ir.Vector) and size_of(i) <= 8:
+        stored = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
+    host = host_addresses(c, i, address, space, size_of(i), stored)
+    mask = c.executed(i)
+    items = target.items if isinstance(target, ir.Vector) else (target,)
+    width = ir.TYPE_BYTES[i.type]
+    for position, item in enumerate(items):
+        at = c.e.binary("add", "i64", host, constant("i64", position * width)) if position else host
+        if is_load:
+            if item is not None:
+                c.set(item, gather(c, at, mask, i.type), i.type)
+        else:
+            scatter(c, c.get(item, i.type), at, mask, i.type)
+
+
+def gather(c: WarpCode, host: str, mask: str, ptx_type: str) -> str:
+    """Load one value a lane from host addresses."""
+    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    c.need(*lanes.gather(llvm))
+    raw = c.e.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
+    return c.e.cast(raw, llvm, llvm_of(ptx_type))
+
+
+def scatter(c: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
+    """Store one value a lane to host addresses."""
+    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    c.need(*lanes.scatter(llvm))
+    raw = c.e.cast(value, llvm_of(ptx_type), llvm)
+    c.e.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
+    c.trace_write(raw, llvm, host, mask)
+
+
+def _parameter(c: WarpCode, i: ir.Instruction) -> None:
+    """Kernel parameters are uniform; call parameters are one record a lane in the frame."""
+    is_load = i.root == "ld"
+    target, address = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
+    assert isinstance(address, ir.Address)
+    if not isinstance(address.base, ir.Symbol):
+        if not (is_load and c.function.is_entry):
+            raise NotSupportedError(f"The virtual GPU does not do {i.text!r}: a computed parameter address.")
+        # An array among the kernel's parameters: constant memory on hardware too.
+        parts = tuple("const" if part.split("::")[0] == "param" else part for part in i.parts)
+        _load_store(c, dataclasses.replace(i, opcode=".".join(parts), parts=parts))
+        return
+    items = target.items if isinstance(target, ir.Vector) else (target,)
+    width = ir.TYPE_BYTES[i.type]
+    offset = address.offset + address.base.offset
+    _check_place(c, i, address.base.name, offset, len(items) * width)
+    for position, item in enumerate(items):
+        at = offset + position * width
+        if c.function.is_entry and address.base.name in c.entry_params:
+            place = c.entry_params[address.base.name].offset + at
+            base = c.e.op(f"inttoptr i64 {c.e.context_load('params')} to ptr")
+            pointer = c.e.op(f"getelementptr i8, ptr {base}, i64 {place}")
+            llvm = f"i{8 * width}"
+            scalar = c.e.op(f"load {llvm}, ptr {pointer}, align 1")
+            if item is not None:
+                c.set(item, c.e.cast(c.e.splat(llvm, scalar), llvm, llvm_of(i.type)), i.type)
+            continue
+        place, record = c.parameter_record(address.base.name)
+        base = c.e.op("ptrtoint ptr %frame to i64")
+        start = c.e.splat("i64", c.e.op(f"add i64 {base}, {place + at}"))
+        offsets = c.e.binary("mul", "i64", IOTA, constant("i64", record))
+        host = c.e.binary("add", "i64", start, offsets)
+        if is_load:
+            if item is not None:
+                c.set(item, gather(c, host, c.executed(i), i.type), i.type)
+        else:
+            scatter(c, c.get(item, i.type), host, c.executed(i), i.type)
+
+
+def _check_place(c: WarpCode, i: ir.Instruction, name: str, offset: int, size: int) -> None:
+    """Refuse what lies outside a parameter, or would write to a kernel's."""
+    of_kernel = c.function.is_entry and name in c.entry_params
+    room = c.entry_params[name].size_bytes if of_kernel else c.parameter_record(name)[1]
+    if offset < 0 or offset + size > room or (of_kernel and i.root == "st"):
+        raise PtxError(f"{i.text!r} (line {i.line}) does not fit the parameter {name} of {room} bytes.")
+
+
+_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+
+
+def _atomic(c: WarpCode, i: ir.Instruction) -> None:
+    space, kind = space_of(i), i.type
+    operation = next((p for p in i.parts[1:] if p in _OPERATIONS), None)
+    is_red = i.root == "red"
+    operands = i.operands if is_red else i.operands[1:]
+    values = operands[1].items if isinstance(operands[1], ir.Vector) else (operands[1],)
+    only_add = kind in _HALVES or len(values) > 1
+    if operation is None or kind == "b128" or (only_add and operation != "add"):
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+    address = address_of(c, operands[0], space)
+    host = host_addresses(c, i, address, space, size_of(i))
+    kind = f"b{bits(llvm_of(kind))}" if kind not in _HALVES and operation in ("exch", "cas") else kind
+    swapped = operands[2] if operation == "cas" else operands[1]
+    olds = []
+    for n, value in enumerate(values):
+        place = host
+        if n:
+            place = c.e.binary("add", "i64", host, constant("i64", n * ir.TYPE_BYTES[i.type]))
+        old = _read_modify_write(c, i, operation, kind, place, value, swapped if len(values) == 1 else value)
+        olds.append(old)
+    if is_red or i.operands[0] is None:
+        return
+    results = i.operands[0].items if isinstance(i.operands[0], ir.Vector) else (i.operands[0],)
+    kind = f"b{8 * ir.TYPE_BYTES[kind]}" if kind in _HALVES else kind
+    for result, old in zip(results, olds, strict=True):
+        if result is not None:
+            c.set(result, old, kind)
+
+
+def _read_modify_write(
+    c: WarpCode,
+    i: ir.Instruction,
+    operation: str,
+    kind: str,
+    host: str,
+    value: ir.Operand | None,
+    swapped: ir.Operand | None,
+) -> str:
+    """Change one element a lane; gives what was there."""
+    if kind in _HALVES:
+        kind, (name, body) = f"b{8 * ir.TYPE_BYTES[kind]}", lanes.atomic_half_add(kind)
+        c.options.float_atomics = True
+        llvm = llvm_of(kind)
+    else:
+        llvm = llvm_of(kind)
+        if llvm in INTRINSIC_SUFFIX:
+            if operation != "add":
+                raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
+            c.options.float_atomics = True
+        name, body = lanes.atomic(operation, llvm, kind[0] == "s", flush=space_of(i) != "shared")
+    c.need(name, body)
+    b, d = c.get(value, kind), c.get(swapped, kind)
+    vector = f"<32 x {llvm}>"
+    old = c.e.op(f"call {vector} @{name}(<32 x i64> {host}, i32 {c.executed(i)}, {vector} {b}, {vector} {d})")
+    if c.options.trace:  # what memory holds now: lanes that share an address see the last one's result
+        mask, word = c.executed(i), f"i{bits(llvm)}"
+        c.trace_write(c.e.cast(gather(c, host, mask, kind), llvm, word), word, host, mask)
+    return old

@@ -1,0 +1,107 @@
+"""Integers packed two or four to a word: ``add.u16x2`` and the like, and SIMD video instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir.emit import constant
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError
+
+_VIDEO = re.compile(r"v(add|sub|avrg|absdiff|min|max)([24])")
+_PACKED = ("add", "min", "max")
+
+
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
+    """Emit a packed integer instruction; False if it is none."""
+    if i.root in ("min", "max") and "relu" in i.parts and i.parts[1] == "s32":
+        _relu(c, i)
+    elif i.root in _PACKED and ("u16x2" in i.parts or "s16x2" in i.parts):
+        _packed(c, i)
+    elif found := _VIDEO.fullmatch(i.root):
+        _video(c, i, found[1], int(found[2]))
+    else:
+        return False
+    return True
+
+
+class _Pieces:
+    """Lane-wise operations on the pieces of words: all 32 lanes' pieces are one long vector."""
+
+    def __init__(self, c: WarpCode, count: int) -> None:
+        self.e, self.llvm = c.e, f"i{32 // count}"
+        self.suffix = f"v{32 * count}{self.llvm}"
+        self.vector = f"<{32 * count} x {self.llvm}>"
+
+    def split(self, word: str) -> str:
+        return self.e.op(f"bitcast <32 x i32> {word} to {self.vector}")
+
+    def join(self, pieces: str) -> str:
+        return self.e.op(f"bitcast {self.vector} {pieces} to <32 x i32>")
+
+    def binary(self, operation: str, a: str, b: str) -> str:
+        return self.e.op(f"{operation} {self.vector} {a}, {b}")
+
+    def intrinsic(self, name: str, a: str, b: str) -> str:
+        full = f"llvm.{name}.{self.suffix}"
+        self.e.declared.add(f"declare {self.vector} @{full}({self.vector}, {self.vector})")
+        return self.e.op(f"call {self.vector} @{full}({self.vector} {a}, {self.vector} {b})")
+
+
+def _relu(c: WarpCode, i: ir.Instruction) -> None:
+    a, b = c.get(i.operands[1], "s32"), c.get(i.operands[2], "s32")
+    value = c.e.intrinsic(f"s{i.root}", "i32", a, b)
+    c.set(i.operands[0], c.e.intrinsic("smax", "i32", value, constant("i32", 0)), "s32")
+
+
+def _packed(c: WarpCode, i: ir.Instruction) -> None:
+    pieces = _Pieces(c, 2)
+    sign = "s" if "s16x2" in i.parts else "u"
+    values = [pieces.split(c.get(operand, "b32")) for operand in i.operands[1:]]
+    if i.root == "add":
+        result = pieces.binary("add", values[0], values[1])
+    else:
+        result = pieces.intrinsic(sign + i.root, values[0], values[1])
+    if "relu" in i.parts:
+        result = pieces.intrinsic("smax", result, "zeroinitializer")
+    c.set(i.operands[0], pieces.join(result), "b32")
+
+
+def _average(pieces: _Pieces, sign: str, a: str, b: str) -> str:
+    """Half the sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
+    shift = pieces.binary(
+        "ashr" if sign == "s" else "lshr", pieces.binary("xor", a, b), f"splat ({pieces.llvm} 1)"
+    )
+    return pieces.binary("sub", pieces.binary("or", a, b), shift)
+
+
+_VIDEO_STEPS: dict[str, Callable[[_Pieces, str, str, str], str]] = {
+    "add": lambda p, sign, a, b: p.binary("add", a, b),
+    "sub": lambda p, sign, a, b: p.binary("sub", a, b),
+    "min": lambda p, sign, a, b: p.intrinsic(f"{sign}min", a, b),
+    "max": lambda p, sign, a, b: p.intrinsic(f"{sign}max", a, b),
+    "absdiff": lambda p, sign, a, b: p.binary(
+        "sub", p.intrinsic(f"{sign}max", a, b), p.intrinsic(f"{sign}min", a, b)
+    ),
+    "avrg": _average,
+}
+
+
+def _video(c: WarpCode, i: ir.Instruction, operation: str, count: int) -> None:
+    """``vadd4`` and the like on whole words, ``.add`` summing the pieces into the last operand."""
+    kinds = [p for p in i.parts[1:] if p in ("u32", "s32")]
+    if len(kinds) != 3 or kinds[1] != kinds[2] or "sat" in i.parts or len(i.operands) != 4:
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode} with these types and options.")
+    pieces, e = _Pieces(c, count), c.e
+    a, b = (pieces.split(c.get(operand, "b32")) for operand in i.operands[1:3])
+    word = pieces.join(_VIDEO_STEPS[operation](pieces, kinds[1][0], a, b))
+    if "add" in i.parts[1:]:
+        total, width = c.get(i.operands[3], "b32"), 32 // count
+        shift = "ashr" if kinds[0] == "s32" else "lshr"
+        for number in range(count):
+            high = e.binary("shl", "i32", word, constant("i32", 32 - width * (number + 1)))
+            total = e.binary("add", "i32", total, e.binary(shift, "i32", high, constant("i32", 32 - width)))
+        word = total
+    c.set(i.operands[0], word, "b32")

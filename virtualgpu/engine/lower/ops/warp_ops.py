@@ -1,0 +1,313 @@
+"""Instructions by which the lanes of a warp talk: shuffles, votes, matches, reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import lanes, layout
+from virtualgpu.engine.ir.emit import constant, llvm_of, signed
+from virtualgpu.engine.ir.text import IOTA_I32
+from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.errors import NotSupportedError
+
+MATCH_ANY = (
+    "match_any",
+    """
+define internal <32 x i32> @match_any(<32 x i64> %v, i32 %mask) noinline {
+entry:
+  %spill = alloca <32 x i64>
+  store <32 x i64> %v, ptr %spill
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %body]
+  %out = phi <32 x i32> [zeroinitializer, %entry], [%out1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %xp = getelementptr i64, ptr %spill, i32 %l
+  %x = load i64, ptr %xp
+  %s0 = insertelement <32 x i64> poison, i64 %x, i32 0
+  %s = shufflevector <32 x i64> %s0, <32 x i64> poison, <32 x i32> zeroinitializer
+  %eq = icmp eq <32 x i64> %v, %s
+  %eqs = bitcast <32 x i1> %eq to i32
+  %group = and i32 %eqs, %mask
+  %not = xor i32 %group, -1
+  %rest1 = and i32 %rest, %not
+  %g0 = insertelement <32 x i32> poison, i32 %group, i32 0
+  %g = shufflevector <32 x i32> %g0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %members = bitcast i32 %group to <32 x i1>
+  %out1 = select <32 x i1> %members, <32 x i32> %g, <32 x i32> %out
+  br label %loop
+done:
+  ret <32 x i32> %out
+}
+""",
+)
+
+
+def emit(c: WarpCode, i: ir.Instruction) -> bool:
+    """Emit a warp-wide instruction; False if it is none."""
+    handler = HANDLERS.get(i.root)
+    if handler is None:
+        return False
+    handler(c, i)
+    return True
+
+
+def member_mask(i: ir.Instruction) -> ir.Operand | None:
+    """The member-mask operand of a ``.sync`` instruction, if it has one."""
+    if i.root in ("wmma", "mma", "ldmatrix"):
+        return ir.Immediate(0xFFFFFFFF)  # the whole warp
+    return i.operands[-1] if "sync" in i.parts and i.operands else None
+
+
+def _members(c: WarpCode, i: ir.Instruction) -> str:
+    """For each lane the lanes that take part with it: active, and named by its own mask.
+
+    Masks may differ between lanes of one warp, as between the tiles of cooperative groups.
+    """
+    executed = c.e.splat("i32", c.executed(i))
+    operand = member_mask(i)
+    if operand is None:
+        return executed
+    return c.e.binary("and", "i32", executed, c.get(operand, "b32"))
+
+
+def _shfl(c: WarpCode, i: ir.Instruction) -> None:
+    e = c.e
+    mode = next(p for p in i.parts if p in ("up", "down", "bfly", "idx"))
+    target = i.operands[0]
+    value = c.get(i.operands[1], "b32")
+    five = constant("i32", 31)
+    delta = e.binary("and", "i32", c.get(i.operands[2], "u32"), five)
+    control = c.get(i.operands[3], "u32")
+    segment = e.binary("and", "i32", e.binary("lshr", "i32", control, constant("i32", 8)), five)
+    clamp = e.binary("and", "i32", control, five)
+    outside = e.binary("xor", "i32", segment, constant("i32", -1))
+    low = e.binary("and", "i32", IOTA_I32, segment)
+    high = e.binary("or", "i32", low, e.binary("and", "i32", clamp, outside))
+    if mode == "up":
+        source = e.binary("sub", "i32", IOTA_I32, delta)
+        inside = e.compare("sge", "i32", source, high)
+    else:
+        if mode == "down":
+            source = e.binary("add", "i32", IOTA_I32, delta)
+        elif mode == "bfly":
+            source = e.binary("xor", "i32", IOTA_I32, delta)
+        else:
+            source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
+        inside = e.compare("sle", "i32", source, high)
+    source = e.select("i32", inside, source, IOTA_I32)
+    if c.options.observe:
+        place = e.splat("i64", str(c.index << 32 | i.pc))
+        c.observe(layout.SHUFFLE, e.cast(source, "i32", "i64"), c.executed(i), place)
+    c.need(*lanes.permute("i32"))
+    moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+    if isinstance(target, ir.Pair):
+        if target.first is not None:
+            c.set(target.first, moved, "b32")
+        if target.second is not None:
+            c.set(target.second, inside, "pred")
+    else:
+        c.set(target, moved, "b32")
+
+
+def _vote(c: WarpCode, i: ir.Instruction) -> None:
+    e = c.e
+    mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
+    yes = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
+    members = _members(c, i)
+    votes = e.binary("and", "i32", yes, members)
+    if mode == "ballot":
+        c.set(i.operands[0], votes, "b32")
+        return
+    everyone = e.compare("eq", "i32", votes, members)
+    nobody = e.compare("eq", "i32", votes, constant("i32", 0))
+    if mode == "uni":
+        result = e.binary("or", "i1", everyone, nobody)
+    else:
+        result = everyone if mode == "all" else e.binary("xor", "i1", nobody, constant("i1", 1))
+    c.set(i.operands[0], result, "pred")
+
+
+def _match(c: WarpCode, i: ir.Instruction) -> None:
+    e = c.e
+    value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
+    members = _members(c, i)
+    c.need(*MATCH_ANY)
+    equal = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
+    groups = e.binary("and", "i32", equal, members)
+    target = i.operands[0]
+    if "any" in i.parts:
+        c.set(target, groups, "b32")
+        return
+    same = e.compare("eq", "i32", groups, members)
+    result = e.select("i32", same, groups, constant("i32", 0))
+    if isinstance(target, ir.Pair):
+        if target.first is not None:
+            c.set(target.first, result, "b32")
+        if target.second is not None:
+            c.set(target.second, same, "pred")
+    else:
+        c.set(target, result, "b32")
+
+
+_IDENTITY = {"add": 0, "or": 0, "xor": 0, "and": -1}
+
+
+def _reduce(name: str, identity: int) -> tuple[str, str]:
+    """Reduction over each group of lanes with a common member mask, as a support function."""
+    full = f"llvm.vector.reduce.{name}.v32i32"
+    return (
+        f"redux_{name}",
+        f"""
+declare i32 @{full}(<32 x i32>)
+define internal <32 x i32> @redux_{name}(<32 x i32> %v, <32 x i32> %members, i32 %mask) noinline {{
+entry:
+  %spill = alloca <32 x i32>
+  store <32 x i32> %members, ptr %spill
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %body]
+  %out = phi <32 x i32> [zeroinitializer, %entry], [%out1, %body]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %body
+body:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %gp = getelementptr i32, ptr %spill, i32 %l
+  %group0 = load i32, ptr %gp
+  %own = shl i32 1, %l
+  %group = or i32 %group0, %own
+  %in = bitcast i32 %group to <32 x i1>
+  %x = select <32 x i1> %in, <32 x i32> %v, <32 x i32> splat (i32 {signed(identity, 32)})
+  %r = call i32 @{full}(<32 x i32> %x)
+  %r0 = insertelement <32 x i32> poison, i32 %r, i32 0
+  %rs = shufflevector <32 x i32> %r0, <32 x i32> poison, <32 x i32> zeroinitializer
+  %out1 = select <32 x i1> %in, <32 x i32> %rs, <32 x i32> %out
+  %not = xor i32 %group, -1
+  %rest1 = and i32 %rest, %not
+  br label %loop
+done:
+  ret <32 x i32> %out
+}}
+""",
+    )
+
+
+def _redux(c: WarpCode, i: ir.Instruction) -> None:
+    e, kind = c.e, i.type
+    operation = next(p for p in i.parts[1:] if p in ("add", "min", "max", "and", "or", "xor"))
+    if kind == "f32":
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; reduce with shuffles.")
+    is_signed = kind[0] == "s"
+    if operation in _IDENTITY:
+        identity, name = _IDENTITY[operation], operation
+    else:
+        highest = 0x7FFFFFFF if is_signed else 0xFFFFFFFF
+        lowest = -0x80000000 if is_signed else 0
+        identity = highest if operation == "min" else lowest
+        name = ("s" if is_signed else "u") + operation
+    function, body = _reduce(name, identity)
+    c.need(function, body)
+    value, members = c.get(i.operands[1], kind), _members(c, i)
+    result = e.op(
+        f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {c.executed(i)})"
+    )
+    c.set(i.operands[0], result, kind)
+
+
+def _activemask(c: WarpCode, i: ir.Instruction) -> None:
+    c.set(i.operands[0], c.e.splat("i32", c.executed(i)), "b32")
+
+
+def _elect(c: WarpCode, i: ir.Instruction) -> None:
+    e = c.e
+    leader = e.intrinsic("cttz", "i32", _members(c, i), extra=("i1 false",))
+    target = i.operands[0]
+    assert isinstance(target, ir.Pair)
+    if target.first is not None:
+        c.set(target.first, leader, "b32")
+    if target.second is not None:
+        c.set(target.second, e.compare("eq", "i32", leader, IOTA_I32), "pred")
+
+
+_FNS = (
+    "find_nth_set",
+    """
+define internal <32 x i32> @find_nth_set(<32 x i32> %v, <32 x i32> %base, <32 x i32> %offset) noinline {
+entry:
+  %vs = alloca <32 x i32>
+  %bs = alloca <32 x i32>
+  %fs = alloca <32 x i32>
+  store <32 x i32> %v, ptr %vs
+  store <32 x i32> %base, ptr %bs
+  store <32 x i32> %offset, ptr %fs
+  br label %lane
+lane:
+  %l = phi i32 [0, %entry], [%l1, %found]
+  %vp = getelementptr i32, ptr %vs, i32 %l
+  %x = load i32, ptr %vp
+  %bp = getelementptr i32, ptr %bs, i32 %l
+  %b0 = load i32, ptr %bp
+  %fp = getelementptr i32, ptr %fs, i32 %l
+  %f = load i32, ptr %fp
+  %down = icmp slt i32 %f, 0
+  %step = select i1 %down, i32 -1, i32 1
+  %neg = sub i32 0, %f
+  %many = select i1 %down, i32 %neg, i32 %f
+  %none = icmp eq i32 %many, 0
+  %want = select i1 %none, i32 1, i32 %many
+  br label %scan
+scan:
+  %at = phi i32 [%b0, %lane], [%at1, %next]
+  %count = phi i32 [0, %lane], [%count1, %next]
+  %inside = icmp ult i32 %at, 32
+  br i1 %inside, label %test, label %found
+test:
+  %bit0 = lshr i32 %x, %at
+  %bit = and i32 %bit0, 1
+  %count1 = add i32 %count, %bit
+  %hit0 = icmp eq i32 %count1, %want
+  %set = icmp eq i32 %bit, 1
+  %hit = and i1 %hit0, %set
+  br i1 %hit, label %found, label %only
+only:
+  br i1 %none, label %missed, label %next
+missed:
+  br label %found
+next:
+  %at1 = add i32 %at, %step
+  br label %scan
+found:
+  %answer = phi i32 [-1, %scan], [%at, %test], [-1, %missed]
+  store i32 %answer, ptr %vp
+  %l1 = add i32 %l, 1
+  %more = icmp ult i32 %l1, 32
+  br i1 %more, label %lane, label %done
+done:
+  %r = load <32 x i32>, ptr %vs
+  ret <32 x i32> %r
+}
+""",
+)
+
+
+def _fns(c: WarpCode, i: ir.Instruction) -> None:
+    """Position of the n-th set bit at or above (below, for negative n) a base."""
+    value, base, offset = (c.get(operand, "b32") for operand in i.operands[1:4])
+    c.need(*_FNS)
+    v = "<32 x i32>"
+    c.set(i.operands[0], c.e.op(f"call {v} @find_nth_set({v} {value}, {v} {base}, {v} {offset})"), "b32")
+
+
+HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
+    "shfl": _shfl,
+    "vote": _vote,
+    "match": _match,
+    "redux": _redux,
+    "activemask": _activemask,
+    "elect": _elect,
+    "fns": _fns,
+}

@@ -1,0 +1,227 @@
+"""Operands of one function under compilation: registers, constants, special registers, symbols."""
+
+from __future__ import annotations
+
+import struct
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.emit import Emitter, bits, constant, float_constant, llvm_of, vector
+from virtualgpu.engine.ir.text import IOTA_I32
+from virtualgpu.engine.lower.plan import FunctionPlan, Options, Tables
+from virtualgpu.errors import NotSupportedError
+
+_CONTEXT_SPECIALS = {
+    f"%{name}.{axis}": f"{name}_{axis}" for name in ("ntid", "ctaid", "nctaid") for axis in "xyz"
+}
+_AXES = {"x": 0, "y": 1, "z": 2}
+_ZERO_SPECIALS = (
+    "%gridid",
+    "%cluster_ctarank",
+    "%clusterid",
+    "%cluster_ctaid",
+    "%envreg",
+)
+_ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
+
+
+class Registers:
+    """What the instruction emitters read and write while one function is compiled."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        plan_: FunctionPlan,
+        plans: dict[str, FunctionPlan],
+        tables: Tables,
+        options: Options,
+    ) -> None:
+        self.module, self.plan, self.plans = module, plan_, plans
+        self.function, self.index, self.flow = plan_.function, plan_.index, plan_.flow
+        self.tables, self.options = tables, options
+        self.entry_params = {p.name: p for p in self.function.params}
+        self.e = Emitter()
+        self.cache: dict[str, str] = {}
+        self.dirty: set[str] = set()
+        self.carry = constant("i1", 0)
+        self.mask = self.mask_v = self.wait = ""
+        self.block: cfg.Block = self.flow.blocks[0]
+        self.here = ""
+        self.guard: str | None = None
+        self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
+        self.expired: list[tuple[str, str, str, str]] = []
+        self.allocas: list[str] = []
+
+    def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
+        """Lanes of an operand, as the LLVM type of `ptx_type`."""
+        llvm = llvm_of(ptx_type)
+        if isinstance(operand, ir.Register):
+            kind = llvm_of(self.function.registers[operand.name])
+            value = self.read(operand.name)
+            if operand.negated:
+                value = self.e.binary("xor", "i1", value, constant("i1", 1))
+            return self.e.cast(value, kind, llvm)
+        if isinstance(operand, ir.Immediate):
+            return self.immediate(operand, llvm)
+        if isinstance(operand, ir.Special):
+            value, kind = self.special(operand.name)
+            return self.e.cast(value, kind, llvm)
+        if isinstance(operand, ir.Symbol):
+            return self.e.cast(self.symbol(operand), "i64", llvm)
+        raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
+
+    def immediate(self, operand: ir.Immediate, llvm: str) -> str:
+        floating = llvm in ("float", "double", "half")
+        value, width = operand.value, operand.float_bits
+        if floating and width and width != bits(llvm):
+            wide = struct.unpack("<d" if width == 64 else "<f", value.to_bytes(width // 8, "little"))[0]
+            code = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
+            value = int.from_bytes(struct.pack(code, wide), "little")
+        return float_constant(llvm, value) if floating else constant(llvm, value)
+
+    def slot(self, name: str) -> str:
+        return self.e.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
+
+    def read(self, name: str) -> str:
+        if name in self.cache:
+            return self.cache[name]
+        llvm = llvm_of(self.function.registers[name])
+        if name not in self.plan.slots:
+            value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
+        elif llvm == "i1":
+            value = self.e.mask_vector(self.e.op(f"load i32, ptr {self.slot(name)}"))
+        else:
+            value = self.e.op(f"load {vector(llvm)}, ptr {self.slot(name)}, align 64")
+        self.cache[name] = value
+        return value
+
+    def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
+        """Write lanes of `ptx_type` to a register; narrower values extend as PTX does."""
+        if operand is None:
+            return
+        if not isinstance(operand, ir.Register):
+            raise NotSupportedError(f"The virtual GPU cannot write to {operand!r}.")
+        kind = self.function.registers[operand.name]
+        value = self.e.cast(value, llvm_of(ptx_type), llvm_of(kind), ptx_type[0] == "s")
+        if self.guard is not None:
+            value = self.e.select(llvm_of(kind), self.guard, value, self.read(operand.name))
+        self.cache[operand.name] = value
+        self.dirty.add(operand.name)
+
+    def special(self, name: str) -> tuple[str, str]:
+        """Lanes of a special register and their LLVM type."""
+        e = self.e
+        if name.startswith("%tid."):
+            base = e.op(f"inttoptr i64 {e.context_load('tids')} to ptr")
+            row = e.op(f"mul i32 {e.context_load('warp')}, 384")
+            at = e.op(f"add i32 {row}, {128 * _AXES[name[-1]]}")
+            pointer = e.op(f"getelementptr i8, ptr {base}, i32 {at}")
+            return e.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
+        if name in _CONTEXT_SPECIALS:
+            return e.splat("i32", e.context_load(_CONTEXT_SPECIALS[name])), "i32"
+        if name == "%laneid":
+            return IOTA_I32, "i32"
+        if name.startswith("%lanemask_"):
+            return self.lane_mask(name[-2:]), "i32"
+        if name in ("%warpid", "%nwarpid"):
+            return e.splat("i32", e.context_load(name[1:5] if name == "%warpid" else "warps")), "i32"
+        if name in ("%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"):
+            now = e.context_load("clock")
+            if name == "%clock_hi":
+                now = e.op(f"lshr i64 {now}, 32")
+            return e.splat("i64", now), "i64"
+        if name == "%smid":
+            block = e.context_load("block_linear")
+            count = e.op(f"zext i32 {e.context_load('sm_count')} to i64")
+            return e.splat("i64", e.op(f"urem i64 {block}, {count}")), "i64"
+        if name == "%nsmid":
+            return e.splat("i32", e.context_load("sm_count")), "i32"
+        if name in ("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"):
+            if name == "%dynamic_smem_size":
+                return e.splat("i32", e.context_load("dynamic_shared_bytes")), "i32"
+            return e.splat("i64", e.context_load("shared_bytes")), "i64"
+        if name in ("%envreg1", "%envreg2"):
+            # Cooperative groups read the driver's grid workspace from here, high word first.
+            address = e.context_load("grid_workspace")
+            part = e.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
+            return e.splat("i64", part), "i64"
+        if name.startswith(layout.RESERVED_SHARED):
+            size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
+            return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
+        if name.startswith(_ZERO_SPECIALS):
+            return constant("i32", 0), "i32"
+        if name.startswith(_ONE_SPECIALS):
+            return constant("i32", 1), "i32"
+        if name == "%is_explicit_cluster":
+            return constant("i1", 0), "i1"
+        raise NotSupportedError(f"The virtual GPU does not know the special register {name}.")
+
+    def lane_mask(self, relation: str) -> str:
+        masks = {
+            "eq": [1 << n for n in range(32)],
+            "lt": [(1 << n) - 1 for n in range(32)],
+            "le": [(2 << n) - 1 for n in range(32)],
+            "gt": [0xFFFFFFFF & ~((2 << n) - 1) for n in range(32)],
+            "ge": [0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)],
+        }[relation]
+        return "<" + ", ".join(f"i32 {m}" for m in masks) + ">"
+
+    def symbol(self, operand: ir.Symbol) -> str:
+        """Address lanes (i64) of a variable: offsets for shared and local, host for the rest."""
+        e, name = self.e, operand.name
+        if name in self.tables.shared:
+            return constant("i64", self.tables.shared[name] + operand.offset)
+        if name in self.plan.local_offsets:
+            place = self.plan.local_offsets[name] + operand.offset
+            return e.splat("i64", e.op(f"add i64 %local_at, {place}"))
+        if self.function.is_entry and name in self.entry_params:
+            place = self.entry_params[name].offset + operand.offset
+            return e.splat("i64", e.op(f"add i64 {e.context_load('params')}, {place}"))
+        variable = self.module.variables.get(name)
+        if variable is not None and variable.space in ("global", "const"):
+            if name not in self.tables.globals:
+                self.tables.globals.append(name)
+            base = e.op(f"inttoptr i64 {e.context_load('globals')} to ptr")
+            pointer = e.op(f"getelementptr i64, ptr {base}, i64 {self.tables.globals.index(name)}")
+            address = e.op(f"load i64, ptr {pointer}")
+            return e.splat("i64", e.op(f"add i64 {address}, {operand.offset}"))
+        if name in self.module.functions:
+            return constant("i64", layout.FUNCTION_TAG | list(self.module.functions).index(name))
+        raise NotSupportedError(f"The virtual GPU cannot take the address of {name}.")
+
+    def first_lane_value(self, operand: ir.Operand) -> str:
+        """A uniform operand (a member mask) as an i32, read from the first active lane."""
+        if isinstance(operand, ir.Immediate):
+            return str(operand.value & 0xFFFFFFFF)
+        lanes = self.get(operand, "b32")
+        first = self.e.op(f"call i32 @llvm.cttz.i32(i32 {self.mask}, i1 false)")
+        safe = self.e.op(f"and i32 {first}, 31")
+        return self.e.op(f"extractelement <32 x i32> {lanes}, i32 {safe}")
+
+    def executed(self, i: ir.Instruction) -> str:
+        """Active lanes whose guard lets them execute the instruction, as an i32 mask."""
+        if self.guard is None:
+            return self.mask
+        return self.e.op(f"and i32 {self.e.mask_bits(self.guard)}, {self.mask}")
+
+    def parameter_record(self, name: str) -> tuple[int, int]:
+        """Frame offset and lane stride (bytes) of a call parameter."""
+        try:
+            return self.plan.records[name]
+        except KeyError:
+            raise NotSupportedError(f"The virtual GPU does not know the parameter {name}.") from None
+
+    def site(self, i: ir.Instruction) -> int:
+        """Number of a memory instruction among the kernel's counted accesses."""
+        self.tables.accesses.append((self.index, i))
+        return len(self.tables.accesses) - 1
+
+    def need(self, name: str, body: str) -> None:
+        """Make sure a support function is part of the module."""
+        self.tables.support.setdefault(name, body)
+
+    def scratch(self, llvm: str) -> str:
+        """Stack space of the LLVM function for one value."""
+        name = "%" + self.e.name("stack")
+        self.allocas.append(f"  {name} = alloca {llvm}")
+        return name

@@ -1,0 +1,78 @@
+"""What generated code tells while it runs: steps and values to a trace, accesses to an observer."""
+
+from __future__ import annotations
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.lower.registers import Registers
+
+_WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
+
+
+def _may_write_shared(i: ir.Instruction) -> bool:
+    """Whether an instruction may change shared memory; generic addresses may point there."""
+    spaces = {part.split("::")[0] for part in i.parts[1:]}
+    return i.root in _WRITES_MEMORY and (
+        i.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
+    )
+
+
+class Watching(Registers):
+    """Adds calls that record a trace or tell an observer."""
+
+    def trace_step(self, i: ir.Instruction) -> None:
+        executed = self.executed(i)
+        level = layout.TRACE_ALL if _may_write_shared(i) else layout.TRACE_ALL & ~layout.TRACE_SHARED
+        if i.home is not None:
+            self.e.context_store("depth", str(i.deep))
+        self.e.raw(
+            f"call void @trace_step(ptr %ctx, i32 {self.index}, i32 {i.pc}, i32 {self.mask}, "
+            f"i32 {executed}, i32 {level})"
+        )
+
+    def trace_row(self, lanes: str, mask: str, kind: int, level: int = layout.TRACE_ALL) -> None:
+        self.e.raw(f"call void @trace_row(ptr %ctx, <32 x i64> {lanes}, i32 {mask}, i32 {kind}, i32 {level})")
+
+    def trace_address(self, address: str, mask: str) -> None:
+        if self.options.trace:
+            self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
+
+    def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
+        """Record memory just written: where on the host, and the bits, up to 8 bytes a piece."""
+        if not self.options.trace:
+            return
+        width = bits(llvm)
+        for at in range(0, width, 64):
+            piece, place = value, host
+            if width > 64:
+                piece = self.e.binary("lshr", llvm, value, constant(llvm, at)) if at else value
+                place = self.e.binary("add", "i64", host, constant("i64", at // 8)) if at else host
+            self.trace_row(place, mask, layout.ROW_PLACE)
+            size = min(width, 64) // 8
+            self.trace_row(self.e.cast(piece, llvm, "i64"), mask, layout.ROW_WRITTEN + size)
+
+    def observe(self, site: int, address: str, mask: str, stored: str = "") -> None:
+        """Tell the observer of an access, before it happens, and of what it is to store."""
+        lanes, values = self.scratch("<32 x i64>"), "null"
+        self.e.raw(f"store <32 x i64> {address}, ptr {lanes}")
+        if stored:
+            values = self.scratch("<32 x i64>")
+            self.e.raw(f"store <32 x i64> {stored}, ptr {values}")
+        function = self.e.op(f"inttoptr i64 {self.e.context_load('observer')} to ptr")
+        self.e.raw(f"call void {function}(ptr %ctx, i32 {site}, ptr {lanes}, i32 {mask}, ptr {values})")
+
+    def trace_value(self, i: ir.Instruction) -> None:
+        for n, name in enumerate(cfg.definitions_and_uses(i)[0]):
+            if name in self.cache:
+                value = self.e.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
+                level = layout.TRACE_ALL & ~layout.TRACE_SHARED
+                self.trace_row(value, self.executed(i), layout.ROW_REGISTER + n, level)
+
+    def observe_synchronisation(self, i: ir.Instruction) -> None:
+        """Tell the observer of a fence or a ``__syncwarp``, if the instruction is one."""
+        if i.root in ("membar", "fence"):
+            self.observe(layout.FENCE, "zeroinitializer", self.executed(i))
+        elif cfg.is_warp_meeting(i):
+            members = self.e.convert("zext", "i32", self.get(i.operands[-1], "b32"), "i64")
+            self.observe(layout.WARP_SYNC, members, self.mask)

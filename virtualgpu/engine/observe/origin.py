@@ -1,0 +1,73 @@
+"""Which array an address was computed from: the pointers that reach a memory instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from virtualgpu.compile.ptx import cfg, ir
+
+# How far back to look; kernels compute an address in a few steps.
+_MOST_STEPS = 200
+_POINTER_BYTES = 8
+
+
+def base_pointer(
+    function: ir.Function, i: ir.Instruction, params: bytes, variables: Mapping[str, int]
+) -> int | None:
+    """The pointer that an access's address was computed from; None if there is none or several.
+
+    Parameters
+    ----------
+    function
+        Where the access stands; only in an entry are the parameters known.
+    i
+        The access.
+    params
+        The launch's parameter buffer.
+    variables
+        Addresses of module variables.
+    """
+    address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
+    if address is None:
+        return None
+    if isinstance(address.base, ir.Symbol):
+        return variables.get(address.base.name)
+    if not isinstance(address.base, ir.Register):
+        return None
+    makers: dict[str, list[ir.Instruction]] = {}
+    for each in function.instructions:
+        for name in cfg.definitions_and_uses(each)[0]:
+            makers.setdefault(name, []).append(each)
+    formal = {param.name: param for param in function.params} if function.is_entry else {}
+    passed: dict[tuple[str, int], list[str]] = {}
+    for each in function.instructions:  # what is handed to a copied function, or back from it
+        if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
+            where, what = each.operands[0], each.operands[1]
+            if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
+                passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
+    found: set[int] = set()
+    todo, seen = [address.base.name], {address.base.name}
+    for name in todo:
+        if len(todo) > _MOST_STEPS:
+            return None
+        for maker in makers.get(name, ()):
+            for operand in maker.operands[1:]:
+                inner = operand.base if isinstance(operand, ir.Address) else operand
+                if isinstance(operand, ir.Address) and isinstance(inner, ir.Symbol):
+                    for other in passed.get((inner.name, operand.offset + inner.offset), ()):
+                        if other not in seen:
+                            seen.add(other)
+                            todo.append(other)
+                if isinstance(inner, ir.Symbol):
+                    param = formal.get(inner.name)
+                    if param is not None and param.size_bytes == _POINTER_BYTES and maker.root == "ld":
+                        at = param.offset
+                        found.add(int.from_bytes(params[at : at + _POINTER_BYTES], "little"))
+                    elif inner.name in variables:
+                        found.add(variables[inner.name])
+                elif isinstance(inner, ir.Register) and maker.root not in ("ld", "atom", "call"):
+                    wide = function.registers.get(inner.name, "")
+                    if wide.endswith("64") and inner.name not in seen:
+                        seen.add(inner.name)
+                        todo.append(inner.name)
+    return found.pop() if len(found) == 1 else None

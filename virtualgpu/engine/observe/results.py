@@ -1,0 +1,131 @@
+"""From raw counter and trace buffers to records."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import access_rules, layout
+from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
+
+SPACES = ("global", "shared", "local", "const", "generic")
+
+
+def counters(
+    kernel: Kernel,
+    provenance: Provenance,
+    grid: Dim3,
+    block: Dim3,
+    shared_bytes: int,
+    accesses: npt.NDArray[np.int64],
+    branches: npt.NDArray[np.int64],
+    blocks: npt.NDArray[np.int64],
+) -> KernelCounters:
+    """Name every counter after its instruction."""
+    warp = thread = 0
+    line_warp: dict[int, int] = defaultdict(int)
+    line_thread: dict[int, int] = defaultdict(int)
+    functions = [plan.function for plan in kernel.plans]
+    for (function, piece), (executions, lanes) in zip(kernel.tables.blocks, blocks.tolist(), strict=True):
+        size = piece.end - piece.first
+        warp += executions * size
+        thread += lanes * size
+        for i in functions[function].instructions[piece.first : piece.end]:
+            line_warp[i.line] += executions
+            line_thread[i.line] += lanes
+    found = []
+    for i, row in _by_place(kernel.tables.accesses, accesses):
+        requests, sectors, wavefronts, ideal, lanes = row[:5]
+        size = memory_ops.size_of(i)
+        found.append(
+            AccessCounters(
+                _place(i),
+                i.line,
+                i.text,
+                memory_ops.space_of(i),  # type: ignore[arg-type]
+                memory_ops.kind_of(i),  # type: ignore[arg-type]
+                size,
+                requests,
+                sectors,
+                wavefronts,
+                ideal,
+                lanes * size,
+            )
+        )
+    forks = [
+        BranchCounters(_place(i), i.line, i.text, executed, divergent)
+        for i, (executed, divergent) in _by_place(kernel.tables.branches, branches)
+    ]
+    return KernelCounters(
+        provenance,
+        kernel.name,
+        grid,
+        block,
+        shared_bytes,
+        warp,
+        thread,
+        tuple(found),
+        tuple(forks),
+        dict(line_warp),
+        dict(line_thread),
+    )
+
+
+def _place(i: ir.Instruction) -> int:
+    """An instruction's index in the function it was written in."""
+    return i.pc if i.home is None else i.home[1]
+
+
+def _by_place(
+    sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
+) -> list[tuple[ir.Instruction, list[int]]]:
+    """Counters by instruction as written: copies of a function's body are added up.
+
+    An instruction that accesses memory several times has as many rows, also in each copy.
+    """
+    nth: Counter[tuple[int, int]] = Counter()
+    found: dict[tuple[object, ...], tuple[ir.Instruction, npt.NDArray[np.int64]]] = {}
+    for (function, i), row in zip(sites, rows, strict=True):
+        nth[function, i.pc] += 1
+        key = i.home or (function, i.pc), nth[function, i.pc]
+        first, before = found.get(key, (i, np.zeros_like(row)))
+        found[key] = first, before + row
+    return [(i, row.tolist()) for i, row in found.values()]
+
+
+def access_cost(
+    space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: access_rules.Rule = "load"
+) -> tuple[int, int]:
+    """Sectors and shared wavefronts of one access (the same rules as the counters)."""
+    if not mask:
+        return 0, 0
+    if space == "shared":
+        return 0, access_rules.shared_cost(size, addresses, mask, rule)[0]
+    if space == "local":
+        rule = "load"  # no two lanes meet there
+        addresses = addresses // 4 * 128 + np.arange(32) * max(size, 4)
+    return access_rules.sectors(addresses, mask, rule), 0
+
+
+def linear(index: Dim3, shape: Dim3) -> int:
+    """Number of a block in its grid, x fastest."""
+    return index[0] + shape[0] * (index[1] + shape[1] * index[2])
+
+
+def unlinear(number: int, shape: Dim3) -> Dim3:
+    """The inverse of `linear`."""
+    return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
+
+
+def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
+    """Counters of several workers added up, one row an instruction."""
+    return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)
+
+
+assert layout.LANES == 32

@@ -1,0 +1,328 @@
+"""From the raw rows of a traced block to records, a column at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx.inline import written_name
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.observe import register_types, results
+from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
+from virtualgpu.engine.run.launch import Launch
+from virtualgpu.records import BlockTrace, Provenance, WarpTrace
+from virtualgpu.records.columns import SharedWrites, StepDetail
+
+Ints = npt.NDArray[np.int64]
+_TAG_SHIFT = 56
+_SHARED, _LOCAL, _GENERIC = (results.SPACES.index(s) for s in ("shared", "local", "generic"))
+# What an access costs depends on its addresses' places within 32 banks of 4 bytes only.
+_PERIOD_BYTES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All instructions of a kernel and what it calls, one after the other, and facts about each."""
+
+    code: tuple[ir.Instruction, ...]
+    bases: Ints
+    registers: tuple[tuple[str, ...], ...]
+    register_types: tuple[tuple[str, ...], ...]
+    stored_types: tuple[str, ...]
+    rules: tuple[Any, ...]
+    space: npt.NDArray[np.int8]
+    store: npt.NDArray[np.bool_]
+    size_bytes: npt.NDArray[np.int16]
+    order: npt.NDArray[np.int32]
+    loops: npt.NDArray[np.int32]
+
+
+def listing(kernel: Kernel) -> Listing:
+    """Read facts off a kernel's instructions."""
+    functions = [plan.function for plan in kernel.plans]
+    bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
+    code = tuple(i for f in functions for i in f.instructions)
+    registers: list[tuple[str, ...]] = []
+    types: list[tuple[str, ...]] = []
+    stored: list[str] = []
+    for function in functions:
+        kinds = register_types.infer(function)
+        for i in function.instructions:
+            names = tuple(cfg.definitions_and_uses(i)[0])
+            registers.append(tuple(written_name(name) for name in names))
+            types.append(tuple(kinds.get(name, "") for name in names))
+            stored.append(_stored_type(i, kinds))
+    access = [memory_ops.is_access(i) for i in code]
+    space = [
+        results.SPACES.index(memory_ops.space_of(i)) if a else -1 for i, a in zip(code, access, strict=True)
+    ]
+    order, loops = _places(kernel, bases)
+    return Listing(
+        code,
+        bases,
+        tuple(registers),
+        tuple(types),
+        tuple(stored),
+        tuple(memory_ops.rule_of(f, i) for f in functions for i in f.instructions),
+        np.array(space, np.int8),
+        np.array(
+            [a and memory_ops.kind_of(i) != "load" for i, a in zip(code, access, strict=True)], np.bool_
+        ),
+        np.array([memory_ops.size_of(i) if a else 0 for i, a in zip(code, access, strict=True)], np.int16),
+        order,
+        loops,
+    )
+
+
+def _stored_type(i: ir.Instruction, kinds: dict[str, str]) -> str:
+    """How to read what an instruction stores: as its register is read, if the widths agree."""
+    if i.root not in ("st", "atom", "red"):
+        return ""
+    operand = i.operands[-1]
+    while isinstance(operand, ir.Vector):
+        operand = next((item for item in operand.items if item is not None), None)
+    kind = kinds.get(operand.name, "") if isinstance(operand, ir.Register) else ""
+    if kind and i.type.startswith("b") and kind[1:] == i.type[1:]:
+        return kind
+    return i.type
+
+
+def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Place of every instruction in scheduling order, and the loops as ranges of places.
+
+    Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.cfg`).
+    """
+    order = np.zeros(int(bases[-1]), np.int32)
+    loops: list[tuple[int, int]] = []
+    for plan, base in zip(kernel.plans, bases.tolist(), strict=False):
+        starts, at = [], base
+        for block in plan.flow.blocks:
+            starts.append(at)
+            order[base + block.first : base + block.end] = np.arange(at, at + block.end - block.first)
+            at += block.end - block.first
+        ends: dict[int, int] = {}
+        for block in reversed(plan.flow.blocks):
+            for successor in block.successors:
+                if successor <= block.number:
+                    ends[successor] = max(ends.get(successor, 0), block.number)
+        for head in sorted(ends, reverse=True):  # a loop that ends with an inner one holds all of it
+            ends[head] = max([ends[head], *(ends[h] for h in ends if head < h <= ends[head])])
+        for head, last in sorted(ends.items()):
+            block = plan.flow.blocks[last]
+            loops.append((starts[head], starts[last] + block.end - block.first - 1))
+    return order, np.array(loops, np.int32).reshape(-1, 2)
+
+
+def block_trace(launch: Launch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
+    """The record of a traced block; warps whose shared stores only were recorded are left out."""
+    raw = launch.trace
+    assert raw is not None
+    facts = listing(launch.kernel)
+    rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _unsorted(raw.rows) else raw.rows
+    index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
+    shared = _shared_writes(raw, rows, index, facts)
+    note = f"cut after {len(raw.steps):,} steps of all warps together" if raw.truncated else ""
+    chosen = range(launch.warps) if request.whole_block else (request.warp_index,)
+    warps = tuple(
+        _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
+    )
+    return BlockTrace(
+        provenance, launch.kernel.name, launch.grid, launch.block, request.block_index, warps, shared,
+        len(raw.steps), raw.truncated, note,
+    )  # fmt: skip
+
+
+def _unsorted(rows: npt.NDArray[Any]) -> bool:
+    return bool((np.diff(rows["step"]) < 0).any())
+
+
+def _pieces(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
+    """Rows that hold bits written to memory, and their width in bytes; each follows its place."""
+    kinds = rows["kind"]
+    found = np.flatnonzero((kinds > layout.ROW_WRITTEN) & (kinds < layout.ROW_REGISTER))
+    return found, (kinds[found] - layout.ROW_WRITTEN).astype(np.int64)
+
+
+def _lanes(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    return (masks[:, None] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
+
+
+def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts: Listing) -> SharedWrites:
+    at, width = _pieces(rows)
+    place = (rows["lanes"][at - 1] - np.uint64(raw.shared_address)).view(np.int64)
+    lanes = _lanes(rows["mask"][at]) & (place >= 0) & (place < raw.shared_bytes)
+    kept = lanes.any(axis=1)
+    at, place, lanes = at[kept], place[kept], lanes[kept]
+    step = rows["step"][at]
+    names = sorted(set(facts.stored_types))
+    code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
+    return SharedWrites(
+        size_bytes=raw.shared_bytes,
+        sequence=step.astype(np.int64),
+        warp=raw.steps["warp"][step].astype(np.int16),
+        mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
+        offset=np.where(lanes, place, -1).astype(np.int32),
+        width_bytes=width[kept].astype(np.int8),
+        value=np.where(lanes, rows["lanes"][at], 0),
+        type_index=code[index[step]],
+        types=tuple(names),
+        final=raw.shared,
+    )
+
+
+def _warp(
+    launch: Launch,
+    facts: Listing,
+    raw: TraceBuffers,
+    all_rows: npt.NDArray[Any],
+    all_index: Ints,
+    warp: int,
+    provenance: Provenance,
+    request: TraceRequest,
+    shared: SharedWrites,
+    note: str,
+) -> WarpTrace:
+    sequence = np.flatnonzero(raw.steps["warp"] == warp)
+    steps, index = raw.steps[sequence], all_index[sequence]
+    count = len(steps)
+    step_of = np.full(len(raw.steps), -1, np.int64)
+    step_of[sequence] = np.arange(count)
+    mine = step_of[all_rows["step"]]
+    kinds = all_rows["kind"]
+    space = facts.space[index].astype(np.int8)
+    address = np.full((count, layout.LANES), -1, np.int64)
+    chosen = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (mine >= 0))
+    chosen = chosen[space[mine[chosen]] >= 0]
+    address[mine[chosen]] = np.where(
+        _lanes(all_rows["mask"][chosen]), all_rows["lanes"][chosen].view(np.int64), -1
+    )
+    _resolve_generic(space, address, steps["executed"])
+    sectors, wavefronts = _costs(facts, index, space, address, steps["executed"])
+    value = np.zeros((count, layout.LANES), np.uint64)
+    written = np.flatnonzero((kinds == layout.ROW_REGISTER) & (mine >= 0))
+    value[mine[written]] = np.where(_lanes(all_rows["mask"][written]), all_rows["lanes"][written], 0)
+    detail = _detail(facts, steps, sequence, index, all_rows, mine, shared)
+    lines = np.array([i.line for i in facts.code], np.int32)
+    columns = np.array([i.column for i in facts.code], np.int32)
+    return WarpTrace(
+        provenance=provenance,
+        kernel_name=launch.kernel.name,
+        code=launch.source,
+        grid=launch.grid,
+        block=launch.block,
+        block_index=request.block_index,
+        warp_index=warp,
+        granularity="instruction",
+        instruction=tuple(i.text for i in facts.code),
+        pc=index.astype(np.int32),
+        line=lines[index],
+        column=columns[index],
+        active_mask=steps["active"].copy(),
+        executed_mask=steps["executed"].copy(),
+        text_index=index.astype(np.int32),
+        space=results.SPACES,
+        access_space=space,
+        access_is_store=facts.store[index],
+        access_size_bytes=facts.size_bytes[index],
+        address=address,
+        sectors=sectors,
+        wavefronts=wavefronts,
+        value=value,
+        value_type=tuple(t[0] if t else "" for t in facts.register_types),
+        value_register=tuple(r[0] if r else "" for r in facts.registers),
+        truncated=raw.truncated,
+        note=note if request.whole_block or not note else f"cut after {count:,} steps",
+        detail=detail,
+    )
+
+
+def _detail(
+    facts: Listing,
+    steps: npt.NDArray[Any],
+    sequence: Ints,
+    index: Ints,
+    rows: npt.NDArray[Any],
+    mine: Ints,
+    shared: SharedWrites,
+) -> StepDetail:
+    extra = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (mine >= 0))
+    names: dict[tuple[str, str], int] = {}
+    position = rows["kind"][extra] - layout.ROW_REGISTER
+    name = np.zeros(len(extra), np.int32)
+    for instruction, n in {*zip(index[mine[extra]].tolist(), position.tolist(), strict=True)}:
+        key = facts.registers[instruction][n], facts.register_types[instruction][n]
+        here = (index[mine[extra]] == instruction) & (position == n)
+        name[here] = names.setdefault(key, len(names))
+    written, width = _pieces(rows)
+    kept = mine[written] >= 0
+    written, width = written[kept], width[kept]
+    step = mine[written]
+    first = np.flatnonzero(np.diff(step, prepend=-1))
+    part = np.arange(len(step)) - np.repeat(first, np.diff([*first, len(step)]))
+    return StepDetail(
+        sequence=sequence.astype(np.int64),
+        depth=steps["depth"].astype(np.int16),
+        extra_step=mine[extra].astype(np.int32),
+        extra_name=name,
+        extra_value=rows["lanes"][extra],
+        extra_register=tuple(register for register, _ in names),
+        extra_type=tuple(kind for _, kind in names),
+        stored_step=step.astype(np.int32),
+        stored_part=part.astype(np.int16),
+        stored_width_bytes=width.astype(np.int8),
+        stored_value=rows["lanes"][written],
+        stored_type=facts.stored_types,
+        order=facts.order,
+        loops=facts.loops,
+        shared=shared,
+    )
+
+
+def _resolve_generic(
+    space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed: npt.NDArray[np.uint32]
+) -> None:
+    """Name the space that generic addresses point to, by their first active lane, and drop the tag."""
+    at = np.flatnonzero((space == _GENERIC) & (executed != 0))
+    if not len(at):
+        return
+    first = address[at, np.argmax(_lanes(executed[at]), axis=1)]
+    tag = (first >> _TAG_SHIFT) & 0xFF
+    space[at] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
+    tagged = at[tag > 0]
+    address[tagged] = np.where(address[tagged] >= 0, address[tagged] & ((1 << _TAG_SHIFT) - 1), -1)
+
+
+def _costs(
+    facts: Listing,
+    index: Ints,
+    space: npt.NDArray[np.int8],
+    address: npt.NDArray[np.int64],
+    executed: npt.NDArray[np.uint32],
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Sectors and wavefronts of every access; patterns that come again are counted once."""
+    sectors = np.zeros(len(index), np.int32)
+    wavefronts = np.zeros(len(index), np.int32)
+    at = np.flatnonzero((space >= 0) & (executed != 0))
+    lanes = _lanes(executed[at])
+    lowest = np.where(lanes, address[at], np.iinfo(np.int64).max).min(axis=1, initial=np.iinfo(np.int64).max)
+    plain = np.where(lanes, address[at] - (lowest // _PERIOD_BYTES * _PERIOD_BYTES)[:, None], -1)
+    known: dict[tuple[int, int, bytes], tuple[int, int]] = {}
+    raw = plain.tobytes()
+    row_bytes = 8 * layout.LANES
+    for n, (step, kind, instruction) in enumerate(
+        zip(at.tolist(), space[at].tolist(), index[at].tolist(), strict=True)
+    ):
+        key = instruction, kind, raw[n * row_bytes : (n + 1) * row_bytes]
+        if key not in known:
+            known[key] = results.access_cost(
+                results.SPACES[kind], int(facts.size_bytes[instruction]), plain[n], int(executed[step]),
+                facts.rules[instruction],
+            )  # fmt: skip
+        sectors[step], wavefronts[step] = known[key]
+    return sectors, wavefronts

@@ -1,0 +1,1 @@
+"""Running generated code: workers, barriers, faults."""

@@ -1,0 +1,133 @@
+"""Block-wide barriers beyond the common case: numbers, thread counts, reductions, deadlock.
+
+Generated code opens a barrier itself where every thread waits at the same plain ``__syncthreads``.
+Everything else comes here, once per opening.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.run.launch import Launch
+
+_BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
+
+
+class Worker(Protocol):
+    """Of the thread that runs a block, what its barriers need."""
+
+    launch: Launch
+    context: npt.NDArray[Any]
+    status: npt.NDArray[np.int32]
+    predicates: npt.NDArray[np.uint32]
+    barrier_report: str
+
+    def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Host memory as a writable array."""
+
+
+def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
+    """The program counters of a block, shape (warps, 32), as a writable view."""
+    row = worker.context[0]
+    start, stride, warps = int(row["frames"]), int(row["frame_stride"]), int(row["warps"])
+    raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
+    return raw[:, : 4 * layout.LANES].view(np.int32)
+
+
+def _instruction(worker: Worker, mark: int) -> ir.Instruction:
+    """The barrier that lanes with this mark wait at: the last instruction before their block."""
+    plan = worker.launch.kernel.plans[0]
+    resume = plan.flow.blocks[mark & _BLOCK_MASK]
+    return plan.function.instructions[resume.first - 1]
+
+
+def open_barriers(worker: Worker) -> int:
+    """Open every barrier whose threads have all arrived; tell a deadlock apart from waiting."""
+    pcs = lane_pcs(worker)
+    waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
+    alive = pcs != layout.EXITED
+    row = worker.context[0]
+    opened = False
+    for number in np.unique((pcs[waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)).tolist():
+        here = waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == number)
+        expected = int(row["barrier_counts"][number])
+        arrived = int(here.sum()) + int(row["barrier_arrived"][number])
+        if arrived < (expected or int(alive.sum())):
+            continue
+        marks = np.unique(pcs[here]).tolist()
+        places = {_instruction(worker, mark).line or mark for mark in marks}
+        if not expected and len(places) > 1:
+            return _fault(worker, layout.DIVERGENT_BARRIER, here, pcs)
+        _reduce(worker, pcs, here, marks)
+        row["barrier_arrived"][number] = 0
+        if worker.launch.observer is not None:
+            everyone = bool((here == alive).all())
+            worker.launch.observer.barrier(int(row["block_linear"]), here, everyone, number)
+        pcs[here] &= _BLOCK_MASK
+        opened = True
+    if opened:
+        status = worker.status
+        status[(status == layout.WAITS) & ((pcs < layout.AT_BARRIER).any(axis=1))] = layout.YIELDS
+        return layout.OPENED
+    if not (worker.status == layout.YIELDS).any():
+        return _fault(worker, layout.BARRIER_DEADLOCK, waiting, pcs)
+    return layout.NOTHING_OPENED
+
+
+def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
+    """Report the first waiting thread."""
+    warp, lane = (int(v[0]) for v in np.nonzero(lanes))
+    row = worker.context[0]
+    row["fault_code"], row["fault_function"] = code, 0
+    row["fault_pc"] = _instruction(worker, int(pcs[warp, lane])).pc
+    row["warp"], row["fault_lane"] = warp, lane
+    others = (pcs != layout.EXITED) & ~lanes
+    worker.barrier_report = _report(worker, code, lanes, others, pcs)
+    return layout.BARRIER_FAULT
+
+
+def _report(
+    worker: Worker,
+    code: int,
+    lanes: npt.NDArray[np.bool_],
+    others: npt.NDArray[np.bool_],
+    pcs: npt.NDArray[np.int32],
+) -> str:
+    if code == layout.DIVERGENT_BARRIER:
+        lines = sorted({_instruction(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
+        return f"threads of one block wait at different barriers (lines {', '.join(map(str, lines))})"
+    count, rest = int(lanes.sum()), int(others.sum())
+    where = f"; {rest} others wait elsewhere" if rest else ""
+    return f"{count} threads wait for more threads than will ever come{where}"
+
+
+def _reduce(
+    worker: Worker, pcs: npt.NDArray[np.int32], here: npt.NDArray[np.bool_], marks: list[int]
+) -> None:
+    """``bar.red``: write the count, conjunction or disjunction of all predicates to the result."""
+    for mark in marks:
+        i = _instruction(worker, mark)
+        if "red" not in i.parts:
+            continue
+        plan = worker.launch.kernel.plans[0]
+        (name,) = cfg.definitions_and_uses(i)[0]
+        bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
+        yes = int((bits.astype(bool) & here).sum())
+        answer: Any = yes if "popc" in i.parts else yes == int(here.sum()) if "and" in i.parts else yes > 0
+        row = worker.context[0]
+        for warp in np.nonzero((pcs == mark).any(axis=1))[0].tolist():
+            lanes = (pcs[warp] == mark) & here[warp]
+            if worker.launch.trace is not None:
+                worker.launch.trace.reduced(worker.context[0], warp, plan.index, i.pc, lanes, int(answer))
+            start = int(row["frames"]) + warp * int(row["frame_stride"]) + plan.slots[name]
+            if "popc" in i.parts:
+                worker.bytes_at(start, 4 * layout.LANES).view(np.uint32)[lanes] = answer
+            else:
+                word = worker.bytes_at(start, 4).view(np.uint32)
+                mask = np.uint32(sum(1 << n for n in np.nonzero(lanes)[0].tolist()))
+                word[0] = (word[0] & ~mask) | (mask if answer else np.uint32(0))

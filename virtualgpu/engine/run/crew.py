@@ -1,0 +1,142 @@
+"""Running generated code: buffers, worker threads, watchdog and faults."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.run import faults
+from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.worker import Worker
+
+_STACK_BYTES = 64 << 20
+_POLL_S = 0.02
+# Below this many warps a second thread costs more than it saves.
+_PARALLEL_WARPS = 2048
+_PRINTF_LIMIT_BYTES = 1 << 20
+# Host memory that blocks set aside may take.
+_ASIDE_BYTES = 256 << 20
+
+
+@functools.cache
+def _pool() -> concurrent.futures.ThreadPoolExecutor:
+    """Worker threads with stacks deep enough for recursive kernels."""
+    count = os.cpu_count() or 1
+    pool = concurrent.futures.ThreadPoolExecutor(count, "gpulab-engine")
+    before = threading.stack_size()
+    threading.stack_size(_STACK_BYTES)
+    try:
+        gate = threading.Barrier(count)
+        concurrent.futures.wait([pool.submit(gate.wait) for _ in range(count)])
+    finally:
+        threading.stack_size(before)
+    return pool
+
+
+class Crew:
+    """Runs an order of blocks on one thread; blocks that only spin are set aside while others go on.
+
+    A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
+    """
+
+    def __init__(self, launch: Launch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]) -> None:
+        self.launch, self.live = launch, live
+        self.workers = [Worker(launch, live)]
+
+    def run(self, order: npt.NDArray[np.int64]) -> bool:
+        """Run all blocks; False after a fault."""
+        worker, position = self.workers[0], 0
+        aside: deque[Worker] = deque()
+        size = self.launch.warps * (self.launch.kernel.frame_bytes + 32 * self.launch.kernel.local_bytes)
+        room = len(order) if self.launch.cooperative else max(16, _ASIDE_BYTES // max(size, 1))
+        while position < len(order) or aside:
+            if position < len(order) and len(aside) < room:
+                status = worker.start(order, position)
+                position = worker.next
+                if status == layout.YIELDS:
+                    aside.append(worker)
+                    worker = Worker(self.launch, self.live)
+                    self.workers.append(worker)
+            else:
+                oldest = aside.popleft()
+                status = oldest.resume()
+                if status == layout.YIELDS:
+                    aside.append(oldest)
+                elif status == layout.DONE:
+                    worker = oldest
+            if status == layout.FAULT:
+                self.launch.abort[0] = 1
+                return False
+        return True
+
+
+def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) -> list[Worker]:
+    """Run pieces of a grid one after the other, each on as many cores as pay.
+
+    The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
+
+    Raises
+    ------
+    KernelFault
+        After the first fault, when every worker has stopped.
+    KeyboardInterrupt
+        When the user stops the kernel.
+    """
+    deadline = time.monotonic() + launch.watchdog_s
+    done: list[Worker] = []
+    for piece, order in pieces:
+        if not order.size:
+            continue
+        workers = 1
+        if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
+            workers = min(os.cpu_count() or 1, int(order.size))
+        live = piece.memory.live()
+        crews = [Crew(piece, live) for _ in range(workers)]
+        parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
+        futures = [_pool().submit(crew.run, part) for crew, part in zip(crews, parts, strict=True)]
+        _wait(launch, futures, deadline)
+        done += [worker for crew in crews for worker in crew.workers]
+        fine = all(future.result() for future in futures)
+        if not fine:
+            break
+    _print(launch)
+    broken = next((w.error for w in done if w.error is not None), None)
+    if broken is not None and launch.observer is not None:
+        raise broken
+    found = [(w, f) for w in done if (f := w.fault()) is not None]
+    if found:
+        found.sort(key=lambda pair: pair[1].code == layout.ABORTED)
+        worker, fault = found[0]
+        raise faults.to_exception(fault, launch.kernel.name, launch.source, launch.memory) from worker.error
+    return done
+
+
+def _wait(launch: Launch, futures: Sequence[concurrent.futures.Future[bool]], deadline: float) -> None:
+    pending: set[concurrent.futures.Future[bool]] = set(futures)
+    try:
+        while pending:
+            _, pending = concurrent.futures.wait(pending, timeout=_POLL_S)
+            if pending and time.monotonic() > deadline:
+                launch.abort[0] = 1
+    except BaseException:
+        launch.abort[0] = 1
+        concurrent.futures.wait(pending)
+        raise
+
+
+def _print(launch: Launch) -> None:
+    if not launch.printed or launch.stdout is None:
+        return
+    text = "".join(launch.printed)
+    if len(text) > _PRINTF_LIMIT_BYTES:
+        text = text[:_PRINTF_LIMIT_BYTES] + "\n[printf output cut at 1 MiB]\n"
+    launch.stdout(text)

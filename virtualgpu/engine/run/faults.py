@@ -1,0 +1,217 @@
+"""From a fault's codes to an exception that names what, where and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu import cuda_errors as errors
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.errors import FaultSite, NotSupportedError
+from virtualgpu.model.memory import Allocation, DeviceMemory
+from virtualgpu.records import Dim3
+
+# An address below this is a null pointer and an index; beyond the other it belongs to no allocation.
+_NULL_PAGE_BYTES = 1 << 16
+_NEAR_BYTES = 16 << 30
+
+KINDS = {
+    layout.ILLEGAL_GLOBAL: "out of bounds",
+    layout.ILLEGAL_SHARED: "out of bounds",
+    layout.ILLEGAL_LOCAL: "out of bounds",
+    layout.MISALIGNED: "misaligned",
+    layout.ABORTED: "endless",
+    layout.TRAPPED: "trap",
+    layout.ASSERTED: "assert",
+    layout.STACK_OVERFLOW: "stack overflow",
+    layout.BARRIER_DEADLOCK: "barrier deadlock",
+    layout.DIVERGENT_BARRIER: "divergent barrier",
+    layout.UNMET_MASK: "lanes missing",
+    layout.OUTSIDE_MASK: "lane outside its mask",
+    layout.NAN_PRODUCED: "NaN",
+}
+_SPACES = {
+    layout.ILLEGAL_GLOBAL: "global",
+    layout.ILLEGAL_SHARED: "shared",
+    layout.ILLEGAL_LOCAL: "local",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault as generated code left it in the context."""
+
+    code: int
+    function: ir.Function
+    instruction: ir.Instruction | None
+    block: Dim3
+    thread: Dim3
+    address: int
+    size_bytes: int
+    shared_bytes: int
+    local_bytes: int
+    watchdog_s: float
+    message: str = ""
+    base: int | None = None  # the pointer that the address was computed from
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+
+
+def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
+    """The place of a fault, with the learner's source line."""
+    line = fault.instruction.line if fault.instruction else 0
+    lines = code.splitlines()
+    text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    has_address = fault.code in (
+        layout.ILLEGAL_GLOBAL, layout.ILLEGAL_SHARED, layout.ILLEGAL_LOCAL, layout.MISALIGNED,
+    )  # fmt: skip
+    return FaultSite(kernel, line, text, fault.block, fault.thread, fault.address if has_address else None)
+
+
+def _where(site: FaultSite) -> str:
+    source = f" `{site.source_text}`" if site.source_text else ""
+    line = f"line {site.line}{source}, " if site.line else ""
+    return f"{line}block {site.block}, thread {site.thread}"
+
+
+def _opcode(fault: Fault) -> str:
+    return fault.instruction.opcode if fault.instruction else "a warp-wide instruction"
+
+
+def _explain(memory: DeviceMemory, fault: Fault) -> str:
+    """What the address of an illegal access to global memory has to do with the arrays there are."""
+    address = fault.address
+    pointer = address if fault.base is None else fault.base
+    if min(pointer, address) < _NULL_PAGE_BYTES:
+        return "That is a null pointer: pass the array itself, or check the pointer before using it."
+    found = memory.nearest(pointer)
+    meant = fault.base is not None and found is not None and found.address <= fault.base < found.end
+    ended = None if meant else memory.ended(pointer)
+    if ended is not None:
+        return (
+            f"It was in the {ended.label} that has been freed{_also_past(found, address)}: keep arrays alive."
+        )
+    if found is None:
+        return "There is no live allocation at all."
+    gap = max(address - found.end, found.address - address)
+    if not meant and gap > _NEAR_BYTES:
+        return f"No allocation is near; the {found.label} starts at {found.address:#x}. Check the pointer."
+    if address >= found.end:
+        how = "right after" if address == found.end else f"{_count(address - found.end, 'byte')} past"
+        return f"That is {how} the end of the {found.label}: check the index against its size."
+    if address < found.address:
+        before = _count(found.address - address, "byte")
+        return f"That is {before} before the {found.label}: check the index for a negative value."
+    beyond = _count(address + fault.size_bytes - found.end, "byte")
+    return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
+
+
+def _also_past(found: Allocation | None, address: int) -> str:
+    """The other explanation, where an allocation that is live ends before the address."""
+    if found is None or address <= found.end:
+        return ""
+    return f", or is {_count(address - found.end, 'byte')} past the end of the {found.label}"
+
+
+def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
+    """The exception for a fault, which knows the kind of fault and the state space it is in."""
+    error = _exception(fault, kernel, code, memory)
+    if isinstance(error, errors.KernelFault):
+        error.kind = KINDS.get(fault.code, "")
+        error.space = _SPACES.get(fault.code, "")
+        if fault.code == layout.ILLEGAL_GLOBAL:
+            meant = memory.nearest(fault.address if fault.base is None else fault.base)
+            error.array = meant.label if meant is not None else ""
+        if fault.code == layout.MISALIGNED and fault.instruction is not None:
+            error.space = memory_ops.space_of(fault.instruction)
+    return error
+
+
+def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
+    site = site_of(fault, kernel, code)
+    where = _where(site)
+    verb = "accessed"
+    if fault.instruction is not None and memory_ops.is_access(fault.instruction):
+        verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
+    size = _count(fault.size_bytes, "byte")
+    if fault.code == layout.ILLEGAL_GLOBAL:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
+            f"({where}). {_explain(memory, fault)}",
+            site,
+        )
+    if fault.code == layout.ILLEGAL_SHARED:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.address:,}, but the block has "
+            f"{_count(fault.shared_bytes, 'byte')} of shared memory ({where}). "
+            "Check the index, or pass a larger shared_mem.",
+            site,
+        )
+    if fault.code == layout.ILLEGAL_LOCAL:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' {verb} {size} at offset {fault.address:,} of the thread's own stack of "
+            f"{_count(fault.local_bytes, 'byte')} ({where}). Check the index into the local array.",
+            site,
+        )
+    if fault.code == layout.MISALIGNED:
+        return errors.MisalignedAddressError(
+            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which {fault.size_bytes} does "
+            f"not divide ({where}). Start wide accesses at multiples of their size.",
+            site,
+        )
+    if fault.code == layout.ABORTED:
+        return errors.LaunchTimeoutError(
+            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped ({where}). "
+            "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device().",
+            site,
+        )
+    if fault.code == layout.ASSERTED:
+        return errors.DeviceAssertError(
+            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({where}).", site
+        )
+    if fault.code == layout.STACK_OVERFLOW:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}' overflowed the call stack ({where}). Look for a recursion that cannot end.",
+            site,
+        )
+    if fault.code == layout.NESTED_BARRIER:
+        return NotSupportedError(
+            "The virtual GPU does not do __syncthreads() in a function that calls itself or is called "
+            f"through a pointer ({where}). Call it by its name, or move the barrier out of it."
+        )
+    if fault.code == layout.NAN_PRODUCED:
+        return errors.NanProducedError(
+            f"kernel '{kernel}': {_opcode(fault)} made a NaN of operands that are none ({where}). "
+            "Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
+            site,
+        )
+    if fault.code == layout.CALLBACK_FAILED:
+        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({where}).", site)
+    if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': {fault.message} ({where}). Every thread of the block must reach the same "
+            "__syncthreads(): move it out of the branch.",
+            site,
+        )
+    if fault.code == layout.BAD_CALL:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}' called through a pointer that is no device function ({where}). "
+            "Take function addresses in device code, not on the host.",
+            site,
+        )
+    if fault.code == layout.UNMET_MASK:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': the mask of {_opcode(fault)} names lanes that never get there ({where}). "
+            "Name only the lanes that execute it, for example with __ballot_sync before the branch.",
+            site,
+        )
+    if fault.code == layout.OUTSIDE_MASK:
+        return errors.LaunchFailure(
+            f"kernel '{kernel}': a lane executes {_opcode(fault)} that its mask does not name ({where}). "
+            "Name every lane that executes it.",
+            site,
+        )
+    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).", site)

@@ -1,0 +1,297 @@
+"""A loaded PTX module: its variables, its compiled kernels, and launching them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import ir, parser
+from virtualgpu.compile.ptx.inline import inline
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower import calls, codegen
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.observe import results, tracing
+from virtualgpu.engine.observe.observer import Observer
+from virtualgpu.engine.observe.trace_buffers import TraceRequest
+from virtualgpu.engine.run import jit
+from virtualgpu.engine.run.crew import run
+from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.services import HEAP_BYTES, Heap
+from virtualgpu.engine.run.worker import Worker
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import BlockTrace, Dim3, KernelCounters, Provenance, WarpTrace
+
+_WORKSPACE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchResult:
+    """What a launch did. The ``block_`` columns have one row a block (linear index)."""
+
+    counters: KernelCounters | None
+    block_warp_instructions: npt.NDArray[np.int64]
+    block_sectors: npt.NDArray[np.int64]
+    block_wavefronts: npt.NDArray[np.int64]
+    trace: WarpTrace | None = None
+    block_trace: BlockTrace | None = None
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(ptx: str) -> ir.Module:
+    return parser.parse(ptx)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(
+    ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
+) -> tuple[codegen.Kernel, jit.Code]:
+    kernel = codegen.generate(
+        _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan
+    )
+    return kernel, jit.Code(kernel.text)
+
+
+class Program:
+    """One PTX module loaded on one virtual device.
+
+    Parameters
+    ----------
+    ptx
+        PTX text, for example from NVRTC.
+    code
+        The CUDA C++ it came from; faults and traces quote its lines.
+
+    Raises
+    ------
+    PtxError
+        If the text is not PTX.
+    """
+
+    def __init__(self, ptx: str, code: str = "") -> None:
+        self.ptx = ptx
+        self.code = code
+        self.module = _parsed(ptx)
+        self._variables: dict[str, int] = {}
+        self._heap: Heap | None = None
+
+    @property
+    def entries(self) -> dict[str, ir.Function]:
+        """The module's kernels by (mangled) name."""
+        return self.module.entries
+
+    def static_shared_bytes(self, name: str) -> int:
+        """Static shared memory of a kernel, as its PTX declares it."""
+        module = inline(self.module, name)
+        return codegen.shared_layout(module, codegen.reachable(module, name))[1]
+
+    def generated(self, name: str, *, observe: bool = False, trap_nan: bool = False) -> codegen.Kernel:
+        """The code generated for a kernel as `launch` runs it without counters."""
+        return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
+
+    def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
+        """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
+
+        Raises
+        ------
+        KeyError
+            If the module has no such variable.
+        """
+        variable = self.module.variables[name]
+        if variable.space not in ("global", "const"):
+            raise KeyError(name)
+        if name not in self._variables:
+            address = memory.malloc(max(variable.size_bytes, 1))
+            self._variables[name] = address
+            memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
+            data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
+            for place, pointer in variable.pointers:
+                if pointer.name in self.module.functions:
+                    target = calls.function_address(self.module, pointer.name)
+                else:
+                    target, _ = self.global_address(pointer.name, memory)
+                data[place : place + 8] = (target + pointer.offset).to_bytes(8, "little")
+            if data:
+                memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
+        return self._variables[name], variable.size_bytes
+
+    def launch(
+        self,
+        name: str,
+        grid: Dim3,
+        block: Dim3,
+        params: bytes,
+        *,
+        memory: DeviceMemory,
+        device_name: str,
+        shared_bytes: int = 0,
+        instrument: str = "counters",
+        trace: TraceRequest | None = None,
+        watchdog_s: float = 20.0,
+        stdout: Callable[[str], None] | None = None,
+        sm_count: int = 1,
+        block_order: npt.NDArray[np.int64] | None = None,
+        cooperative: bool = False,
+        observer: Observer | None = None,
+        independent_threads: bool = True,
+        trap_nan: bool = False,
+    ) -> LaunchResult:
+        """Run a kernel over its whole grid.
+
+        Parameters
+        ----------
+        name
+            The kernel's (mangled) name.
+        grid, block
+            Blocks in the grid and threads in a block.
+        params
+            The packed parameter buffer.
+        memory
+            The device's address space.
+        device_name
+            For the provenance of the counters.
+        shared_bytes
+            Dynamic shared memory per block.
+        instrument
+            ``"counters"`` or ``"none"``.
+        trace
+            A warp to record step by step.
+        watchdog_s
+            Real seconds after which the launch is stopped.
+        stdout
+            Receives what the kernel prints, once, when it ends.
+        sm_count
+            For ``%smid`` and ``%nsmid``.
+        block_order
+            Order in which blocks run (linear indices); ascending by default.
+        cooperative
+            Keep all blocks in flight and give cooperative groups a grid workspace.
+        observer
+            Is told of every memory access and every synchronisation, for checking tools.
+        independent_threads
+            Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
+        trap_nan
+            Stop at the first instruction that makes a NaN of operands that are none.
+
+        Raises
+        ------
+        KernelFault
+            If the kernel does something illegal or outlasts the watchdog.
+        NotSupportedError
+            If it uses what the virtual GPU does not do.
+        """
+        count = instrument != "none"
+        kernel, code = _compiled(self.ptx, name, count, False, observer is not None, trap_nan)
+        launch = Launch(
+            kernel=kernel,
+            code=code,
+            source=self.code,
+            grid=grid,
+            block=block,
+            params=params.ljust(max(len(params), 8), b"\0"),
+            shared_bytes=kernel.static_shared_bytes + shared_bytes,
+            dynamic_shared_bytes=shared_bytes,
+            memory=memory,
+            globals=self._addresses(kernel, memory),
+            watchdog_s=watchdog_s,
+            sm_count=sm_count,
+            stdout=stdout,
+            serial=cooperative or observer is not None or _needs_order(kernel),
+            cooperative=cooperative,
+            observer=observer,
+            independent_threads=independent_threads,
+            heap=self._heap_for(kernel, memory),
+            grid_workspace=self._grid_workspace(memory) if cooperative else 0,
+        )
+        blocks = grid[0] * grid[1] * grid[2]
+        order = np.arange(blocks, dtype=np.int64) if block_order is None else block_order
+        if trace is None:
+            workers = run(launch, [(launch, order)])
+        else:
+            traced_kernel, traced_code = _compiled(self.ptx, name, count, True)
+            chosen = results.linear(trace.block_index, grid)
+            at = int(np.nonzero(order == chosen)[0][0])
+            traced = launch.traced(
+                traced_kernel, traced_code, self._addresses(traced_kernel, memory), chosen, trace
+            )
+            pieces = [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
+            if cooperative:  # the blocks wait for each other
+                pieces = [(traced, order)]
+            workers = run(launch, pieces)
+        provenance = Provenance("modelled", device_name)
+        counted = (
+            self._counters(
+                kernel, provenance, grid, block, launch.shared_bytes - kernel.reserved_shared_bytes, workers
+            )
+            if count
+            else None
+        )
+        columns = launch.block_clock, launch.block_sectors, launch.block_wavefronts
+        if trace is None:
+            return LaunchResult(counted, *columns)
+        record = tracing.block_trace(traced, provenance, trace)
+        one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
+        return LaunchResult(counted, *columns, one, record if trace.whole_block else None)
+
+    def _heap_for(self, kernel: codegen.Kernel, memory: DeviceMemory) -> Heap | None:
+        """The device heap, for kernels that call ``malloc``; it keeps its blocks between launches."""
+        if not any(what[0] == "malloc" for what in kernel.tables.services):
+            return None
+        if self._heap is None:
+            address = memory.malloc(HEAP_BYTES)
+            memory.track(address, HEAP_BYTES, "device heap")
+            self._heap = Heap(address)
+        return self._heap
+
+    def _grid_workspace(self, memory: DeviceMemory) -> int:
+        """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""
+        name = "cooperative groups' workspace"
+        if name not in self._variables:
+            self._variables[name] = memory.malloc(_WORKSPACE_BYTES)
+            memory.track(self._variables[name], _WORKSPACE_BYTES, name)
+        address = self._variables[name]
+        memory.view(address, _WORKSPACE_BYTES)[:] = 0
+        memory.view(address, 4).view(np.uint32)[0] = _WORKSPACE_BYTES
+        return address
+
+    def _addresses(self, kernel: codegen.Kernel, memory: DeviceMemory) -> npt.NDArray[np.int64]:
+        out = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
+        for number, variable in enumerate(kernel.tables.globals):
+            out[number], _ = self.global_address(variable, memory)
+        return out
+
+    def _counters(
+        self,
+        kernel: codegen.Kernel,
+        provenance: Provenance,
+        grid: Dim3,
+        block: Dim3,
+        shared_bytes: int,
+        workers: list[Worker],
+    ) -> KernelCounters:
+        accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+        branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
+        blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+        tables = kernel.tables
+        return results.counters(
+            kernel, provenance, grid, block, shared_bytes,
+            accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+        )  # fmt: skip
+
+
+def _needs_order(kernel: codegen.Kernel) -> bool:
+    """Whether running blocks on several CPU cores could change what a learner sees.
+
+    Atomics on global memory and printf depend on the order of blocks; one core keeps it the same
+    from run to run.
+    """
+    for plan in kernel.plans:
+        for i in plan.function.instructions:
+            if i.root in ("atom", "red") and memory_ops.space_of(i) != "shared":
+                return True
+            if i.root == "call" and any(isinstance(o, ir.Symbol) and o.name == "vprintf" for o in i.operands):
+                return True
+    return False

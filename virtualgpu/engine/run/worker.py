@@ -1,0 +1,293 @@
+"""One thread of execution: its buffers, its callbacks, its turn through blocks."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.lower import copy_queue
+from virtualgpu.engine.observe import origin, results
+from virtualgpu.engine.run import barriers, faults, printf, services
+from virtualgpu.engine.run.launch import Launch
+from virtualgpu.records import Dim3
+
+_PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
+_OBSERVER = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
+)
+_BARRIER = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+_SERVICE = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_uint32,
+)
+
+
+def _aligned(size_bytes: int, align: int = 128) -> tuple[npt.NDArray[np.uint8], int]:
+    buffer = np.empty(size_bytes + align, np.uint8)
+    return buffer, buffer.ctypes.data + (-buffer.ctypes.data) % align
+
+
+def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
+    """``%tid`` of every lane, shape (warps, 3, 32)."""
+    warps = -(-block[0] * block[1] * block[2] // layout.LANES)
+    lane = np.arange(warps * layout.LANES, dtype=np.int32)
+    columns = np.stack([lane % block[0], lane // block[0] % block[1], lane // (block[0] * block[1])])
+    return np.ascontiguousarray(columns.reshape(3, warps, layout.LANES).transpose(1, 0, 2).astype(np.int32))
+
+
+class Worker:
+    """The buffers of one thread of execution, and its turn through a range of blocks."""
+
+    def __init__(self, launch: Launch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]) -> None:
+        kernel = launch.kernel
+        self.launch = launch
+        self.error: BaseException | None = None
+        tables = kernel.tables
+        self.accesses = np.zeros(max(len(tables.accesses), 1) * layout.ACCESS_STRIDE // 8, np.int64)
+        self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
+        self.blocks = np.zeros(max(len(tables.blocks), 1) * layout.BLOCK_STRIDE // 8, np.int64)
+        cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
+        warps = launch.warps
+        frames, frames_at = _aligned(warps * kernel.frame_bytes + 64)
+        local_stride = -(-32 * kernel.local_bytes // 64) * 64
+        local, local_at = _aligned(warps * local_stride + 64)
+        copies, copies_at = _aligned(warps * copy_queue.WARP_BYTES if tables.copies else 0)
+        # Shared memory starts as garbage on a GPU too; all ones read as NaN or -1 and so show up.
+        shared, shared_at = _aligned(launch.shared_bytes + 64)
+        shared[:] = 0xFF
+        self.status = np.zeros(warps, np.int32)
+        self.predicates = np.zeros(warps, np.uint32)
+        self.barrier_report = ""
+        tids = thread_indices(launch.block)
+        params = np.frombuffer(launch.params, np.uint8).copy()
+        starts, ends = _with_range(live, params.ctypes.data, params.size)
+        self.printf = _PRINTF(self.on_printf)
+        self.barrier = _BARRIER(self.on_barrier)
+        self.service = _SERVICE(self.on_service)
+        self.observer = _OBSERVER(self.on_access)
+        self.context = np.zeros(1, layout.CONTEXT)
+        at = self.context.ctypes.data
+        self._block_now = ctypes.c_int64.from_address(at + layout.offset("block_linear"))
+        self._warp_now = ctypes.c_int32.from_address(at + layout.offset("warp"))
+        self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
+        self._observed_block = -1
+        self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
+        self.readable = starts, ends
+        self._keep = [cache, frames, local, copies, shared, tids, params, starts, ends]
+        buffers: dict[str, npt.NDArray[Any]] = {
+            "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
+            "block_counters": self.blocks, "access_cache": cache, "live_starts": starts, "live_ends": ends,
+            "abort_flag": launch.abort, "globals": launch.globals, "tids": tids, "status": self.status,
+            "predicates": self.predicates,
+            "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
+            "block_wavefronts": launch.block_wavefronts,
+        }  # fmt: skip
+        rotate_every = layout.ROTATE_EVERY if launch.independent_threads else layout.NEVER_ROTATE
+        numbers: dict[str, int] = {
+            "shared": shared_at, "shared_bytes": launch.shared_bytes, "live_count": len(starts),
+            "frames": frames_at, "frame_stride": kernel.frame_bytes, "local": local_at,
+            "local_bytes": kernel.local_bytes, "local_stride": local_stride,
+            "threads": launch.threads, "warps": warps, "trace_block": launch.trace_block,
+            "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET, "sm_count": launch.sm_count,
+            "dynamic_shared_bytes": launch.dynamic_shared_bytes,
+            "reserved_shared_bytes": kernel.reserved_shared_bytes,
+            "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
+            "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
+            "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
+            "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
+            "observed": int(launch.observer is not None),
+            "patience": launch.patience,
+            "rotate_every": rotate_every,
+            "grid_workspace": launch.grid_workspace,
+            "copies": copies_at,
+        }  # fmt: skip
+        for axis, n in zip("xyz", launch.block, strict=True):
+            numbers[f"ntid_{axis}"] = n
+        for axis, n in zip("xyz", launch.grid, strict=True):
+            numbers[f"nctaid_{axis}"] = n
+        if launch.trace is not None:
+            numbers |= launch.trace.fields()
+        row = self.context[0]
+        for name, array in buffers.items():
+            row[name] = array.ctypes.data
+        for name, number in numbers.items():
+            row[name] = number
+
+    def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
+        """Host memory of this worker as a writable array."""
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+    def lanes_at(self, address: int) -> npt.NDArray[np.int64]:
+        """32 values in generated code's stack frame, whose few addresses come again and again."""
+        view = self._lane_views.get(address)
+        if view is None:
+            view = np.ctypeslib.as_array((ctypes.c_int64 * layout.LANES).from_address(address))
+            self._lane_views[address] = view
+        return view
+
+    def on_access(self, _context: int, site: int, lanes: int, mask: int, stored: int | None) -> None:
+        observer = self.launch.observer
+        assert observer is not None
+        block, warp = self._block_now.value, self._warp_now.value
+        try:
+            if block != self._observed_block:
+                if self._observed_block >= 0:
+                    observer.block_end(self._observed_block)
+                self._observed_block = block
+            if site >= 0:
+                _, instruction = self.launch.kernel.tables.accesses[site]
+                values = self.lanes_at(stored) if stored else None
+                if observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values):
+                    self._budget.value = 0
+            elif site == layout.WARP_SYNC:
+                observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
+            elif site == layout.FENCE:
+                observer.fence(block, warp, mask)
+            elif site == layout.ARRIVE:
+                observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
+            elif site <= layout.COPY:
+                number, event = divmod(layout.COPY - site, 4)
+                _, copy = self.launch.kernel.tables.accesses[number]
+                observer.copy(block, warp, copy, self.lanes_at(lanes), mask, event)
+            else:
+                assert stored is not None
+                function, pc = divmod(int(self.lanes_at(stored)[0]), 1 << 32)
+                shuffle = self.launch.kernel.plans[function].function.instructions[pc]
+                observer.shuffle(block, warp, shuffle, self.lanes_at(lanes), mask)
+        except BaseException as error:
+            self.error = error
+            self.launch.abort[0] = 1
+
+    def on_service(
+        self, _context: int, number: int, given: int, rows: int, taken: int, outputs: int, mask: int
+    ) -> int:
+        try:
+            inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
+            what = self.launch.kernel.tables.services[number]
+            answer = services.answer(self.launch.heap, what, inputs, mask)
+            if outputs:
+                out = self.bytes_at(taken, 256 * outputs).view(np.uint64)
+                out[:] = answer[:outputs].ravel()
+        except BaseException as error:
+            self.error = error
+            return 1
+        return 0
+
+    def on_barrier(self, _context: int) -> int:
+        try:
+            return barriers.open_barriers(self)
+        except BaseException as error:
+            self.error = error
+            self.context[0]["fault_code"] = layout.CALLBACK_FAILED
+            return layout.BARRIER_FAULT
+
+    def start(self, order: npt.NDArray[np.int64], first: int) -> int:
+        """Run blocks from a position of an order on; the position reached is ``next`` after it."""
+        self.context[0]["block_order"] = order.ctypes.data
+        status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
+        self._read_trace()
+        return status
+
+    def resume(self) -> int:
+        """Go on with a block that was set aside."""
+        block = int(self.context[0]["block_linear"])
+        status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
+        self._read_trace()
+        return status
+
+    @property
+    def next(self) -> int:
+        return int(self.context[0]["next"])
+
+    def _read_trace(self) -> None:
+        if self.launch.trace is not None:
+            row = self.context[0]
+            shared = self.bytes_at(int(row["shared"]), self.launch.shared_bytes)
+            self.launch.trace.read(row, shared)
+
+    # -- printf ------------------------------------------------------------------------------------
+
+    def read(self, address: int, size: int) -> bytes:
+        """Device memory for format strings and ``%s``; nothing where no allocation is live."""
+        starts, ends = self.readable
+        at = int(np.searchsorted(starts, address, side="right")) - 1
+        if at < 0 or address + size > int(ends[at]):
+            return b""
+        return ctypes.string_at(address, size)
+
+    def on_printf(self, _context: int, formats: int, values: int, mask: int) -> int:
+        try:
+            templates = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(formats))
+            pointers = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(values))
+            row = self.context[0]
+            for lane in range(32):
+                if mask >> lane & 1:
+                    template = printf.text_at(self.read, int(templates[lane]))
+                    packed = self.argument_bytes(int(pointers[lane]), lane, row)
+                    self.launch.printed.append(printf.format_text(template, packed, self.read))
+                    pointers[lane] = printf.arguments_of(template)  # the result
+        except BaseException as error:
+            self.error = error
+            return 1
+        return 0
+
+    def argument_bytes(self, pointer: int, lane: int, row: Any) -> bytes:
+        """The packed arguments: a pointer into the lane's own stack, or 0 for none."""
+        if pointer >> 56 != 2:
+            return b""
+        offset = pointer & ((1 << 56) - 1)
+        room = int(row["local_bytes"])
+        start = int(row["local_base"]) + lane * room
+        return ctypes.string_at(start + offset, max(0, room - offset))
+
+    # -- faults ------------------------------------------------------------------------------------
+
+    def fault(self) -> faults.Fault | None:
+        row = self.context[0]
+        if not row["fault_code"]:
+            return None
+        launch = self.launch
+        function = launch.kernel.plans[int(row["fault_function"])].function
+        pc = int(row["fault_pc"])
+        instruction: ir.Instruction | None = (
+            function.instructions[pc] if 0 <= pc < len(function.instructions) else None
+        )
+        number = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
+        message = str(self.error) if self.error else self.barrier_report
+        if row["fault_code"] == layout.ASSERTED:
+            text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
+            name = PurePath(printf.text_at(self.read, file)).name
+            message = f"`{printf.text_at(self.read, text)}` ({name}:{line & 0xFFFFFFFF})"
+        return faults.Fault(
+            int(row["fault_code"]), function, instruction,
+            (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
+            results.unlinear(number, launch.block), int(row["fault_address"]), int(row["fault_size"]),
+            launch.shared_bytes, launch.kernel.local_bytes, launch.watchdog_s, message,
+            None if instruction is None else self.base_pointer(function, instruction),
+        )  # fmt: skip
+
+    def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
+        """The pointer that an access's address was computed from, if that is clear."""
+        launch = self.launch
+        variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
+        return origin.base_pointer(function, i, launch.params, variables)
+
+
+def _with_range(
+    live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], start: int, size: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The live ranges and one more, sorted; kernel parameters can be read through pointers too."""
+    at = int(np.searchsorted(live[0], start))
+    return np.insert(live[0], at, start), np.insert(live[1], at, start + size)

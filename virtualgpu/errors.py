@@ -1,0 +1,44 @@
+"""Errors a learner meets. Each message names the cause and the remedy in a sentence or two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.records import Dim3
+
+
+class GpulabError(Exception):
+    """Base of gpulab's own errors."""
+
+
+class UnknownDeviceError(GpulabError, ValueError):
+    """A device name that is in no table; the message suggests the nearest."""
+
+
+class NotSupportedError(GpulabError, NotImplementedError):
+    """Something the virtual GPU does not do; the message says what to use instead."""
+
+
+class PtxError(GpulabError, ValueError):
+    """PTX that cannot be read; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSite:
+    """Where on the device a kernel fault happened."""
+
+    kernel: str
+    line: int
+    source_text: str
+    block: Dim3
+    thread: Dim3
+    address: int | None = None
+
+    def __str__(self) -> str:
+        where = f"kernel '{self.kernel}'"
+        if self.line:
+            where += f", line {self.line}"
+        where += f", block {self.block}, thread {self.thread}"
+        if self.address is not None:
+            where += f", address {self.address:#x}"
+        return where

@@ -1,0 +1,1 @@
+"""One launch: its kernel compiled, its arguments packed, its limits checked."""

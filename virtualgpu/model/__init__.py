@@ -1,0 +1,1 @@
+"""The modelled hardware: devices, memory, clock, costs, and where blocks run."""

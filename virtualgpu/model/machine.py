@@ -1,0 +1,203 @@
+"""The virtual machine: a host with one or more virtual GPUs, and which of them is current.
+
+Everything that changes while a program runs (memory, pools, streams, random state) hangs on a
+`Machine`, so that switching to another device starts afresh and tests stay independent.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model.clock import HostClock, Timeline
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import DeviceInfo
+
+T = TypeVar("T")
+DEFAULT_DEVICE = "A100"
+DEFAULT_WATCHDOG_S = 20.0
+# Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
+CONTEXT_BYTES = 512 << 20
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+class VirtualDevice:
+    """One virtual GPU: its specification, memory, pool and modelled time.
+
+    Attributes
+    ----------
+    id : int
+        Its number in the machine.
+    info : DeviceInfo
+        Capability and limits.
+    memory : DeviceMemory
+        Address space and live allocations.
+    timeline : Timeline
+        Queues and engines on the modelled clock.
+    watchdog_s : float
+        Real seconds after which a kernel counts as hung.
+    independent_threads : bool
+        Whether diverged lanes that wait for each other take turns, as on GPUs since Volta.
+    block_order : callable, optional
+        Gives, for a number of blocks, the order in which kernels run them.
+    """
+
+    def __init__(self, machine: Machine, device_id: int, info: DeviceInfo) -> None:
+        self.machine = machine
+        self.id = device_id
+        self.info = info
+        context_bytes = min(CONTEXT_BYTES, info.memory_bytes // 16)
+        self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
+        self.timeline = Timeline(machine.clock, 2 if info.copy_engines is None else info.copy_engines)
+        self.watchdog_s = DEFAULT_WATCHDOG_S
+        self.independent_threads = True
+        self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
+
+    def set_block_order(self, order: str, seed: int = 0) -> None:
+        """Let kernels run their blocks ``"in order"``, ``"reversed"`` or in a ``"random"`` order.
+
+        Raises
+        ------
+        ValueError
+            For any other name.
+        """
+        from virtualgpu.sanitizer.block_orders import IN_ORDER, block_sequence
+
+        block_sequence(order, 1, seed)
+        self.block_order = None if order == IN_ORDER else lambda blocks: block_sequence(order, blocks, seed)
+
+    @property
+    def clock(self) -> HostClock:
+        return self.machine.clock
+
+    def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
+        """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
+        from virtualgpu.model import cost
+
+        memory = float(cost.memory_bound_ns(self.info, bytes_moved))
+        if not flop or not self.info.fp32_tflops:
+            return memory
+        return max(memory, flop / (self.info.fp32_tflops * 1e3))
+
+    def launch_ns(self) -> float:
+        """Host time of one launch."""
+        from virtualgpu.model import cost
+
+        return float(cost.launch_overhead_ns(self.info))
+
+    def copy_ns(self, kind: str, size_bytes: int, pinned: bool) -> float:
+        from virtualgpu.model import cost
+
+        return float(cost.copy_ns(self.info, kind, size_bytes, pinned))
+
+
+class Machine:
+    """A host and its virtual GPUs.
+
+    Parameters
+    ----------
+    infos : sequence of DeviceInfo
+        One entry a device.
+    stdout : callable
+        Receives what kernels ``printf``.
+    """
+
+    def __init__(self, infos: Sequence[DeviceInfo], stdout: Callable[[str], None] = _print) -> None:
+        if not infos:
+            raise ValueError("A machine needs at least one device; pass at least one DeviceInfo.")
+        self.clock = HostClock()
+        self.stdout = stdout
+        self.kernel_launches = 0
+        self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
+        self.allocator: Callable[[int], Any] | None = None
+        self.pinned_allocator: Callable[[int], Any] | None = None
+        self.pinned_ranges: dict[int, int] = {}
+        self.random_states: dict[int, Any] = {}
+        self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
+        self._owned: dict[type, Any] = {}
+        self._lock = threading.RLock()
+        self.thread = threading.local()
+
+    @property
+    def current_device_id(self) -> int:
+        """Device of the calling thread, as in CUDA."""
+        return int(getattr(self.thread, "device_id", 0))
+
+    @current_device_id.setter
+    def current_device_id(self, device_id: int) -> None:
+        self.device(device_id)
+        self.thread.device_id = device_id
+
+    @property
+    def current_device(self) -> VirtualDevice:
+        return self.devices[self.current_device_id]
+
+    def device(self, device_id: int) -> VirtualDevice:
+        """The device with a number.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 101, ``cudaErrorInvalidDevice``.
+        """
+        if not 0 <= device_id < len(self.devices):
+            count = len(self.devices)
+            raise CUDARuntimeError(
+                101,
+                "cudaErrorInvalidDevice",
+                f"invalid device ordinal: {device_id} is not below the device count {count}; "
+                f"gl.use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
+            )
+        return self.devices[device_id]
+
+    def own(self, kind: type[T], **arguments: Any) -> T:
+        """What the machine owns one of, such as its memory pool; made when first asked for."""
+        with self._lock:
+            if kind not in self._owned:
+                self._owned[kind] = kind(**arguments)
+            owned: T = self._owned[kind]
+            return owned
+
+    def count_launch(self) -> int:
+        """Count one kernel launch and return the number of launches so far."""
+        with self._lock:
+            self.kernel_launches += 1
+            return self.kernel_launches
+
+
+class _Slot:
+    """The one current machine of the process."""
+
+    def __init__(self) -> None:
+        self.machine: Machine | None = None
+        self.lock = threading.Lock()
+
+
+_slot = _Slot()
+
+
+def current() -> Machine:
+    """The machine that ``cp`` works on; a machine with one A100 if none was chosen."""
+    machine = _slot.machine
+    if machine is None:
+        with _slot.lock:
+            if _slot.machine is None:
+                from virtualgpu.model.devices import device_info
+
+                _slot.machine = Machine([device_info(DEFAULT_DEVICE)])
+            machine = _slot.machine
+    return machine
+
+
+def use(machine: Machine) -> None:
+    """Make `machine` the current one. Arrays of the previous machine stay readable."""
+    _slot.machine = machine

@@ -1,0 +1,127 @@
+"""Theoretical occupancy, by the rules of CUDA's occupancy calculator.
+
+Rules and allocation units are those of ``cuda_occupancy.h`` (CUDA 13), which
+``cudaOccupancyMaxActiveBlocksPerMultiprocessor`` follows:
+
+* warps: an SM holds ``max_warps_per_sm`` warps; a block takes whole warps.
+* blocks: an SM holds ``max_blocks_per_sm`` blocks.
+* registers: a warp takes ``registers x 32`` rounded up to 256; the register file is split evenly
+  over the SM's partitions, and a warp lives in one of them. One block's warps, rounded up to a
+  multiple of the partitions, must also fit ``registers_per_block``.
+* shared memory: static + dynamic + what the driver reserves (1 KiB from compute capability 8.0),
+  rounded up to 128 bytes (256 before 8.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from virtualgpu.records import WARP_SIZE, DeviceInfo, Occupancy, Provenance
+
+REGISTER_ALLOCATION_UNIT = 256
+
+
+def partitions_per_sm(capability: tuple[int, int]) -> int:
+    """Number of register-file partitions (and warp schedulers) of an SM: 4, but 2 on 6.0."""
+    return 2 if capability == (6, 0) else 4
+
+
+def shared_allocation_unit_bytes(capability: tuple[int, int]) -> int:
+    """Shared memory is handed to blocks in units of 128 bytes, 256 before compute capability 8.0."""
+    return 128 if capability >= (8, 0) else 256
+
+
+def occupancy(
+    info: DeviceInfo,
+    block_threads: int,
+    registers_per_thread: int,
+    shared_bytes: int = 0,
+    *,
+    provenance: Provenance | None = None,
+) -> Occupancy:
+    """How many blocks of one kernel an SM can hold at once, and what stops it from holding more.
+
+    Parameters
+    ----------
+    info
+        The device.
+    block_threads
+        Threads per block, at least 1.
+    registers_per_thread
+        As the compiler reports it.
+    shared_bytes
+        Shared memory per block, static plus dynamic. Above the device's default of 48 KiB the
+        kernel is taken to have opted in (``max_dynamic_shared_size_bytes``).
+    provenance
+        Default: modelled on `info`'s device.
+
+    Returns
+    -------
+    Occupancy
+        With 0 blocks where one block alone breaks a limit. A kernel that uses no shared memory or
+        no registers is counted with one allocation unit, which never limits.
+    """
+    if block_threads < 1:
+        raise ValueError(f"A block has at least 1 thread, not {block_threads}; pass a positive block size.")
+    if registers_per_thread < 0 or shared_bytes < 0:
+        raise ValueError("Registers per thread and shared memory per block cannot be negative.")
+    warps = -(-block_threads // WARP_SIZE)
+    limits = {
+        "warps": info.max_warps_per_sm // warps if block_threads <= info.max_threads_per_block else 0,
+        "blocks": info.max_blocks_per_sm,
+        "registers": _register_limit(info, warps, registers_per_thread),
+        "shared memory": _shared_limit(info, shared_bytes),
+    }
+    blocks = min(limits.values())
+    return Occupancy(
+        provenance=provenance or Provenance("modelled", info.provenance.device, "occupancy rules"),
+        block_threads=block_threads,
+        registers_per_thread=registers_per_thread,
+        shared_bytes=shared_bytes,
+        blocks_per_sm=blocks,
+        warps_per_sm=blocks * warps,
+        max_warps_per_sm=info.max_warps_per_sm,
+        blocks_by_limit=limits,
+        limiters=tuple(name for name, value in limits.items() if value == blocks),
+    )
+
+
+def occupancy_curve(
+    info: DeviceInfo,
+    registers_per_thread: int,
+    shared_bytes: int = 0,
+    block_sizes: Iterable[int] | None = None,
+    *,
+    provenance: Provenance | None = None,
+) -> tuple[Occupancy, ...]:
+    """Occupancy over block sizes; by default every whole number of warps that a block may have."""
+    sizes = block_sizes or range(WARP_SIZE, info.max_threads_per_block + 1, WARP_SIZE)
+    return tuple(
+        occupancy(info, size, registers_per_thread, shared_bytes, provenance=provenance) for size in sizes
+    )
+
+
+def _register_limit(info: DeviceInfo, warps: int, registers_per_thread: int) -> int:
+    partitions = partitions_per_sm(info.compute_capability)
+    per_warp = _round_up(max(registers_per_thread, 1) * WARP_SIZE, REGISTER_ALLOCATION_UNIT)
+    # CUDA lets no block run on 6.0 that the other Pascals, with 4 partitions, could not hold.
+    assumed_per_block = per_warp * _round_up(warps, 4)
+    max_registers_per_thread = 255 if info.compute_capability < (7, 0) else 256
+    if registers_per_thread > max_registers_per_thread or assumed_per_block > info.registers_per_block:
+        return 0
+    warps_per_partition = (info.registers_per_sm // partitions) // per_warp
+    return warps_per_partition * partitions // warps
+
+
+def _shared_limit(info: DeviceInfo, shared_bytes: int) -> int:
+    unit = shared_allocation_unit_bytes(info.compute_capability)
+    allocated = max(_round_up(shared_bytes + info.reserved_shared_per_block_bytes, unit), unit)
+    opted_in = shared_bytes > info.shared_per_block_bytes
+    limit = info.shared_per_block_optin_bytes if opted_in else info.shared_per_block_bytes
+    if allocated > limit + info.reserved_shared_per_block_bytes:
+        return 0
+    return info.shared_per_sm_bytes // allocated
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,40 @@
+"""The vocabulary that measuring and modelling code produces and views show.
+
+Everything here is a frozen dataclass over NumPy columns. Records know nothing of CuPy, of the
+virtual GPU or of widgets. Quantities carry their unit in the name, and every record says where its
+numbers come from (`Provenance`).
+"""
+
+from __future__ import annotations
+
+from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
+from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
+from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
+from virtualgpu.records.kernel import WARP_SIZE, Dim3, KernelSource, KernelStats
+from virtualgpu.records.launch import LaunchTrace, Occupancy
+from virtualgpu.records.origin import Provenance, Source
+from virtualgpu.records.warp import BlockTrace, WarpTrace
+
+__all__ = [
+    "WARP_SIZE",
+    "AccessCounters",
+    "BlockTrace",
+    "BranchCounters",
+    "DeviceInfo",
+    "DeviceMetrics",
+    "Dim3",
+    "Hazard",
+    "KernelCounters",
+    "KernelSource",
+    "KernelStats",
+    "LaunchTrace",
+    "Metric",
+    "Occupancy",
+    "Place",
+    "Provenance",
+    "SanitizerReport",
+    "Severity",
+    "Source",
+    "Space",
+    "WarpTrace",
+]

@@ -1,0 +1,82 @@
+"""Counts of one launch, by instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from virtualgpu.records.kernel import Dim3
+from virtualgpu.records.origin import Provenance
+
+Space = Literal["global", "shared", "local", "const", "generic"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccessCounters:
+    """Counts of one memory instruction over a whole launch (names follow Nsight Compute).
+
+    ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
+    32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
+    ``wavefronts - ideal_wavefronts`` are bank conflicts.
+    """
+
+    pc: int
+    line: int
+    text: str
+    space: Space
+    kind: Literal["load", "store", "atomic"]
+    size_bytes: int
+    requests: int
+    sectors: int
+    wavefronts: int
+    ideal_wavefronts: int
+    bytes_requested: int
+
+    @property
+    def bank_conflicts(self) -> int:
+        return self.wavefronts - self.ideal_wavefronts
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCounters:
+    """Counts of one conditional branch over a whole launch."""
+
+    pc: int
+    line: int
+    text: str
+    executed: int
+    divergent: int
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCounters:
+    """Counters of one launch, summed over the grid, as the PTX is written."""
+
+    provenance: Provenance
+    kernel_name: str
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    warp_instructions: int
+    thread_instructions: int
+    accesses: tuple[AccessCounters, ...] = ()
+    branches: tuple[BranchCounters, ...] = ()
+    line_warp_instructions: dict[int, int] = field(default_factory=dict)
+    line_thread_instructions: dict[int, int] = field(default_factory=dict)
+
+    def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
+        """Sum one ``AccessCounters`` field over all accesses of a space and kind (None = any)."""
+        return sum(
+            int(getattr(a, counter))
+            for a in self.accesses
+            if (space is None or a.space == space) and (kind is None or a.kind == kind)
+        )
+
+    @property
+    def divergent_branches(self) -> int:
+        return sum(b.divergent for b in self.branches)
+
+    @property
+    def lane_efficiency(self) -> float:
+        """Mean share of a warp's 32 lanes that were active per instruction (0 to 1)."""
+        return self.thread_instructions / (32 * self.warp_instructions) if self.warp_instructions else 0.0

@@ -1,0 +1,72 @@
+"""One device: what it can do, and what it reads right now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.records.kernel import WARP_SIZE, Dim3
+from virtualgpu.records.origin import Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """Capability and limits of one device. ``None`` means: not known on this machine."""
+
+    provenance: Provenance
+    name: str
+    compute_capability: tuple[int, int]
+    sm_count: int
+    fp32_lanes_per_sm: int
+    max_threads_per_block: int
+    max_block_dim: Dim3
+    max_grid_dim: Dim3
+    max_warps_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int
+    registers_per_block: int
+    shared_per_sm_bytes: int
+    shared_per_block_bytes: int
+    shared_per_block_optin_bytes: int
+    reserved_shared_per_block_bytes: int
+    l2_bytes: int
+    memory_bytes: int
+    memory_type: str | None
+    memory_bus_bits: int | None
+    memory_clock_mhz: float | None
+    memory_bandwidth_gbps: float | None
+    boost_clock_mhz: float | None
+    copy_engines: int | None
+    fp32_tflops: float | None = None
+    fp16_tensor_tflops: float | None = None
+    pcie_gbps: float | None = None
+    nvlink_gbps: float | None = None
+    driver: str | None = None
+    notes: str = ""
+
+    @property
+    def max_threads_per_sm(self) -> int:
+        return self.max_warps_per_sm * WARP_SIZE
+
+    @property
+    def capability(self) -> str:
+        """Compute capability as people write it, such as ``9.0`` or ``12.0``."""
+        return f"{self.compute_capability[0]}.{self.compute_capability[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One live reading. ``value`` is None where this machine cannot tell; ``why`` then says why."""
+
+    name: str
+    value: float | str | None
+    unit: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMetrics:
+    """A snapshot of live readings (NVML), each on its own."""
+
+    provenance: Provenance
+    time_ns: int
+    metrics: tuple[Metric, ...]

@@ -1,0 +1,36 @@
+"""A kernel as source text, and what the compiler decided for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.records.origin import Provenance
+
+Dim3 = tuple[int, int, int]
+
+
+WARP_SIZE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """What identifies a kernel: its CUDA C++ text, its name in it and its NVRTC options."""
+
+    name: str
+    code: str
+    options: tuple[str, ...] = ()
+    name_expressions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStats:
+    """What the compiler decided for one kernel on one target."""
+
+    provenance: Provenance
+    name: str
+    target: str
+    registers_per_thread: int
+    static_shared_bytes: int
+    local_bytes: int
+    constant_bytes: int
+    max_threads_per_block: int

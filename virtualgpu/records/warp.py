@@ -1,0 +1,77 @@
+"""Every step of one warp, or of all warps of one block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.records.columns import SharedWrites, StepDetail
+from virtualgpu.records.kernel import Dim3
+from virtualgpu.records.origin import Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class WarpTrace:
+    """Every step of one warp. Columns have one row a step; ``[n, 32]`` columns one entry a lane.
+
+    A step is one PTX instruction on the virtual GPU and one basic block in a trace taken on a
+    real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
+    instruction's own predicate into account. ``line`` is 1-based in ``code``, 0 if unknown.
+    Memory columns hold -1 where a step does not access memory. ``value`` is the first register a step
+    wrote; what else a virtual GPU tells of it is in ``detail``.
+    """
+
+    provenance: Provenance
+    kernel_name: str
+    code: str
+    grid: Dim3
+    block: Dim3
+    block_index: Dim3
+    warp_index: int
+    granularity: Literal["instruction", "basic block"]
+    instruction: tuple[str, ...]
+    pc: npt.NDArray[np.int32]
+    line: npt.NDArray[np.int32]
+    column: npt.NDArray[np.int32]
+    active_mask: npt.NDArray[np.uint32]
+    executed_mask: npt.NDArray[np.uint32]
+    text_index: npt.NDArray[np.int32]
+    space: tuple[str, ...] = ()
+    access_space: npt.NDArray[np.int8] | None = None
+    access_is_store: npt.NDArray[np.bool_] | None = None
+    access_size_bytes: npt.NDArray[np.int16] | None = None
+    address: npt.NDArray[np.int64] | None = None
+    sectors: npt.NDArray[np.int32] | None = None
+    wavefronts: npt.NDArray[np.int32] | None = None
+    value: npt.NDArray[np.uint64] | None = None
+    value_type: tuple[str, ...] = ()
+    value_register: tuple[str, ...] = ()
+    truncated: bool = False
+    note: str = ""
+    detail: StepDetail | None = None
+
+    def __len__(self) -> int:
+        return int(self.pc.size)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTrace:
+    """Every step of all warps of one block, in the order in which the virtual GPU ran them.
+
+    Each warp's ``detail.sequence`` holds the places of its steps in that order, which is one of the
+    orders a GPU might take. ``steps`` counts the steps of all warps.
+    """
+
+    provenance: Provenance
+    kernel_name: str
+    grid: Dim3
+    block: Dim3
+    block_index: Dim3
+    warps: tuple[WarpTrace, ...]
+    shared: SharedWrites
+    steps: int
+    truncated: bool = False
+    note: str = ""

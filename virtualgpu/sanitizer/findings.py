@@ -1,0 +1,330 @@
+"""From raw conflicts to hazards a learner can read: source lines, threads, array and remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.observe import results
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import Dim3, Hazard, Place, Severity
+from virtualgpu.sanitizer.history import THREAD_BITS, Batch, Conflicts, Ints
+from virtualgpu.sanitizer.ordering import Ordering
+from virtualgpu.sanitizer.sites import Site
+
+# Pairs of source lines that a report lists at most.
+MOST_HAZARDS = 64
+UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
+STRAY = "outside its array"
+HASTY = "copy not awaited"
+_KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
+_WARP, _BLOCK, _GRID, _FLAGS = 0, 1, 2, 3
+_REMEDY = {
+    _WARP: "Put __syncwarp() between{}: lanes of a warp do not wait for each other by themselves.",
+    _BLOCK: "Put __syncthreads() between{}.",
+    _FLAGS: "Put __syncthreads() between{}; where not all threads pass, let the second wait for a flag that "
+    "the first sets afterwards, behind a fence.",
+    _GRID: "Blocks run in any order and at once: use an atomic, or two launches.",
+}
+_AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
+_LOCAL_NAME = re.compile(r"E(\d+)([A-Za-z_][\w$]*)$")
+_ELEMENT = re.compile(r"(\w+) array of shape")
+
+
+@dataclass(slots=True)
+class _Found:
+    """Occurrences of one hazard, and the first of them."""
+
+    count: int
+    agree: bool
+    space: str
+    start: int
+    word: int
+    first: tuple[int, int] | None  # segment, who
+    second: tuple[int, int]
+
+
+class Findings:
+    """Gathers what a checker reports, one entry a kind and pair of source lines."""
+
+    def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
+        self.memory, self.granule_bytes = memory, granule_bytes
+        self.more = 0
+        self.sites: Sequence[Site] = ()
+        self.ordering: Ordering | None = None
+        self._found: dict[tuple[str, str, int, int, int], _Found] = {}
+
+    def add(self, space: str, start: int, conflicts: Conflicts | None, unwritten: Batch | None) -> None:
+        """Take in what one batch showed."""
+        if conflicts is not None:
+            self._races(space, start, conflicts)
+        if unwritten is not None:
+            for site in np.unique(unwritten.who >> THREAD_BITS).tolist():
+                rows = np.flatnonzero(unwritten.who >> THREAD_BITS == site)
+                row = rows[np.lexsort((unwritten.who[rows], unwritten.segment[rows]))[0]]
+                key = (UNWRITTEN, space, 0, self.sites[site].line, 0)
+                who = int(unwritten.segment[row]), int(unwritten.who[row])
+                self._count(key, _Found(rows.size, False, space, start, int(unwritten.word[row]), None, who))
+
+    def absent(self, segment: int, who: int, source: int) -> None:
+        """A thread shuffled a value from a lane that takes no part."""
+        key = (ABSENT, "", 0, self.sites[who >> THREAD_BITS].line, 0)
+        self._count(key, _Found(1, False, "", 0, source, None, (segment, who)))
+
+    def stray(self, segment: Ints, who: Ints, address: Ints) -> None:
+        """Accesses left the array that their pointer belongs to and fell into another."""
+        for site in np.unique(who >> THREAD_BITS).tolist():
+            rows = np.flatnonzero(who >> THREAD_BITS == site)
+            row = rows[np.lexsort((who[rows], segment[rows]))[0]]
+            key = (STRAY, "global", self.sites[site].low, self.sites[site].line, 0)
+            place = int(segment[row]), int(who[row])
+            self._count(key, _Found(rows.size, False, "global", int(address[row]), 0, None, place))
+
+    def hasty(self, batch: Batch, segment: Ints, who: Ints) -> None:
+        """Accesses to shared words that an asynchronous copy, named by segment and who, was going to."""
+        pairs = np.stack([who >> THREAD_BITS, batch.who >> THREAD_BITS])
+        groups, which = np.unique(pairs, axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        for n in range(groups.shape[1]):
+            rows = np.flatnonzero(which == n)
+            row = rows[np.lexsort((batch.who[rows], batch.segment[rows]))[0]]
+            copy, access = (self.sites[k].line for k in groups[:, n].tolist())
+            found = _Found(
+                rows.size, False, "shared", 0, int(batch.word[row]), (int(segment[row]), int(who[row])),
+                (int(batch.segment[row]), int(batch.who[row])),
+            )  # fmt: skip
+            self._count((HASTY, "shared", copy, access, 0), found)
+
+    def _races(self, space: str, start: int, found: Conflicts) -> None:
+        assert self.ordering is not None
+        first_block = self.ordering.columns[0, found.first_segment]
+        block = self.ordering.columns[0, found.segment]
+        warps = (found.first_who ^ found.who) & (1 << THREAD_BITS) - 1
+        relation = np.where(first_block != block, _GRID, np.where(warps < 32, _WARP, _BLOCK))
+        keys = np.stack(
+            [
+                found.first_wrote,
+                found.wrote,
+                found.first_who >> THREAD_BITS,
+                found.who >> THREAD_BITS,
+                relation,
+            ]
+        )
+        groups, which = np.unique(keys, axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        for n in range(groups.shape[1]):
+            wrote_first, wrote, a, b, how = groups[:, n].tolist()
+            rows = np.flatnonzero(which == n)
+            row = rows[np.lexsort((found.who[rows], found.segment[rows]))[0]]
+            agree = bool(found.agree[rows].all())
+            key = (
+                _KINDS[bool(wrote_first), bool(wrote)], space, self.sites[a].line, self.sites[b].line, how,
+            )  # fmt: skip
+            self._count(
+                key,
+                _Found(
+                    rows.size, agree, space, start, int(found.word[row]),
+                    (int(found.first_segment[row]), int(found.first_who[row])),
+                    (int(found.segment[row]), int(found.who[row])),
+                ),
+            )  # fmt: skip
+
+    def _count(self, key: tuple[str, str, int, int, int], found: _Found) -> None:
+        old = self._found.get(key)
+        if old is not None:
+            old.count += found.count
+            old.agree &= found.agree
+        elif len(self._found) < MOST_HAZARDS:
+            self._found[key] = found
+        else:
+            self.more += 1
+
+    def hazards(self, kernel: str, code: str, grid: Dim3, block: Dim3, shared: SharedNames) -> list[Hazard]:
+        """All entries as records, but for those about memory that the system keeps for itself."""
+        lines = code.splitlines()
+        return [
+            self._hazard(key, found, kernel, lines, grid, block, shared)
+            for key, found in self._found.items()
+            if not (key[1] == "shared" and self._is_reserved(found, shared))
+        ]
+
+    def _is_reserved(self, found: _Found, shared: SharedNames) -> bool:
+        at = shared.offsets.get(layout.RESERVED_SHARED)
+        address = found.word % max(shared.words, 1) * self.granule_bytes
+        return at is not None and at <= address < at + layout.RESERVED_SHARED_BYTES
+
+    def _hazard(
+        self,
+        key: tuple[str, str, int, int, int],
+        found: _Found,
+        kernel: str,
+        lines: list[str],
+        grid: Dim3,
+        block: Dim3,
+        shared: SharedNames,
+    ) -> Hazard:
+        kind, space, _, _, relation = key
+
+        def place(who: tuple[int, int]) -> Place:
+            assert self.ordering is not None
+            line = self.sites[who[1] >> THREAD_BITS].line
+            text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+            number = int(self.ordering.columns[0, who[0]])
+            thread = results.unlinear(who[1] & (1 << THREAD_BITS) - 1, block)
+            return Place(line, text, results.unlinear(number, grid), thread)
+
+        second = place(found.second)
+        if kind == ABSENT:
+            return Hazard(
+                "sync", kind, "warning", "", kernel, None, second, None, "", found.count,
+                f"thread {second.thread} of block {second.block} takes a value from lane {found.word} of its "
+                "warp, which takes no part in the shuffle: what it gets is undefined. Let every lane that is "
+                "read from execute the shuffle too.",
+            )  # fmt: skip
+        if space == "global":
+            address = found.start + found.word * self.granule_bytes
+            array = self._element(address)
+        else:
+            size = shared.words if space == "shared" else shared.local_words
+            address = found.word % max(size, 1) * self.granule_bytes
+            array = (
+                shared.name(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
+            )
+        if kind == STRAY:
+            meant = self.sites[found.second[1] >> THREAD_BITS]
+            return Hazard(
+                "memory", kind, "error", space, kernel, None, second, address, array, found.count,
+                _stray_message(self.memory, meant, second, address, array),
+            )  # fmt: skip
+        if found.first is None:
+            return Hazard(
+                "init", kind, "warning", space, kernel, None, second, address, array, found.count,
+                _unwritten_message(space, second, array),
+            )  # fmt: skip
+        first = place(found.first)
+        if kind == HASTY:
+            hasty = self.sites[found.second[1] >> THREAD_BITS]
+            return Hazard(
+                "race", kind, "error", space, kernel, first, second, address, array, found.count,
+                _hasty_message(hasty, first, second, array),
+            )  # fmt: skip
+        # As compute-sanitizer grades them: lanes of a warp mostly run in step.
+        severity: Severity = "warning" if relation == _WARP and kind != "WAW" else "error"
+        stale = self._only_stale(found)
+        assert self.ordering is not None
+        if relation == _BLOCK and self.ordering.has_messages:
+            relation = _FLAGS
+        if stale or (kind == "WAW" and found.agree):
+            severity = "info"
+        return Hazard(
+            "race", kind, severity, space, kernel, first, second,
+            address, array, found.count,
+            _race_message(kind, first, second, array, relation, found.agree, stale)
+            + (_AFTER_COPY if self.sites[found.first[1] >> THREAD_BITS].copies else ""),
+        )  # fmt: skip
+
+    def _only_stale(self, found: _Found) -> bool:
+        """A plain read against compare-and-swap: the swap notices if what was read is out of date."""
+        assert found.first is not None
+        pair = [self.sites[who >> THREAD_BITS] for _, who in (found.first, found.second)]
+        return any(
+            one.swaps and not other.writes and not other.strong for one, other in (pair, reversed(pair))
+        )
+
+    def _element(self, address: int) -> str:
+        """Array and index of an address, as in ``element 3 of the float32 array of shape (8,)``."""
+        found = self.memory.nearest(address)
+        if found is None:
+            return ""
+        dtype = _ELEMENT.search(found.label)
+        offset = address - found.address
+        if dtype:
+            return f"element {offset // np.dtype(dtype[1]).itemsize:,} of the {found.label}"
+        return f"byte {offset:,} of the {found.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedNames:
+    """Names of a kernel's shared arrays by offset, and the sizes of its memory in granules."""
+
+    offsets: dict[str, int]
+    words: int
+    local_words: int
+
+    def name(self, offset: int) -> str:
+        """The array an offset falls into and the byte in it."""
+        before = [(at, name) for name, at in self.offsets.items() if at <= offset]
+        if not before:
+            return f"byte {offset:,} of shared memory"
+        at, name = max(before)
+        return f"byte {offset - at:,} of shared array {spelled(name)}"
+
+
+def spelled(symbol: str) -> str:
+    """A shared variable as the source calls it: what a mangled name ends with."""
+    match = _LOCAL_NAME.search(symbol)
+    if not symbol.startswith("_Z") or match is None:
+        return symbol
+    return match[2][: int(match[1])]
+
+
+def _race_message(
+    kind: str, first: Place, second: Place, array: str, relation: int, agree: bool, stale: bool
+) -> str:
+    did = "wrote" if kind != "WAR" else "read"
+    does = "reads" if kind == "RAW" else "writes"
+    earlier = f"thread {first.thread}" + (f" of block {first.block}" if relation == _GRID else "")
+    what = (
+        f"thread {second.thread} of block {second.block} {does} {array} that {earlier} {did}, and nothing "
+        "says which comes first."
+    )
+    if stale:
+        return f"{what} The compare-and-swap fails if the value read is out of date, so it does no harm."
+    if kind == "WAW" and agree:
+        return f"{what} All of them write the same value, so the result does not depend on it."
+    lines = f" lines {first.line} and {second.line}" if first.line != second.line else " the two"
+    return f"{what} {_REMEDY[relation].format(lines)}"
+
+
+def _hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
+    does = "copies to" if site.copies else "reads" if not site.writes else "writes"
+    fix = f"Wait for it between lines {first.line} and {second.line} (cp.async.wait_group, which is"
+    if first.line == second.line:
+        fix = "Wait for it before (cp.async.wait_group, which is"
+    barrier = "" if first.thread == second.thread else ", then __syncthreads()"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array}, where what thread {first.thread} "
+        f"copies there asynchronously (line {first.line}) has not arrived. {fix} __pipeline_wait_prior, "
+        f"consumer_wait or cuda::barrier's wait in CUDA C++){barrier}."
+    )
+
+
+def _stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
+    meant = memory.nearest(site.low)
+    label = meant.label if meant is not None else "array"
+    off = (
+        f"{site.low - address:,} bytes before"
+        if address < site.low
+        else f"{address - site.high:,} bytes past"
+    )
+    does = "writes" if site.writes else "reads"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array} through a pointer to the {label}: "
+        f"{off} its {'start' if address < site.low else 'end'}. Check the index against its size; on a GPU "
+        "this goes unnoticed."
+    )
+
+
+def _unwritten_message(space: str, second: Place, array: str) -> str:
+    fix = {
+        "global": "Fill it first, or make it with cp.zeros.",
+        "shared": "Write it, and wait with __syncthreads(), before reading.",
+    }
+    return (
+        f"thread {second.thread} of block {second.block} reads {array}, which nothing has written. "
+        f"{fix.get(space, 'Give the local array a value first.')}"
+    )

@@ -1,0 +1,206 @@
+"""One launch under checks: faults and hazards become a report instead of an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.cuda_errors import KernelFault
+from virtualgpu.engine.observe.origin import base_pointer
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import Hazard, Place, SanitizerReport
+from virtualgpu.sanitizer.block_orders import RANDOM, block_sequence
+from virtualgpu.sanitizer.checker import Checker, Shape
+from virtualgpu.sanitizer.findings import MOST_HAZARDS, Findings, SharedNames
+from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
+
+if TYPE_CHECKING:
+    from virtualgpu.engine.lower.codegen import Kernel
+    from virtualgpu.launch.prepare import Launch
+
+TOOLS = ("memory", "race", "init", "sync")
+# Checking takes longer than running: so many times the device's watchdog.
+PATIENCE = 3
+_TOOL_OF = {
+    "out of bounds": "memory",
+    "misaligned": "memory",
+    "stack overflow": "memory",
+    "barrier deadlock": "sync",
+    "divergent barrier": "sync",
+    "lanes missing": "sync",
+    "lane outside its mask": "sync",
+    "NaN": "nan",
+}
+_SEVERITY = ("error", "warning", "info")
+
+
+def check_tools(tools: Sequence[str]) -> tuple[str, ...]:
+    """The names of checks, checked.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none of `TOOLS`.
+    """
+    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    for name in names:
+        if name not in TOOLS:
+            raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
+    return names
+
+
+def sanitize(
+    launch: Launch,
+    tools: Sequence[str] = TOOLS,
+    block_order: str = "in order",
+    seed: int = 0,
+    nan: bool = False,
+) -> SanitizerReport:
+    """Run a launch under checks. Its arrays keep what the kernel wrote.
+
+    Parameters
+    ----------
+    launch
+        The launch.
+    tools
+        Which checks: out-of-bounds and misaligned accesses (``memory``), races in shared and global
+        memory (``race``), reads of what nothing wrote (``init``), barriers and masks (``sync``).
+    block_order, seed
+        See `block_sequence`.
+    nan
+        Stop at the first NaN that arithmetic makes of operands that are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown tool or order.
+    KernelFault
+        For a fault of a kind that no chosen tool covers.
+    """
+    names = check_tools(tools)
+    order = block_sequence(block_order, prod(launch.grid), seed)
+    kernel = launch.module.program(launch.device).generated(launch.symbol, observe=True, trap_nan=nan)
+    memory = launch.device.memory
+    unit = granule_bytes([i for _, i in kernel.tables.accesses])
+    shared_bytes = kernel.static_shared_bytes + launch.shared_bytes
+    shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
+    findings = Findings(memory, unit)
+    checker = None
+    if names:
+        checker = Checker(
+            shape,
+            memory,
+            findings.add,
+            report_absent=findings.absent,
+            report_stray=findings.stray,
+            report_hasty=findings.hasty,
+            bounds=_bounds(launch, kernel),
+            polled=polls(kernel.plans),
+            strays="memory" in names,
+            shuffles="sync" in names,
+            races="race" in names,
+            unwritten="init" in names,
+            unwritten_words=_unwritten(memory, unit, list(launch.packed.arrays)),
+        )
+        findings.sites, findings.ordering = checker.sites, checker.ordering
+    fault = None
+    try:
+        launch.run(
+            instrument="none",
+            observer=checker,
+            trap_nan=nan,
+            block_order=order,
+            watchdog_s=PATIENCE * launch.device.watchdog_s,
+        )
+    except KernelFault as error:
+        fault = error
+        if _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
+            raise
+    hazards: list[Hazard] = []
+    name, code = launch.stats.name, launch.module.code
+    if checker is not None:
+        checker.flush()
+        words = -(-shared_bytes // unit), -(-kernel.local_bytes // unit)
+        hazards += findings.hazards(
+            name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
+        )
+    if fault is not None:
+        hazards.insert(0, _hazard_of(fault, name))
+    hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
+    return SanitizerReport(
+        provenance=launch.device.info.provenance,
+        kernel_name=name,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        tools=(*names, "nan") if nan else names,
+        block_order=f"{block_order}, seed {seed}" if block_order == RANDOM else block_order,
+        hazards=tuple(hazards),
+        fault=type(fault).__name__ if fault is not None else "",
+        left_out=_left_out(fault, findings, checker),
+    )
+
+
+def _bounds(launch: Launch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
+    """For an instruction, the allocation that its pointer belongs to."""
+    memory, program = launch.device.memory, launch.module.program(launch.device)
+    variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
+    homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
+
+    def bounds(i: ir.Instruction) -> tuple[int, int]:
+        pointer = base_pointer(homes[id(i)], i, launch.packed.buffer, variables)
+        found = None if pointer is None else memory.nearest(pointer)
+        if pointer is None or found is None or not found.address <= pointer < found.end:
+            return UNBOUNDED
+        return found.address, found.end
+
+    return bounds
+
+
+def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[int, npt.NDArray[np.bool_]]:
+    """For allocations that arrays lie in, the granules that still hold what ``cp.empty`` left."""
+    found = {}
+    for address in arrays:
+        allocation = memory.nearest(address)
+        if allocation is None or allocation.address in found:
+            continue
+        words = memory.unwritten(allocation.address, allocation.size_bytes)
+        if words.any():
+            granules = np.zeros(-(-allocation.size_bytes // unit), np.bool_)
+            parts = np.repeat(words, 4 // unit)
+            granules[: parts.size] = parts
+            found[allocation.address] = granules
+    return found
+
+
+def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
+    site = fault.site
+    return Hazard(
+        tool=_TOOL_OF.get(fault.kind, "program"),
+        kind=fault.kind or fault.error_name,
+        severity="error",
+        space=fault.space,
+        kernel=kernel,
+        first=None,
+        second=Place(site.line, site.source_text, site.block, site.thread),
+        address=site.address,
+        array=fault.array,
+        count=1,
+        message=str(fault).removeprefix(f"{fault.error_name}: "),
+    )
+
+
+def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | None) -> str:
+    notes = []
+    if fault is not None:
+        notes.append("The launch stopped at the fault; what would have come after it was not checked.")
+    if findings.more:
+        notes.append(f"Only the first {MOST_HAZARDS} pairs of source lines are listed.")
+    if checker is not None and checker.left_out:
+        notes.append("Arrays of more than 1 GiB were not checked for races.")
+    return " ".join(notes)

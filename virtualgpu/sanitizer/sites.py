@@ -1,0 +1,114 @@
+"""What a checker needs to know of a memory instruction, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.lower.ops import async_ops, memory_ops
+from virtualgpu.engine.lower.plan import FunctionPlan
+from virtualgpu.sanitizer import history
+
+_STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
+_ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive")
+_SUBSPACES = ("global", "shared", "local", "generic")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One memory instruction: its place in the source and what it does to memory."""
+
+    number: int
+    line: int
+    text: str
+    space: str
+    size_bytes: int
+    writes: bool
+    reads: bool
+    strong: bool
+    volatile: bool
+    flag: bool  # a volatile access where threads wait for what others write
+    releases: bool
+    scalar: bool
+    swaps: bool
+    copies: bool  # a cp.async, whose data arrive later
+    low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
+    high: int
+
+    def kind(self, space: str) -> int:
+        """Class of the access. Volatile counts as strong where flags are passed."""
+        strong = self.strong or (self.volatile and (space == "global" or self.flag))
+        if self.writes:
+            return history.STRONG_WRITE if strong else history.WEAK_WRITE
+        return history.STRONG_READ if strong else history.WEAK_READ
+
+
+UNBOUNDED = (0, (1 << 63) - 1)
+
+
+def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
+    """Ids of the volatile loads that loops repeat until another thread writes what they wait for.
+
+    Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race.
+    Those to a flag that another warp polls do not.
+    """
+    found = set()
+    for plan in plans:
+        for block in plan.flow.blocks:
+            for head in block.successors:
+                if plan.flow.is_back_edge(block.number, head) and cfg.waits_on_memory(
+                    plan.function, plan.flow, block.number, head
+                ):
+                    for inner in plan.flow.blocks[head : block.number + 1]:
+                        found |= {
+                            id(i)
+                            for i in plan.function.instructions[inner.first : inner.end]
+                            if i.root == "ld" and "volatile" in i.parts
+                        }
+    return found
+
+
+def site(
+    number: int,
+    i: ir.Instruction,
+    bounds: tuple[int, int] = UNBOUNDED,
+    polled: Set[int] = frozenset(),
+) -> Site:
+    """Describe a memory instruction.
+
+    Its pointer belongs to an allocation (start, end); `polled` are the kernel's loads of flags.
+    """
+    kind = memory_ops.kind_of(i)
+    space = memory_ops.space_of(i)
+    parts = set(i.parts[1:])
+    atomic = kind == "atomic"
+    return Site(
+        number=number,
+        line=i.line,
+        text=i.text,
+        space=space if space in _SUBSPACES else "",
+        size_bytes=memory_ops.size_of(i),
+        writes=kind != "load",
+        reads=kind != "store" and not i.text.startswith("mbarrier.init"),
+        strong=atomic or bool(parts & _STRONG),
+        volatile="volatile" in parts,
+        flag=bool(polled) and (kind == "store" or id(i) in polled),
+        releases=bool(parts & {"release", "acq_rel"}) or i.text.startswith(_ARRIVES),
+        scalar=kind == "store" and memory_ops.vector_width(i) == 1,
+        swaps="cas" in parts,
+        copies=async_ops.COPYING in parts,
+        low=bounds[0],
+        high=bounds[1],
+    )
+
+
+def register_site(number: int, i: ir.Instruction) -> Site:
+    """Describe an instruction that touches no memory."""
+    return Site(number, i.line, i.text, "", 0, *(False,) * 9, *UNBOUNDED)
+
+
+def granule_bytes(instructions: list[ir.Instruction]) -> int:
+    """The largest unit, up to a word, that every access of a kernel is a multiple of."""
+    sizes = [ir.TYPE_BYTES[i.type] for i in instructions if memory_ops.space_of(i) != "const"]
+    return min([4, *sizes])
