@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor
-    from gpulab.disassembly import as_run
-    from gpulab.lab import (
+    from gpulab.lab.device import compare, device
+    from gpulab.lab.kernels import (
+        as_run,
         before_volta,
         block_order,
-        compare,
         count,
-        device,
         launch,
         occupancy,
         sanitize,
@@ -52,22 +51,22 @@ __all__ = [
 ]
 
 _HOME = {
-    "as_run": "gpulab.disassembly",
-    "before_volta": "gpulab.lab",
-    "block_order": "gpulab.lab",
+    "as_run": "gpulab.lab.kernels",
+    "before_volta": "gpulab.lab.kernels",
+    "block_order": "gpulab.lab.kernels",
     "check": "gpulab.teach",
-    "compare": "gpulab.lab",
-    "count": "gpulab.lab",
-    "device": "gpulab.lab",
+    "compare": "gpulab.lab.device",
+    "count": "gpulab.lab.kernels",
+    "device": "gpulab.lab.device",
     "doctor": "gpulab.diagnosis",
-    "launch": "gpulab.lab",
-    "occupancy": "gpulab.lab",
+    "launch": "gpulab.lab.kernels",
+    "occupancy": "gpulab.lab.kernels",
     "predict": "gpulab.teach",
     "progress": "gpulab.teach",
     "quiz": "gpulab.teach",
-    "sanitize": "gpulab.lab",
+    "sanitize": "gpulab.lab.kernels",
     "use_device": "gpulab.session",
-    "warps": "gpulab.lab",
+    "warps": "gpulab.lab.kernels",
     "which_device": "gpulab.session",
 }
 

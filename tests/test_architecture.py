@@ -44,9 +44,9 @@ COURSE = {
 # Only the session decides which side serves a call. The doctor and the benchmark examine one side.
 SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",
          "virtualgpu.launch", "virtualgpu.sanitizer"}  # fmt: skip
-MAY_TOUCH_A_SIDE = {"session", "choice", "diagnosis", "bench", "recordings"}
+MAY_TOUCH_A_SIDE = {"session", "diagnosis", "bench", "recordings"}
 # Modules that hold the one current session or machine.
-MAY_HAVE_STATE = {"gpulab/session.py", "virtualgpu/model/machine.py"}
+MAY_HAVE_STATE = {"gpulab/session/current.py", "virtualgpu/model/machine.py"}
 
 # A room is a folder of Python modules: so many that one still finds the right door.
 MAX_MODULES_IN_A_ROOM = 18

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.choice.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 from gpulab.real.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
+from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 
 Status = Literal["ok", "missing", "wrong"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab import lab
+from gpulab.lab import kernels
 from gpulab.teach.judging import NotYet
 from virtualgpu.records import Dim3
 
@@ -41,7 +41,7 @@ def in_any_order(run: Callable[[], Sequence[Array]], *, case: str) -> list[Array
     """
     first: list[Array] = []
     for order, seed in ORDERS:
-        with lab.block_order(order, seed):
+        with kernels.block_order(order, seed):
             found = [np.asarray(array) for array in run()]
         if not first:
             first = found
@@ -65,7 +65,7 @@ def without_hazards(
     NotYet
         With the first finding: source line, threads and remedy.
     """
-    report = lab.sanitize(kernel, grid, block, args, shared_bytes)
+    report = kernels.sanitize(kernel, grid, block, args, shared_bytes)
     found = [hazard for hazard in report.hazards if hazard.severity != "info"]
     if found:
         where = f"line {found[0].second.line}: " if found[0].second.line else ""

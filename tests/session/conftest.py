@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpulab import session
+from gpulab.session import current
 from virtualgpu.model import machine
 
 FAKE_CUPY = """
@@ -75,7 +75,7 @@ def fresh_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Each test chooses its device anew and leaves none behind."""
     monkeypatch.delenv("GPULAB_DEVICE", raising=False)
     monkeypatch.delenv("GPULAB_WATCHDOG_S", raising=False)
-    monkeypatch.setattr(session, "_session", None)
+    monkeypatch.setattr(current, "_session", None)
     before = machine._slot.machine
     yield
     machine._slot.machine = before

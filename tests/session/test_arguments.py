@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.call.arguments import arguments, byte_count, dims, is_one_dimensional, resized, warp_position
+from gpulab.session.arguments import arguments, byte_count, dims, is_one_dimensional, resized, warp_position
 
 
 @pytest.mark.parametrize(

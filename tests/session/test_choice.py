@@ -11,7 +11,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.choice.cuda import CudaUnavailableError
+from gpulab.session.cuda import CudaUnavailableError
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.model import machine
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.call.replay import copy_arguments, size_bytes, stand_ins
+from gpulab.session.copies import copy_arguments, size_bytes, stand_ins
 from tests.session.kernels import COUNT_UP
 
 

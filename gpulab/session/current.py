@@ -1,7 +1,7 @@
 """Which device serves this process: a real one through CuPy, or a virtual one.
 
-This is the only module that knows both sides and the only one that holds state. The choice is made
-on first use, from ``use_device`` or else from the environment variable ``GPULAB_DEVICE``.
+The only module of the course's package that holds state. The choice is made on first use, from
+``use_device`` or else from the environment variable ``GPULAB_DEVICE``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from gpulab.choice import (
+from gpulab.session.choose import (
     DEFAULT_VIRTUAL_DEVICE,
     DEVICE_VARIABLE,
     DeviceChoice,
@@ -24,7 +24,7 @@ from gpulab.choice import (
     initial_watchdog,
     parse_device,
 )
-from gpulab.choice.cuda import CudaUnavailableError, open_cuda_device
+from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 
 if TYPE_CHECKING:
@@ -134,11 +134,6 @@ def which_device() -> DeviceChoice:
     """Tell in one sentence which device is in use and whether numbers are measured or modelled."""
     with _lock:
         return _current().choice
-
-
-def describe() -> str:
-    """The sentence of `which_device` as plain text."""
-    return which_device().sentence
 
 
 def cp() -> Any:

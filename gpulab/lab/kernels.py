@@ -1,78 +1,32 @@
-"""What a learner types: ``gl.device``, ``gl.launch``, ``gl.warps``, ``gl.occupancy``, ``gl.count``.
+"""``gl.launch``, ``gl.warps``, ``gl.count`` and what else looks at a kernel's launch.
 
-Each function asks the session's device for records and hands them to a view. On a real GPU the
-virtual GPU replays the same launch beside the measurement: it predicts, counts, and finds faults
-before they can cost the CUDA context.
+Each function asks the session for records and hands them to a view. On a real GPU the virtual GPU
+replays the same launch beside the measurement: it predicts, counts, and finds faults before they
+can cost the CUDA context.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.call import Call, relauncher
-from gpulab.call.arguments import Shape, byte_count, dims, warp_position
-from virtualgpu.errors import GpulabError, UnknownDeviceError
+from gpulab.session.arguments import Shape, byte_count, dims, warp_position
+from gpulab.session.call import Call, relauncher
+from virtualgpu.compile import nvrtc, sass
+from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
-from virtualgpu.records import WARP_SIZE, BlockTrace, DeviceInfo, WarpTrace
+from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 if TYPE_CHECKING:
-    from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+    from gpulab.views import LaunchChart, OccupancyChart, WarpStepper
     from gpulab.views.tables import CounterTable
+    from gpulab.views.tables.as_run import AsRunTable
     from gpulab.views.tables.sanitizer import SanitizerTable
 
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
-
-
-def device(name: str | None = None) -> DeviceCard:
-    """Show what a GPU can do: capability, limits against other GPUs and live readings.
-
-    Parameters
-    ----------
-    name
-        A GPU of the table, such as ``"T4"``. None: the device in use, whose readings are live if
-        it is a real one.
-
-    Raises
-    ------
-    UnknownDeviceError
-        If no GPU has that name; the message suggests the nearest.
-    """
-    from gpulab.views import DeviceCard
-
-    if name is not None:
-        info = session.table_info(name)
-        return DeviceCard(info, others=_others(info))
-    backend = session.backend()
-    info = backend.device_info()
-    live = backend.metrics if session.which_device().kind == "cuda" else None
-    return DeviceCard(info, others=_others(info), metrics=live)
-
-
-def compare(*names: str) -> DeviceCard:
-    """Show several GPUs side by side.
-
-    Parameters
-    ----------
-    names
-        GPUs of the table, such as ``"T4", "H200"``. One alone is compared with the device in use.
-
-    Raises
-    ------
-    UnknownDeviceError
-        If no GPU has that name; the message suggests the nearest.
-    """
-    from gpulab.views import DeviceCard
-
-    if not names:
-        raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
-    infos = [session.table_info(name) for name in names]
-    if len(infos) == 1:
-        infos.insert(0, session.backend().device_info())
-    return DeviceCard(infos[0], others=tuple(infos[1:]))
 
 
 def launch(
@@ -225,6 +179,61 @@ def count(
     return CounterTable.of(counters, code, "Counted in a replay on the virtual GPU")
 
 
+def as_run(
+    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+) -> AsRunTable:
+    """Run a kernel and show its counts as written (PTX) beside those as run (machine code).
+
+    Between the two, NVIDIA's assembler ptxas merges neighbouring accesses into wider ones, predicates
+    short branches and copies loop bodies. The table says where, and what it changes.
+
+    Parameters
+    ----------
+    kernel
+        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
+    grid, block
+        Blocks in the grid and threads in a block: a number or a tuple of one to three.
+    args
+        The kernel's arguments, a tuple.
+    shared_bytes
+        Dynamic shared memory of each block.
+
+    Returns
+    -------
+    AsRunTable
+        The counts (`virtualgpu.records.as_run.AsRun`), which display as tables.
+
+    Raises
+    ------
+    NvdisasmMissingError
+        If ``nvdisasm``, NVIDIA's disassembler, is not installed.
+    NvrtcMissingError
+        If NVRTC is not installed: machine code is made here, not shipped.
+    """
+    from gpulab.views.tables.as_run import AsRunTable
+    from virtualgpu.compile.as_run import anchor
+
+    if not sass.available():
+        raise sass.NvdisasmMissingError
+    counters = count(kernel, grid, block, args, shared_bytes)
+    source = kernel_source(kernel)
+    twin = session.twin()
+    stats = session.backend().kernel_stats(kernel) if twin is None else twin.backend.kernel_stats(source)
+    target = int(stats.target.removeprefix("sm_"))
+    expressions = tuple(getattr(kernel, "name_expressions", None) or source.name_expressions)
+    if "<" in source.name and source.name not in expressions:
+        expressions = (*expressions, source.name)
+    flags = (*source.options, *nvrtc.CUPY_OPTIONS)
+    image = nvrtc.compile_ptx(source.code, target=target, options=flags, name_expressions=expressions)
+    machine = nvrtc.compile_cubin(
+        source.code, target=target, options=("-lineinfo", *flags), name_expressions=expressions
+    )
+    entry = image.lowered_names.get(source.name, source.name)
+    return AsRunTable.of(
+        anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry), source.code
+    )
+
+
 def sanitize(
     kernel: Any,
     grid: Shape,
@@ -334,11 +343,3 @@ def before_volta() -> Iterator[None]:
     finally:
         for device, old in zip(devices, before, strict=True):
             device.independent_threads = old
-
-
-def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
-    """The GPUs of the table, but for the one shown, which a driver may name a little differently."""
-    name = info.name
-    with suppress(UnknownDeviceError):
-        name = session.table_info(name).name
-    return tuple(other for other in session.table() if other.name != name)

@@ -9,8 +9,8 @@ from numbers import Number
 from typing import Any, TypeVar
 
 from gpulab import session
-from gpulab.call.arguments import Shape, arguments, byte_count, is_one_dimensional, launch_dims, resized
-from gpulab.call.replay import copy_arguments, size_bytes, stand_ins
+from gpulab.session.arguments import Shape, arguments, byte_count, is_one_dimensional, launch_dims, resized
+from gpulab.session.copies import copy_arguments, size_bytes, stand_ins
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Backend, kernel_source
 from virtualgpu.records import BlockTrace, Dim3, KernelCounters, LaunchTrace, WarpTrace

@@ -1,0 +1,1 @@
+"""What a learner types: the functions of ``gl``, one module a subject."""

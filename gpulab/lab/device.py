@@ -1,0 +1,69 @@
+"""``gl.device`` and ``gl.compare``: what GPUs can do, side by side."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gpulab import session
+from virtualgpu.errors import UnknownDeviceError
+from virtualgpu.records import DeviceInfo
+
+if TYPE_CHECKING:
+    from gpulab.views import DeviceCard
+
+
+def device(name: str | None = None) -> DeviceCard:
+    """Show what a GPU can do: capability, limits against other GPUs and live readings.
+
+    Parameters
+    ----------
+    name
+        A GPU of the table, such as ``"T4"``. None: the device in use, whose readings are live if
+        it is a real one.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    from gpulab.views import DeviceCard
+
+    if name is not None:
+        info = session.table_info(name)
+        return DeviceCard(info, others=_others(info))
+    backend = session.backend()
+    info = backend.device_info()
+    live = backend.metrics if session.which_device().kind == "cuda" else None
+    return DeviceCard(info, others=_others(info), metrics=live)
+
+
+def compare(*names: str) -> DeviceCard:
+    """Show several GPUs side by side.
+
+    Parameters
+    ----------
+    names
+        GPUs of the table, such as ``"T4", "H200"``. One alone is compared with the device in use.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    """
+    from gpulab.views import DeviceCard
+
+    if not names:
+        raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
+    infos = [session.table_info(name) for name in names]
+    if len(infos) == 1:
+        infos.insert(0, session.backend().device_info())
+    return DeviceCard(infos[0], others=tuple(infos[1:]))
+
+
+def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:
+    """The GPUs of the table, but for the one shown, which a driver may name a little differently."""
+    name = info.name
+    with suppress(UnknownDeviceError):
+        name = session.table_info(name).name
+    return tuple(other for other in session.table() if other.name != name)
