@@ -11,7 +11,7 @@ PYTHON ?= python3
 ARGS ?=
 
 BIN := $(VENV)/bin
-ENVIRONMENT = @$(PYTHON) .ci/environment.py --venv $(VENV)
+ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV)
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
@@ -24,35 +24,35 @@ lab: env  ## Set up and open the course in JupyterLab
 	@$(BIN)/python -m gpulab.cli lab $(ARGS)
 
 test: env-test  ## Set up and run everything: ruff, mypy, unit tests, notebooks, browser tests
-	@GPULAB_CHROMIUM="$$($(PYTHON) .ci/chromium.py)" $(BIN)/python .ci/suite.py lint types unit notebooks browser
+	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite lint types unit notebooks browser
 
 test-fast: env-test  ## ruff, mypy and the quick unit tests
-	@$(BIN)/python .ci/suite.py lint types fast
+	@$(BIN)/python -m tools.suite lint types fast
 
 test-browser: env-test  ## The tests that drive a real JupyterLab in Chromium
-	@GPULAB_CHROMIUM="$$($(PYTHON) .ci/chromium.py)" $(BIN)/python .ci/suite.py browser
+	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite browser
 
 test-gpu: $(if $(GPULAB_PYTHON),,env-test)  ## On a GPU machine: the GPU tests and the notebooks on that GPU
-	@GPULAB_DEVICE=cuda:0 $(RUN) .ci/suite.py gpu notebooks
+	@GPULAB_DEVICE=cuda:0 $(RUN) -m tools.suite gpu notebooks
 
 lint: env-test  ## ruff and mypy only
-	@$(BIN)/python .ci/suite.py lint types
+	@$(BIN)/python -m tools.suite lint types
 
 format: env-test  ## Format code and notebooks, fix what ruff can fix
-	@$(BIN)/python -m ruff check --fix gpulab virtualgpu tests notebooks .ci || true
-	@$(BIN)/python -m ruff format gpulab virtualgpu tests notebooks .ci
+	@$(BIN)/python -m ruff check --fix gpulab virtualgpu tests notebooks tools || true
+	@$(BIN)/python -m ruff format gpulab virtualgpu tests notebooks tools
 
 bench: $(if $(GPULAB_PYTHON),,env-bench)  ## Measure the engine, the JIT and the import time
-	@$(RUN) -m gpulab.bench.table $(ARGS)
+	@$(RUN) -m tools.bench.table $(ARGS)
 
 pictures: $(if $(GPULAB_PYTHON),,env-test)  ## Take the README's pictures in a real JupyterLab
-	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) .ci/pictures.py $(ARGS)
+	@GPULAB_DEVICE=$${GPULAB_DEVICE:-virtual:A100} $(RUN) -m tools.pictures $(ARGS)
 
 notebooks: $(if $(GPULAB_PYTHON),,env-test)  ## Run every notebook again, keep its pictures, strip widget state
-	@$(RUN) .ci/notebooks.py $(ARGS)
+	@$(RUN) -m tools.notebooks $(ARGS)
 
 shipped-ptx: env-test  ## Compile the course's kernels in advance, for machines without NVRTC
-	@$(BIN)/python .ci/shipped_ptx.py $(ARGS)
+	@$(BIN)/python -m tools.shipped_ptx $(ARGS)
 
 env:
 	$(ENVIRONMENT)
@@ -65,4 +65,4 @@ env-bench:
 
 clean:  ## Remove the environment, caches and build output
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	find gpulab virtualgpu tests notebooks -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf
+	find gpulab virtualgpu tests notebooks tools -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

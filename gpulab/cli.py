@@ -12,16 +12,18 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from virtualgpu.errors import GpulabError
 
 FIRST_NOTEBOOK = "00*.ipynb"
 
-# Commands whose module reads its own arguments: name -> module with ``main(arguments)``, help.
-_PASSED_ON = {
-    "bench": ("gpulab.bench.table", "time the virtual GPU and print a table"),
-    "record": ("gpulab.recordings.record", "record a real GPU's answers for those who have none"),
+# Developers' commands, whose modules lie beside the package and read their own arguments:
+# name -> module with ``main(arguments)``, help.
+_OF_A_CHECKOUT = {
+    "bench": ("tools.bench.table", "time the virtual GPU and print a table"),
+    "record": ("tools.recordings.record", "record a real GPU's answers for those who have none"),
 }
 
 
@@ -33,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the process's exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given and given[0] in _PASSED_ON:
-            return int(importlib.import_module(_PASSED_ON[given[0]][0]).main(given[1:]) or 0)
+        if given and given[0] in _OF_A_CHECKOUT:
+            return int(_tool(given[0]).main(given[1:]) or 0)
         parser = _parser()
         options, rest = parser.parse_known_args(given)
         if options.command == "lab":
@@ -61,9 +63,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor = commands.add_parser("doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, with remedies")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    for name, (_, text) in _PASSED_ON.items():
+    for name, (_, text) in _OF_A_CHECKOUT.items():
         commands.add_parser(name, help=text, add_help=False)
     return parser
+
+
+def _tool(command: str) -> Any:
+    """Load a developers' command from the checkout this package lies in."""
+    root = Path(__file__).resolve().parents[1]
+    if not ((root / "pyproject.toml").is_file() and (root / "tools" / "recordings").is_dir()):
+        raise CommandError(
+            f"`gpulab {command}` is a developers' tool that is not installed with the package: run it in a "
+            "checkout of gpulab."
+        )
+    sys.path.insert(0, str(root))
+    return importlib.import_module(_OF_A_CHECKOUT[command][0])
 
 
 def _version() -> str:

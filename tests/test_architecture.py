@@ -41,10 +41,10 @@ COURSE = {
              "virtualgpu.model"},
     "views": {"virtualgpu.records"},
 }  # fmt: skip
-# Only the session decides which side serves a call. The doctor and the benchmark examine one side.
+# Only the session decides which side serves a call. The doctor examines one side.
 SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",
          "virtualgpu.launch", "virtualgpu.sanitizer"}  # fmt: skip
-MAY_TOUCH_A_SIDE = {"session", "diagnosis", "bench", "recordings"}
+MAY_TOUCH_A_SIDE = {"session", "diagnosis"}
 # Modules that hold the one current session or machine.
 MAY_HAVE_STATE = {"gpulab/session/current.py", "virtualgpu/model/machine.py"}
 
@@ -159,6 +159,18 @@ def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names if n.split(".")[0] not in mine]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_packages_import_no_developers_tools_and_no_tests() -> None:
+    """Neither is installed. The command line loads a tool by name, where there is a checkout."""
+    wrong = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names
+                      if n.split(".")[0] in ("tools", "tests")]  # fmt: skip
     assert not wrong, "\n".join(wrong)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.teach.corpus import kernel_code, kernel_files
+from tools.corpus import kernel_code, kernel_files
 from virtualgpu.records import Dim3
 
 KERNELS = Path(__file__).parent / "kernels"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Iterator
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from virtualgpu.records import KernelCounters, KernelSource
 
 @pytest.fixture(scope="session")
 def recording() -> dict[str, Any]:
-    file = resources.files("gpulab") / "data" / "recordings" / "h200_counters.json"
+    file = Path(__file__).parent / "data" / "h200_counters.json"
     data = json.loads(file.read_text(encoding="utf-8"))
     assert (data["format"], data["version"], data["device"]) == ("gpulab-counters", 1, "NVIDIA H200")
     return dict(data)

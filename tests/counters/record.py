@@ -18,9 +18,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gpulab.recordings import nsight
 from tests.counters import patterns
 from tests.counters.cases import CASES, Shape, source
+from tools.recordings import nsight
 from virtualgpu.compile import nvrtc
 
 TARGET = 90

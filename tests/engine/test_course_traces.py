@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.teach.corpus import CASES, Case
+from tools.corpus import CASES, Case
 from virtualgpu.records.state import shared_at
 
 

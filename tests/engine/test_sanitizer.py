@@ -13,8 +13,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.teach.corpus import CASES, Case
 from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, HARMLESS, Array, Faulty, arguments
+from tools.corpus import CASES, Case
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
 from virtualgpu.records import Hazard, KernelSource

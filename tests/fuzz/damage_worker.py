@@ -19,8 +19,8 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 
-from gpulab.teach.corpus import CASES, Case
 from tests.fuzz.mutations import damaged
+from tools.corpus import CASES, Case
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.cuda_errors import CUDARuntimeError

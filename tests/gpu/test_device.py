@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gpulab.teach.corpus import case
+from tools.corpus import case
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from gpulab.recordings.record import SEED, WARP_TRACES, device_arguments
-from gpulab.teach.corpus import CASES, Case, case
+from tools.corpus import CASES, Case, case
+from tools.recordings.record import SEED, WARP_TRACES, device_arguments
 from virtualgpu.protocol import kernel_source
 
 if TYPE_CHECKING:

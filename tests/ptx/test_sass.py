@@ -10,8 +10,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.teach.corpus import kernel_code, kernel_files
 from gpulab.views.tables.as_run import AsRunTable
+from tools.corpus import kernel_code, kernel_files
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.as_run import anchor
 from virtualgpu.compile.ptx.parser import parse

@@ -14,8 +14,8 @@ import pytest
 
 from gpulab import session
 from gpulab.diagnosis.checks import check_nvrtc, check_virtual_gpu
-from gpulab.recordings.record import run_case
-from gpulab.teach.corpus import CASES, Case, kernel_code, kernel_files
+from tools.corpus import CASES, Case, kernel_code, kernel_files
+from tools.recordings.record import run_case
 from virtualgpu.compile import nvrtc, shipped
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.launch import compiled
@@ -46,8 +46,8 @@ def test_the_file_holds_every_kernel_of_the_course_as_it_stands() -> None:
         pytest.skip("needs NVRTC, to compare with")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, str(ROOT / ".ci" / "shipped_ptx.py"), "--check"],
-        capture_output=True, text=True, env=environment, timeout=600, check=False,
+        [sys.executable, "-m", "tools.shipped_ptx", "--check"],
+        cwd=ROOT, capture_output=True, text=True, env=environment, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gpulab import session
-from gpulab.recordings import Recording, load_recording
-from gpulab.teach.corpus import Case
+from tools.corpus import Case
+from tools.recordings import Recording, load_recording
 from virtualgpu.launch.compiled import compiled_module
 from virtualgpu.launch.prepare import Launch, prepare
 

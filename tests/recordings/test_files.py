@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpulab import recordings
-from gpulab.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
+import gpulab
+from gpulab.recorded import load_recorded
+from tools.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance, WarpTrace
 from virtualgpu.records import io as trace_io
 
-TRACES = sorted(
-    path.stem for path in (Path(recordings.__file__).parents[1] / "data" / "recordings").glob("*.npz")
-)
+TRACES = sorted(path.stem for path in (Path(gpulab.__file__).parent / "data" / "recordings").glob("*.npz"))
 
 
 def a_launch_trace() -> LaunchTrace:
@@ -113,7 +112,7 @@ def test_shipped_recordings_name_their_device_and_day() -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_shipped_traces_are_recorded_and_sane(name: str) -> None:
-    trace = recordings.load_recorded(name)
+    trace = load_recorded(name)
     assert trace.provenance.source == "recorded"
     assert trace.provenance.device == "NVIDIA H200"
     if isinstance(trace, WarpTrace):

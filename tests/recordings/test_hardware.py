@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.recordings import Recording, digest, load_recorded
-from gpulab.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
-from gpulab.teach.corpus import CASES, Case, case
+from gpulab.recorded import load_recorded
 from tests.recordings.masks import lane_visits, visits
+from tools.corpus import CASES, Case, case
+from tools.recordings import Recording, digest
+from tools.recordings.record import WARP_TRACES, device_arguments, inputs_digest, run_case
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
 from virtualgpu.launch.compiled import compiled_module

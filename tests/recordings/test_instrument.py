@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gpulab import session
-from gpulab.recordings import Recording, digest
-from gpulab.recordings.record import device_arguments
-from gpulab.teach.corpus import CASES, Case, case
 from tests.recordings.masks import visits
+from tools.corpus import CASES, Case, case
+from tools.recordings import Recording, digest
+from tools.recordings.record import device_arguments
 from virtualgpu.compile import instrument, nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest

@@ -95,3 +95,21 @@ def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:
     assert done.stderr.startswith("gpulab: ")
     assert "holds no notebook" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "record"])
+def test_developers_commands_are_found_in_the_checkout(command: str, tmp_path: Path) -> None:
+    done = run(command, "--help", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"usage: gpulab {command}" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["bench", "record"])
+def test_developers_commands_say_that_they_need_a_checkout(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site-packages" / "gpulab" / "cli.py"))
+    assert cli.main([command]) == 1
+    said = capsys.readouterr().err
+    assert "run it in a checkout of gpulab" in said
+    assert said.count("\n") == 1

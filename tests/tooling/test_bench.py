@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gpulab.bench import simulator as bench_simulator
-from gpulab.bench import table as bench
+from tools.bench import simulator as bench_simulator
+from tools.bench import table as bench
 from virtualgpu.records import Provenance
 
 

@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tools import chromium, environment, pick_cuda, suite
+
 ROOT = Path(__file__).resolve().parents[2]
-CI = ROOT / ".ci"
 
 SMI_BANNER = """\
 +-----------------------------------------------------------------------------------------+
 | NVIDIA-SMI 580.159                Driver Version: 580.159        CUDA Version: {}     |
 +-----------------------------------------+------------------------+----------------------+
 """
-
-
-def script(name: str) -> ModuleType:
-    """Load a script of .ci as a module."""
-    sys.path.insert(0, str(CI))
-    try:
-        spec = importlib.util.spec_from_file_location(f"ci_{name}", CI / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        return module
-    finally:
-        sys.path.remove(str(CI))
-
-
-pick_cuda = script("pick_cuda")
-environment = script("environment")
-suite = script("suite")
-chromium = script("chromium")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +88,7 @@ def test_broken_nvidia_smi_counts_as_none(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_script_prints_one_line() -> None:
     done = subprocess.run(
-        [sys.executable, CI / "pick_cuda.py"],
+        [sys.executable, "-m", "tools.pick_cuda"], cwd=ROOT,
         env={**os.environ, "GPULAB_CUDA": "13"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "cuda13\n"

@@ -1,6 +1,6 @@
 """Build the virtual environment that the Makefile uses, or reuse it in a moment.
 
-``python3 .ci/environment.py --venv .venv --extras test`` makes the environment if it is missing, installs
+``python3 -m tools.environment --venv .venv --extras test`` makes the environment if it is missing, installs
 this checkout in editable mode with those extras and the CuPy that fits the driver, and leaves a stamp.
 While pyproject.toml, Python and the CuPy choice stay the same, the stamp makes later runs return at once.
 Standard library only: it runs before anything is installed.
@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pick_cuda
+from tools import pick_cuda
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)

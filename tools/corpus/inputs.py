@@ -1,4 +1,3 @@
-# ruff: noqa: D103  the module says what every public function here does
 """Inputs of the corpus, one function a kernel: seed -> arguments.
 
 Inputs come from a small generator of our own (`_bits`), so that the same seed gives the same bits

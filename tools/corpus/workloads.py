@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.corpus import kernel_code
+from tools.corpus import kernel_code
 from virtualgpu.records import Dim3
 
 Arrays = Callable[[Any], tuple[Any, ...]]
@@ -23,7 +23,7 @@ class Workload:
     name
         Unique name.
     file, kernel
-        File in ``gpulab/teach/kernels`` and the kernel's name in it.
+        File in ``tools/corpus/kernels`` and the kernel's name in it.
     grid, block, shared_bytes
         Launch shape.
     make_args

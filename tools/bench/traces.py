@@ -9,7 +9,7 @@ import time
 import numpy as np
 
 from gpulab import session
-from gpulab.teach.corpus import CASES
+from tools.corpus import CASES
 
 TRACE_TARGET_MS = 200.0
 

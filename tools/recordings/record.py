@@ -1,7 +1,7 @@
 """``gpulab record``: keep a real GPU's answers, for those who have none and for tests.
 
-It runs every case of `gpulab.teach.corpus` through CuPy, reads hardware counters with Nsight
-Compute, times `gpulab.teach.workloads`, and takes a few block and warp traces.
+It runs every case of `tools.corpus` through CuPy, reads hardware counters with Nsight
+Compute, times `tools.corpus.workloads`, and takes a few block and warp traces.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ import numpy as np
 
 from gpulab import session
 from gpulab.real.driver import cuda_version
-from gpulab.recordings import FORMAT, digest, nsight, pack_output, pack_text
-from gpulab.teach.corpus import CASES, Case, case
-from gpulab.teach.corpus_inputs import Arguments
-from gpulab.teach.workloads import WORKLOADS, Workload, workload
+from tools.corpus import CASES, Case, case
+from tools.corpus.inputs import Arguments
+from tools.corpus.workloads import WORKLOADS, Workload, workload
+from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.io import VERSION, as_recorded, save
 
+# Where the traces lie that ship with the package.
+SHIPPED = FOLDER.parents[2] / "gpulab" / "data" / "recordings"
 SEED = 1
 # Arrays up to this size are kept whole; of larger exact ones the hash is enough.
 SMALL_BYTES = 512
@@ -59,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="gpulab record", description="Record a real GPU's answers to the course's kernels."
     )
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "data" / "recordings")
+    parser.add_argument("--out", type=Path, help="one folder for everything, instead of this checkout's")
     parser.add_argument("--name", help="name of the recording; by default made from the GPU's name")
     parser.add_argument("--no-ncu", action="store_true", help="without Nsight Compute's counters")
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
@@ -71,12 +73,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     device = session.which_device().device
     name = options.name or re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).strip("_")
-    options.out.mkdir(parents=True, exist_ok=True)
     recording = record(with_ncu=not options.no_ncu and nsight.available())
-    path = options.out / f"{name}.json"
+    answers, shipped = options.out or FOLDER, options.out or SHIPPED
+    for folder in (answers, shipped):
+        folder.mkdir(parents=True, exist_ok=True)
+    path = answers / f"{name}.json"
     path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
     detail = f"{recording['date']}, driver {recording['versions']['driver']}"
-    traces = _record_traces(options.out, name, detail)
+    traces = _record_traces(shipped, name, detail)
     print(f"{path} ({path.stat().st_size:,} bytes), {', '.join(traces)}")
     return 0
 
@@ -196,7 +200,7 @@ def _launch_only(what: str) -> None:
 
 
 def _profile(what: str, kernels: Sequence[str]) -> list[nsight.Launch]:
-    command = [sys.executable, "-m", "gpulab.recordings.record", "--launch-only", what]
+    command = [sys.executable, "-m", "tools.recordings.record", "--launch-only", what]
     if what == "workloads":
         launches = nsight.profile(command, kernels, [nsight.DURATION])
     else:

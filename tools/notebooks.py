@@ -2,7 +2,7 @@
 
 Every cell runs afresh in order. Text and pictures stay; widget state, execution times and whatever
 else depends on the machine goes. ``--strip`` cleans without running; names limit the work:
-``python .ci/notebooks.py 01`` runs the notebooks whose names start with 01.
+``python -m tools.notebooks 01`` runs the notebooks whose names start with 01.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from suite import stage_environment
+
+from tools.suite import stage_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"

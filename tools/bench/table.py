@@ -20,16 +20,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.bench.simulator import SimulatorTimes, run_simulator
-from gpulab.bench.traces import TRACE_TARGET_MS, slowest_trace
 from gpulab.views.tables import Table
+from tools.bench.simulator import SimulatorTimes, run_simulator
+from tools.bench.traces import TRACE_TARGET_MS, slowest_trace
+from tools.corpus import kernel_code
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Dim3, Provenance
 
@@ -183,7 +183,7 @@ def load(case: Case) -> Loaded:
     from virtualgpu.engine import Program
     from virtualgpu.model.memory import DeviceMemory
 
-    code = resources.files("gpulab.teach").joinpath("kernels", f"{case.file}.cu").read_text(encoding="utf-8")
+    code = kernel_code(f"{case.file}.cu")
     start = time.perf_counter()
     ptx = nvrtc.compile_ptx(code, target=TARGET).ptx
     compile_s = time.perf_counter() - start

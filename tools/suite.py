@@ -1,6 +1,6 @@
 """Run the test suite in stages, all of them even if one fails, and sum up.
 
-``python .ci/suite.py lint types unit notebooks browser`` runs those stages with the Python that runs this
+``python -m tools.suite lint types unit notebooks browser`` runs those stages with the Python that runs this
 file. Each stage's time and pytest's closing line are repeated at the end; the exit status is 1 if any
 stage failed.
 """
@@ -82,7 +82,7 @@ def workers() -> list[str]:
 def lint() -> list[list[str]]:
     ruff = [sys.executable, "-m", "ruff"]
     places = [
-        name for name in ("gpulab", "virtualgpu", "tests", "notebooks", ".ci") if (ROOT / name).exists()
+        name for name in ("gpulab", "virtualgpu", "tests", "notebooks", "tools") if (ROOT / name).exists()
     ]
     return [[*ruff, "check", *places], [*ruff, "format", "--check", *places]]
 

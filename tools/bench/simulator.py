@@ -42,7 +42,7 @@ def run_simulator() -> tuple[SimulatorTimes | None, str]:
         return None, INSTALL
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "gpulab.bench.numba_simulator"],
+            [sys.executable, "-m", "tools.bench.numba_simulator"],
             env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"},
             capture_output=True,
             text=True,

@@ -1,4 +1,3 @@
-# ruff: noqa: D103  the module says what every public function here does
 """What NumPy and plain Python expect of each kernel, one function a kernel: arguments -> output arrays.
 
 References are written from the kernel's purpose rather than from its code, where that can be.
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.corpus_inputs import Array
+from tools.corpus.inputs import Array
 
 
 def _block_rows(values: Array, block: int, fill: Any = 0) -> Array:

@@ -1,6 +1,6 @@
 """Take the README's pictures: run a few cells in a real JupyterLab and photograph their output.
 
-``python .ci/pictures.py`` writes notebooks/images/*.png. It needs the `test` extra and Chromium.
+``python -m tools.pictures`` writes notebooks/images/*.png. It needs the `test` extra and Chromium.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from chromium import find
-from suite import stage_environment
+
+from tools.chromium import find
+from tools.suite import stage_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "notebooks" / "images"

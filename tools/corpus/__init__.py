@@ -9,14 +9,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpulab.teach import corpus_inputs as inputs
-from gpulab.teach import corpus_references as references
-from gpulab.teach.corpus_inputs import Arguments, Array
+from tools.corpus import inputs, references
+from tools.corpus.inputs import Arguments, Array
 from virtualgpu.records import Dim3
 
 
@@ -29,7 +28,7 @@ class Case:
     name
         Unique name of the case.
     file, kernel
-        File in ``gpulab/teach/kernels`` and the kernel's name in it.
+        File in ``tools/corpus/kernels`` and the kernel's name in it.
     grid, block, shared_bytes
         Launch shape; ``shared_bytes`` is dynamic shared memory.
     make_args
@@ -78,12 +77,12 @@ def kernel_code(file: str) -> str:
     FileNotFoundError
         If there is no such file.
     """
-    return (resources.files("gpulab.teach") / "kernels" / file).read_text(encoding="utf-8")
+    return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 
 def kernel_files() -> tuple[str, ...]:
     """Names of all kernel files, sorted."""
-    folder = resources.files("gpulab.teach") / "kernels"
+    folder = Path(__file__).parent / "kernels"
     return tuple(sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".cu")))
 
 

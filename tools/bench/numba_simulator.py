@@ -1,6 +1,6 @@
 """The benchmark's kernels for the Numba CUDA simulator, which gives each CUDA thread a Python thread.
 
-``NUMBA_ENABLE_CUDASIM=1 python -m gpulab.bench.numba_simulator`` prints their times as JSON. Nothing imports
+``NUMBA_ENABLE_CUDASIM=1 python -m tools.bench.numba_simulator`` prints their times as JSON. Nothing imports
 this module: it needs Numba, and the simulator takes over the ``cuda`` of the module a kernel is in.
 """
 
@@ -28,7 +28,7 @@ def vector_add(a, b, c, n):
 
 @cuda.jit
 def matmul_tiled(a, b, c, n):
-    """A tile of each matrix in shared memory, as in ``teach/kernels/matmul.cu``."""
+    """A tile of each matrix in shared memory, as in ``tools/corpus/kernels/matmul.cu``."""
     tile_a = cuda.shared.array((TILE, TILE), float32)
     tile_b = cuda.shared.array((TILE, TILE), float32)
     tx, ty = cuda.threadIdx.x, cuda.threadIdx.y

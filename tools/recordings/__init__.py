@@ -1,7 +1,7 @@
-"""What a named GPU answered on a day to every case of the corpus, as shipped with the package.
+"""What a named GPU answered on a day to every case of the corpus.
 
-A recording is one JSON file in ``gpulab/data/recordings``, made by ``gpulab record``. The virtual
-GPU is tested against it, and lessons compare with it where no GPU is present.
+A recording is one JSON file in ``tests/recordings/data``, made by ``gpulab record``; the virtual GPU is
+tested against it. The traces that the same command takes ship with the package (`gpulab.recorded`).
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import hashlib
 import json
 import zlib
 from dataclasses import dataclass, field
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records import Provenance, io
+from virtualgpu.records import Provenance
 from virtualgpu.records.io import check_version
 
 FORMAT = "gpulab-recording"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "recordings" / "data"
 
 Array = npt.NDArray[Any]
 
@@ -52,7 +53,7 @@ class RecordedCase:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Duration of one of `gpulab.teach.workloads` in ns.
+    """Duration of one of `tools.corpus.workloads` in ns.
 
     ``alone_ns`` and ``in_a_row_ns`` are by CUDA events: the median of single launches, and the mean
     of launches in a row, where one launch's cost hides behind the kernel before. ``kernel_ns`` is
@@ -109,16 +110,12 @@ def unpack_text(packed: str) -> str:
 
 
 def recording_names() -> tuple[str, ...]:
-    """Names of the recordings that ship with the package, such as ``h200``."""
-    folder = _folder()
-    if not folder.is_dir():
-        return ()
-    names = [entry.name for entry in folder.iterdir() if not entry.name.endswith("_counters.json")]
-    return tuple(sorted(name.removesuffix(".json") for name in names if name.endswith(".json")))
+    """Names of the recordings that the tests have, such as ``h200``."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
 def load_recording(name: str) -> Recording:
-    """Read one of the shipped recordings.
+    """Read one of the recordings.
 
     Raises
     ------
@@ -127,7 +124,7 @@ def load_recording(name: str) -> Recording:
     TraceFormatError
         If the file is of a newer version.
     """
-    file = _folder() / f"{name}.json"
+    file = FOLDER / f"{name}.json"
     if not file.is_file():
         raise FileNotFoundError(f"no recording {name!r}; there are {', '.join(recording_names()) or 'none'}")
     return parse_recording(json.loads(file.read_text(encoding="utf-8")), name)
@@ -165,21 +162,3 @@ def _parse_output(data: dict[str, Any]) -> RecordedOutput:
         raw = zlib.decompress(base64.b64decode(data["values"]))
         values = np.frombuffer(raw, np.dtype(data["dtype"])).reshape(data["shape"])
     return RecordedOutput(data["dtype"], tuple(data["shape"]), data["sha256"], values)
-
-
-def load_recorded(name: str) -> Any:
-    """Read one of the shipped records, such as ``h200_maze_warp``: a trace taken on that GPU.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none of that name.
-    """
-    file = _folder() / f"{name}.npz"
-    if not file.is_file():
-        raise FileNotFoundError(f"no recorded trace {name!r} ships with gpulab")
-    return io.read(file.read_bytes(), name)
-
-
-def _folder() -> Any:
-    return resources.files("gpulab") / "data" / "recordings"

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 DEVICE = "virtual:A100"
 
 _SOLUTION = re.compile(
@@ -45,8 +44,8 @@ def requests() -> list[Request]:
     """Everything that the course compiles, each request once."""
     from gpulab import session
     from gpulab.diagnosis import doctor
-    from gpulab.teach.corpus import CASES, kernel_code, kernel_files
-    from gpulab.teach.workloads import WORKLOADS
+    from tools.corpus import CASES, kernel_code, kernel_files
+    from tools.corpus.workloads import WORKLOADS
     from virtualgpu.compile import nvrtc
 
     found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
@@ -129,7 +128,7 @@ def refresh(*, check: bool) -> int:
     made: dict[str, shipped.ShippedImage] = {}
     for r in wanted:
         for target in shipped.TARGETS:
-            more = {"target": target, "options": r.options, "name_expressions": r.name_expressions}
+            more: dict[str, Any] = {"target": target, "options": r.options, "name_expressions": r.name_expressions}
             image = nvrtc.compile_ptx(r.code, **more)
             resources = kernel_resources(nvrtc.compile_cubin(r.code, **more).cubin)
             key = shipped.key_of(r.code, target, r.options, r.name_expressions)
