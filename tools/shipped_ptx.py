@@ -128,9 +128,9 @@ def refresh(*, check: bool) -> int:
     made: dict[str, shipped.ShippedImage] = {}
     for r in wanted:
         for target in shipped.TARGETS:
-            more: dict[str, Any] = {"target": target, "options": r.options, "name_expressions": r.name_expressions}
-            image = nvrtc.compile_ptx(r.code, **more)
-            resources = kernel_resources(nvrtc.compile_cubin(r.code, **more).cubin)
+            asked: dict[str, Any] = {"options": r.options, "name_expressions": r.name_expressions}
+            image = nvrtc.compile_ptx(r.code, target=target, **asked)
+            resources = kernel_resources(nvrtc.compile_cubin(r.code, target=target, **asked).cubin)
             key = shipped.key_of(r.code, target, r.options, r.name_expressions)
             made[key] = shipped.ShippedImage(shipped.strip(image.ptx), image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.version()))
