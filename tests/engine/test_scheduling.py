@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import _thread
+import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite.binding.executionengine import ExecutionEngine
 
 from tests.engine.ptx_runner import launch
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure, LaunchTimeoutError
 from virtualgpu.engine import Program, TraceRequest
+from virtualgpu.engine.run import crew
 from virtualgpu.model.memory import DeviceMemory
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -249,15 +256,64 @@ def test_a_bounded_trace_says_that_it_was_cut() -> None:
     assert "cut after 100 steps" in result.trace.note
 
 
-def test_an_endless_kernel_can_be_interrupted() -> None:
-    import _thread
+@pytest.fixture
+def stop_button() -> Iterator[Callable[[], None]]:
+    """What Jupyter's stop button does; a shell starts its background jobs, maybe these tests, without it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield _thread.interrupt_main
+    signal.signal(signal.SIGINT, before)
 
-    code = HEAD + "(volatile int* out) { while (out[0] == 0) {} }"
-    timer = threading.Timer(0.4, _thread.interrupt_main)
+
+ENDLESS = HEAD + "(volatile int* out) { while (out[0] == 0) {} }"
+
+
+def runs_again() -> None:
+    (out,) = run(HEAD + "(int* out) { out[threadIdx.x] = threadIdx.x; }", ints(32))
+    np.testing.assert_array_equal(out, np.arange(32))
+
+
+def test_an_endless_kernel_can_be_interrupted(stop_button: Callable[[], None]) -> None:
+    timer = threading.Timer(0.4, stop_button)
     started = time.monotonic()
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        run(code, ints(1), watchdog_s=20)
+        run(ENDLESS, ints(1), watchdog_s=20)
     assert time.monotonic() - started < 5
-    (out,) = run(HEAD + "(int* out) { out[threadIdx.x] = threadIdx.x; }", ints(32))
-    np.testing.assert_array_equal(out, np.arange(32))
+    runs_again()
+
+
+def test_an_interrupt_while_work_is_handed_out_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed: list[Future[bool]] = []
+    pool = crew._pool()
+
+    class Interrupted:
+        def submit(self, *work: Any) -> None:
+            handed.append(pool.submit(*work))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(crew, "_pool", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(ENDLESS, ints(1), watchdog_s=20)
+    assert handed[0].result(timeout=5) is False
+    monkeypatch.undo()
+    runs_again()
+
+
+def test_an_interrupt_within_a_callback_of_the_compiler_is_kept(
+    monkeypatch: pytest.MonkeyPatch, stop_button: Callable[[], None]
+) -> None:
+    """LLVM asks for kept code through a C callback, where Python prints an exception and drops it."""
+    keep = ExecutionEngine.set_object_cache
+
+    def interrupted(engine: Any, notify: Any, kept: Callable[[Any], bytes]) -> None:
+        def found(module: Any) -> bytes:
+            stop_button()
+            return kept(module)
+
+        keep(engine, notify, found)
+
+    monkeypatch.setattr(ExecutionEngine, "set_object_cache", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(HEAD + f"(int* out) {{ out[threadIdx.x] = {time.time_ns()}; }}", ints(32))
+    monkeypatch.undo()
+    runs_again()

@@ -102,8 +102,7 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
         live = piece.memory.live()
         crews = [Crew(piece, live) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
-        futures = [_pool().submit(crew.run, part) for crew, part in zip(crews, parts, strict=True)]
-        _wait(launch, futures, deadline)
+        futures = _run(launch, crews, parts, deadline)
         done += [worker for crew in crews for worker in crew.workers]
         fine = all(future.result() for future in futures)
         if not fine:
@@ -120,17 +119,22 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
     return done
 
 
-def _wait(launch: Launch, futures: Sequence[concurrent.futures.Future[bool]], deadline: float) -> None:
-    pending: set[concurrent.futures.Future[bool]] = set(futures)
+def _run(
+    launch: Launch, crews: Sequence[Crew], parts: Sequence[npt.NDArray[np.int64]], deadline: float
+) -> list[concurrent.futures.Future[bool]]:
+    """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews."""
+    futures: list[concurrent.futures.Future[bool]] = []
     try:
-        while pending:
-            _, pending = concurrent.futures.wait(pending, timeout=_POLL_S)
-            if pending and time.monotonic() > deadline:
+        for crew, part in zip(crews, parts, strict=True):
+            futures.append(_pool().submit(crew.run, part))
+        while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
+            if time.monotonic() > deadline:
                 launch.abort[0] = 1
     except BaseException:
         launch.abort[0] = 1
-        concurrent.futures.wait(pending)
+        concurrent.futures.wait(futures)
         raise
+    return futures
 
 
 def _print(launch: Launch) -> None:

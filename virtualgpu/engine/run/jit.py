@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,7 +70,10 @@ def _engine(text: str, places: Mapping[str, int] | None = None) -> Any:
     for name, place in (places or {}).items():
         engine.add_global_mapping(module.get_function(name), place)
     engine.set_object_cache(None, lambda _: code)
-    engine.finalize_object()
+    # On a thread of its own: Python drops a KeyboardInterrupt that it raises within a callback from C.
+    thread = threading.Thread(target=engine.finalize_object)
+    thread.start()
+    thread.join()
     return engine
 
 
