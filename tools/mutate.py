@@ -1,0 +1,524 @@
+"""Do the tests bite? Plant small faults in a copy of the package and see which ones the tests catch.
+
+``python tools/mutate.py virtualgpu/compile --sample 30`` plants thirty faults in that room, one at a time,
+runs those of the room's own tests that pass over the changed line, and lists the faults that no test saw.
+``--list`` names the rooms and their tests. Nothing is changed in the checkout.
+
+A fault is a comparison or an operator exchanged, a whole number off by one, ``and`` for ``or``, a condition
+negated, a statement or a keyword left out, nothing returned, an error not raised. Texts of messages,
+annotations, ``assert`` and documentation are left alone. Faults that change no behaviour are listed in
+``tools/equivalent_mutants.tsv`` with the reason, and are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.tsv")
+_WATCH, _REPORT = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_REPORT"
+# What the tests of one mutant may take without the fault, and how much longer with it.
+_BUDGET_S, _PATIENCE, _GRACE_S = 40.0, 4.0, 30.0
+
+# Room -> the tests that belong to it: files and folders, the quickest first.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "virtualgpu/compile": (
+        "tests/ptx",
+        "tests/recordings/test_instrument.py",
+        "tests/counters/test_as_run.py",
+        "tests/virtual/test_signature.py",
+    ),
+    "virtualgpu/compile/ptx": (
+        "tests/ptx",
+        "tests/fuzz/test_parser_fuzz.py",
+        "tests/engine/test_regressions.py",
+    ),
+    "virtualgpu/sanitizer": ("tests/engine",),
+    "virtualgpu/engine/run": ("tests/engine", "tests/virtual/test_kernels.py"),
+    "virtualgpu/engine/ir": ("tests/engine", "tests/counters"),
+    "virtualgpu/engine/lower": ("tests/engine",),
+    "virtualgpu/engine/lower/ops": ("tests/engine",),
+    "virtualgpu/engine/observe": ("tests/engine", "tests/counters"),
+    "virtualgpu/launch": ("tests/virtual",),
+    "virtualgpu/model": ("tests/virtual",),
+    "virtualgpu/cp": ("tests/virtual",),
+    "virtualgpu/cp/cuda": ("tests/virtual",),
+    "virtualgpu/cp/_core": ("tests/virtual",),
+    "virtualgpu/cp/_routines": ("tests/virtual",),
+    "virtualgpu/cp/_elementwise": ("tests/virtual",),
+    "virtualgpu/records": ("tests/recordings", "tests/session", "tests/views", "tests/virtual"),
+    "gpulab/session": ("tests/session",),
+    "gpulab/launch": ("tests/session",),
+    "gpulab/lab": ("tests/session",),
+    "gpulab/real": ("tests/session", "tests/real"),
+    "gpulab/views": ("tests/views",),
+    "gpulab/course": ("tests/course",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One small fault: where it is and what the file holds with it."""
+
+    path: str
+    line: int
+    last_line: int
+    what: str
+    code: str
+    text: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What stays the same when lines above it are added."""
+        return self.path, self.code, self.what
+
+
+# Faults ------------------------------------------------------------------------------------------------
+
+_COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+}  # fmt: skip
+_COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult,
+    ast.Mod: ast.FloorDiv, ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr,
+    ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr, ast.Pow: ast.Mult, ast.MatMult: ast.Mult,
+}  # fmt: skip
+
+
+def _changed(node: Any, **fields: Any) -> Any:
+    new = copy.copy(node)
+    for name, value in fields.items():
+        setattr(new, name, value)
+    return new
+
+
+def faults_of(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+    """Faulty versions of one node and a name for each."""
+    match node:
+        case ast.Compare(ops=[op, *rest]) if type(op) in _COMPARED:
+            new = _COMPARED[type(op)]
+            yield _changed(node, ops=[new(), *rest]), f"{type(op).__name__} -> {new.__name__}"
+        case ast.BinOp(op=op) if type(op) in _COMPUTED and not _is_text(node):
+            yield (
+                _changed(node, op=_COMPUTED[type(op)]()),
+                f"{type(op).__name__} -> {_COMPUTED[type(op)].__name__}",
+            )
+        case ast.BoolOp(op=op):
+            other = ast.Or if isinstance(op, ast.And) else ast.And
+            yield _changed(node, op=other()), f"{type(op).__name__} -> {other.__name__}"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield operand, "not left out"
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
+            yield operand, "minus left out"
+        case ast.Constant(value=bool() as value):
+            yield _changed(node, value=not value), f"{value} -> {not value}"
+        case ast.Constant(value=int() as value):
+            yield _changed(node, value=value + 1), f"{value} -> {value + 1}"
+            if value:
+                yield _changed(node, value=value - 1), f"{value} -> {value - 1}"
+        case ast.Constant(value=float() as value):
+            yield _changed(node, value=2 * value + 1), f"{value} -> {2 * value + 1}"
+        case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+            negated = ast.UnaryOp(op=ast.Not(), operand=test)
+            yield _changed(node, test=negated), "condition negated"
+        case ast.Return(value=value) if value is not None and ast.unparse(value) != "None":
+            yield _changed(node, value=None), "nothing returned"
+        case ast.Raise():
+            yield ast.Pass(), "nothing raised"
+        case ast.AugAssign(op=op) if type(op) in _COMPUTED:
+            new_op = _COMPUTED[type(op)]
+            yield _changed(node, op=new_op()), f"{type(op).__name__}= -> {new_op.__name__}="
+            yield ast.Pass(), "statement left out"
+        case ast.Expr(value=ast.Call()):
+            yield ast.Pass(), "statement left out"
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]) | ast.Delete():
+            yield ast.Pass(), "statement left out"
+        case ast.Break():
+            yield ast.Continue(), "break -> continue"
+        case ast.Continue():
+            yield ast.Break(), "continue -> break"
+        case ast.Call(keywords=keywords):
+            for n, keyword in enumerate(keywords):
+                if keyword.arg is not None:
+                    yield (
+                        _changed(node, keywords=keywords[:n] + keywords[n + 1 :]),
+                        f"{keyword.arg}= left out",
+                    )
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether an operator joins or formats text."""
+    return any(
+        isinstance(n, ast.JoinedStr) or (isinstance(n, ast.Constant) and isinstance(n.value, (str, bytes)))
+        for n in (getattr(node, "left", None), getattr(node, "right", None))
+    )
+
+
+def _sites(node: ast.AST, statement: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Nodes that faults may go into, with the statement that each is in."""
+    if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        return
+    if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        return
+    simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
+    statement = node if simple else statement
+    yield node, statement
+    if isinstance(node, ast.Raise):
+        return
+    for name, value in ast.iter_fields(node):
+        if name in ("annotation", "returns", "decorator_list", "type_params"):
+            continue
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _sites(child, statement if not isinstance(child, ast.stmt) else child)
+
+
+def mutants(path: str, source: str) -> list[Mutant]:
+    """Every fault that can be planted in a file."""
+    lines = source.encode().splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line))
+    data, found = source.encode(), []
+    tree = ast.parse(source)
+    for node, statement in _sites(tree, tree):
+        if not hasattr(node, "lineno"):
+            continue
+        for new, what in faults_of(node):
+            # Of a compound statement only the condition is written anew.
+            if isinstance(node, (ast.If, ast.While)):
+                place, piece = node.test, getattr(new, "test")  # noqa: B009
+            else:
+                place, piece = node, new
+            begin = starts[place.lineno - 1] + place.col_offset
+            end = starts[(place.end_lineno or 1) - 1] + (place.end_col_offset or 0)
+            text = ast.unparse(piece)
+            if isinstance(place, ast.expr):
+                text = f"({text})"
+            changed = (data[:begin] + text.encode() + data[end:]).decode()
+            try:
+                compile(changed, path, "exec")
+            except (SyntaxError, ValueError):
+                continue
+            code = source.splitlines()[place.lineno - 1].strip()
+            last = max(getattr(statement, "end_lineno", None) or place.lineno, place.lineno)
+            found.append(Mutant(path, place.lineno, min(last, place.lineno + 12), what, code, changed))
+    return found
+
+
+def equivalents() -> dict[tuple[str, str, str], str]:
+    """Faults known to change nothing, and why."""
+    rows: dict[tuple[str, str, str], str] = {}
+    if EQUIVALENT.exists():
+        for line in EQUIVALENT.read_text(encoding="utf-8").splitlines():
+            if line and not line.startswith("#"):
+                path, code, what, why = line.split("\t")
+                assert why.strip(), f"an equivalent mutant needs a reason: {line}"
+                rows[path, code, what] = why
+    return rows
+
+
+# Running -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Passage:
+    """Which tests of a room run over which lines, and how long each takes."""
+
+    seconds: dict[str, float]
+    tests_of: dict[str, dict[int, list[str]]]
+
+    def tests(self, mutant: Mutant) -> list[str] | None:
+        """Tests that pass over a fault, the quick first; None if no test does.
+
+        Lines run when a module is imported, or inside a value that is kept, belong to any test.
+        """
+        lines = self.tests_of.get(mutant.path, {})
+        found = lines.get(mutant.line) or []
+        if not found:
+            found = [t for n in range(mutant.line, mutant.last_line + 1) for t in lines.get(n, ())]
+        if not found:
+            return None
+        chosen = set(self.seconds) if "" in found else set(found)
+        total, out = 0.0, []
+        for test in sorted(chosen, key=lambda t: (self.seconds[t], t)):
+            total += self.seconds[test]
+            if total > _BUDGET_S and out:
+                break
+            out.append(test)
+        return out
+
+
+def _pytest(tree: Path, arguments: list[str], environment: dict[str, str], limit_s: float) -> int | None:
+    """Exit status of pytest in a tree, or None past the limit; whatever it started ends with it."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        *arguments,
+    ]
+    paths = os.pathsep.join([str(tree), str(tree / "tools")])
+    process = subprocess.Popen(
+        command, cwd=tree, env={**os.environ, "PYTHONPATH": paths, **environment}, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if _WATCH not in environment else None, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        return process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _tracked(root: Path) -> list[str]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-coz", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
+
+
+def copy_tree(target: Path) -> str:
+    """The checkout's files under `target`; gives a digest of them."""
+    digest = hashlib.sha256()
+    for name in sorted(_tracked(ROOT)):
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, place)
+        digest.update(name.encode() + b"\0" + place.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def passage(tree: Path, digest: str, room: str, tests: list[str], cache: Path) -> Passage:
+    """Run a room's tests once without any fault, and note what runs where."""
+    kept = Path(tempfile.gettempdir()) / "gpulab-mutate" / f"{digest}-{room.replace('/', '.')}.json"
+    if not kept.exists():
+        kept.parent.mkdir(exist_ok=True)
+        temporary = kept.with_suffix(f".{os.getpid()}")
+        environment = {_WATCH: str(tree / room), _REPORT: str(temporary), "GPULAB_CACHE_DIR": str(cache)}
+        arguments = ["-p", "mutate", "-m", "not gpu and not browser and not slow", *tests]
+        if _pytest(tree, arguments, environment, 1800) != 0:
+            raise SystemExit(f"The tests of {room} fail without any fault: mend them first.")
+        temporary.replace(kept)
+    facts = json.loads(kept.read_text(encoding="utf-8"))
+    lines = {
+        name: {int(n): found for n, found in by_line.items()} for name, by_line in facts["lines"].items()
+    }
+    return Passage(facts["seconds"], lines)
+
+
+def outcome(tree: Path, mutant: Mutant, tests: list[str], expected_s: float, cache: Path) -> str:
+    """``killed``, ``survived`` or ``timeout`` of one fault; the tree is as before afterwards."""
+    file = tree / mutant.path
+    before = file.read_bytes()
+    with tempfile.TemporaryDirectory(prefix="gpulab-mutant-") as folder:
+        # Whatever a faulty compiler writes into its cache stays there.
+        own = Path(folder) / "cache"
+        shutil.copytree(cache, own, copy_function=_linked) if cache.exists() else own.mkdir()
+        listed = Path(folder) / "tests.txt"
+        listed.write_text("\n".join(tests), encoding="utf-8")
+        file.write_text(mutant.text, encoding="utf-8")
+        try:
+            status = _pytest(
+                tree, [f"@{listed}"], {"GPULAB_CACHE_DIR": str(own), "PYTHONDONTWRITEBYTECODE": "1"},
+                expected_s * _PATIENCE + _GRACE_S,
+            )  # fmt: skip
+        finally:
+            file.write_bytes(before)
+    return "timeout" if status is None else "survived" if status in (0, 5) else "killed"
+
+
+def _linked(source: str, target: str) -> None:
+    """The same file at another place; a cache replaces its files whole and so never writes into one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def files_of(room: str) -> list[str]:
+    """A room's own modules, without those of rooms inside it."""
+    folder = ROOT / room
+    if not folder.is_dir():
+        return [f"{room}.py"] if folder.with_suffix(".py").exists() else []
+    inner = [other for other in ROOMS if other.startswith(f"{room}/")]
+    names = [str(path.relative_to(ROOT)) for path in sorted(folder.rglob("*.py"))]
+    return [name for name in names if not any(name.startswith(f"{other}/") for other in inner)]
+
+
+def examine(
+    room: str, sample: int, seed: int, tree: Path, digest: str, say: Callable[[str], None], only: str = ""
+) -> dict[str, int]:
+    """Plant a sample of faults in one room; counts by outcome."""
+    names = [name for name in files_of(room) if only in name]
+    every = [m for name in names for m in mutants(name, (ROOT / name).read_text(encoding="utf-8"))]
+    known = equivalents()
+    counted = [m for m in every if m.key not in known]
+    chosen = random.Random(f"{seed} {room}").sample(counted, min(sample, len(counted)))
+    tests = [name for name in ROOMS[room] if (ROOT / name).exists()]
+    sys.path.insert(0, str(tree))
+    from virtualgpu.compile.cache import directory
+
+    cache = directory()
+    runs = passage(tree, digest, room, tests, cache)
+    result = {"killed": 0, "timeout": 0, "survived": 0}
+    for n, mutant in enumerate(sorted(chosen, key=lambda m: (m.path, m.line)), 1):
+        started = time.monotonic()
+        selected = runs.tests(mutant)
+        if selected is None:
+            found, note = "survived", " (no test comes here)"
+        else:
+            expected = sum(runs.seconds[test] for test in selected)
+            found, note = outcome(tree, mutant, selected, expected, cache), f" ({len(selected)} tests)"
+        result[found] += 1
+        if found != "killed":
+            say(f"  {found:8} {mutant.path}:{mutant.line}: {mutant.what}: {mutant.code}{note}")
+        print(
+            f"\r{room} {n}/{len(chosen)} {time.monotonic() - started:5.1f} s ",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+    print(file=sys.stderr)
+    total = sum(result.values())
+    caught = result["killed"] + result["timeout"]
+    share = f"{caught / total:.0%}" if total else "no faults"
+    say(
+        f"{room}: {share} caught of {total} ({result['killed']} killed, {result['timeout']} timeout, "
+        f"{result['survived']} survived; {len(every)} possible, {len(every) - len(counted)} known to change "
+        "nothing)"
+    )
+    return result
+
+
+def main() -> None:
+    """Read the command line and examine the rooms it names."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rooms", nargs="*", help="rooms, such as virtualgpu/model; all of them by default")
+    parser.add_argument("--sample", type=int, default=20, help="faults planted in each room")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="only files whose path contains this")
+    parser.add_argument("--out", type=Path, help="append the report to this file")
+    parser.add_argument("--list", action="store_true", help="list rooms, faults and tests and stop")
+    chosen = parser.parse_args()
+    rooms = chosen.rooms or [room for room in ROOMS if files_of(room)]
+    if unknown := set(rooms) - set(ROOMS):
+        raise SystemExit(f"No rooms: {', '.join(unknown)}. There are {', '.join(ROOMS)}.")
+    if chosen.list:
+        for room in rooms:
+            faults = sum(len(mutants(n, (ROOT / n).read_text(encoding="utf-8"))) for n in files_of(room))
+            print(f"{room:30} {faults:6} faults  {' '.join(ROOMS[room])}")
+        return
+
+    def say(text: str) -> None:
+        print(text, flush=True)
+        if chosen.out:
+            with chosen.out.open("a", encoding="utf-8") as file:
+                file.write(text + "\n")
+
+    os.nice(19)
+    total = {"killed": 0, "timeout": 0, "survived": 0}
+    with tempfile.TemporaryDirectory(prefix="gpulab-mutate-") as folder:
+        tree = Path(folder)
+        digest = copy_tree(tree)
+        for room in rooms:
+            for found, count in examine(
+                room, chosen.sample, chosen.seed, tree, digest, say, chosen.only
+            ).items():
+                total[found] += count
+    every = sum(total.values())
+    if every and len(rooms) > 1:
+        say(f"all: {(total['killed'] + total['timeout']) / every:.0%} caught of {every}")
+
+
+# The pytest plugin that notes which test runs over which line -------------------------------------------
+
+if _WATCH in os.environ:
+    import pytest
+
+    _folder = os.environ[_WATCH]
+    _root = str(ROOT) + os.sep
+    _now: dict[str, set[int]] = {}
+    _lines: dict[str, dict[int, list[str]]] = {}
+    _seconds: dict[str, float] = {}
+
+    def _trace(frame: FrameType, event: str, _arg: object) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(_folder):
+            return None
+        seen = _now.setdefault(name, set())
+        seen.add(frame.f_lineno)
+
+        def line(inner: FrameType, _event: str, _arg: object) -> Any:
+            seen.add(inner.f_lineno)
+            return line
+
+        return line
+
+    def _note(test: str) -> None:
+        for name, numbers in _now.items():
+            by_line = _lines.setdefault(name.removeprefix(_root), {})
+            for number in numbers:
+                by_line.setdefault(number, []).append(test)
+        _now.clear()
+
+    def pytest_sessionstart() -> None:
+        """Watch what imports run."""
+        threading.settrace(_trace)
+        sys.settrace(_trace)
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+        """Watch one test."""
+        _note("")  # whatever ran outside of tests: imports
+        started = time.monotonic()
+        threading.settrace(_trace)
+        sys.settrace(_trace)
+        yield
+        _note(item.nodeid)
+        _seconds[item.nodeid] = time.monotonic() - started
+
+    def pytest_sessionfinish() -> None:
+        """Write down what was seen."""
+        sys.settrace(None)
+        with contextlib.suppress(KeyError):
+            facts = {"seconds": _seconds, "lines": _lines}
+            Path(os.environ[_REPORT]).write_text(json.dumps(facts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
