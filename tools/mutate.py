@@ -112,7 +112,7 @@ def _changed(node: Any, **fields: Any) -> Any:
     return new
 
 
-def faults_of(node: ast.AST) -> Iterator[tuple[ast.AST, str]]:
+def faults_of(node: Any) -> Iterator[tuple[Any, str]]:
     """Faulty versions of one node and a name for each."""
     match node:
         case ast.Compare(ops=[op, *rest]) if type(op) in _COMPARED:
@@ -174,7 +174,7 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
-def _sites(node: ast.AST, statement: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+def _sites(node: Any, statement: Any) -> Iterator[tuple[Any, Any]]:
     """Nodes that faults may go into, with the statement that each is in."""
     if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return
@@ -199,7 +199,9 @@ def mutants(path: str, source: str) -> list[Mutant]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line))
-    data, found = source.encode(), []
+    data = source.encode()
+    found: list[Mutant] = []
+    place: Any
     tree = ast.parse(source)
     for node, statement in _sites(tree, tree):
         if not hasattr(node, "lineno"):
@@ -207,7 +209,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
         for new, what in faults_of(node):
             # Of a compound statement only the condition is written anew.
             if isinstance(node, (ast.If, ast.While)):
-                place, piece = node.test, getattr(new, "test")  # noqa: B009
+                place, piece = node.test, new.test
             else:
                 place, piece = node, new
             begin = starts[place.lineno - 1] + place.col_offset
@@ -260,7 +262,8 @@ class Passage:
         if not found:
             return None
         chosen = set(self.seconds) if "" in found else set(found)
-        total, out = 0.0, []
+        total = 0.0
+        out: list[str] = []
         for test in sorted(chosen, key=lambda t: (self.seconds[t], t)):
             total += self.seconds[test]
             if total > _BUDGET_S and out:
