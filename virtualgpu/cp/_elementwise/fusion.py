@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._elementwise import several_loops as stepwise
 from virtualgpu.cp._elementwise.elementwise import ElementwiseKernel
 from virtualgpu.cp._elementwise.expressions import HELPERS
-from virtualgpu.cp._elementwise.one_loop import Argument, NotOneLoop, Reduction, Trace, Traced
-from virtualgpu.cp._elementwise.parameters import c_name, check_name
+from virtualgpu.cp._elementwise.parameters import c_name
 from virtualgpu.cp._elementwise.reduction import ReductionKernel
-from virtualgpu.cp._elementwise.values import FusedValue
+from virtualgpu.cp._elementwise.traced import Argument, NotOneLoop, Reduction, Trace, Traced
 from virtualgpu.cuda_errors import CompileException
 
 _ACCEPTED = (ndarray, np.ndarray, np.generic, int, float, complex, type(None))
@@ -31,8 +30,7 @@ class Fused:
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.func = function
         self.name = name or function.__name__
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-        self._steps = False
+        self._plans: dict[tuple[Any, ...], Plan | None] = {}
 
     def __repr__(self) -> str:
         return f"<Fusion {self.name!r}>"
@@ -47,46 +45,53 @@ class Fused:
                 f"{self.name}() got an unexpected keyword argument {next(iter(kwargs))!r}: fused functions "
                 "take their arguments by position."
             )
-        if any(isinstance(a, FusedValue) for a in args) or not any(isinstance(a, ndarray) for a in args):
+        if any(isinstance(a, Traced) for a in args) or not any(isinstance(a, ndarray) for a in args):
             return self.func(*args)
         if not all(isinstance(a, _ACCEPTED) for a in args):
             types = ", ".join(repr(type(a)) for a in args)
             raise TypeError(
                 f"Invalid argument type for {self.name!r}: ({types}). Pass device arrays and numbers."
             )
-        if self._steps:
-            return self._run_steps(args)
         if any(isinstance(a, np.ndarray) for a in args):
             raise AssertionError(
                 f"{self.name}() got a NumPy array next to device arrays: cp.asarray(x) copies it there."
             )
         key = tuple(_signature(a) for a in args)
         if key not in self._plans:
-            try:
-                self._plans[key] = _plan(self.func, args, self.name)
-            except Exception:
-                # Whatever is wrong, the general way either can do it or explains it; it stays at that.
-                self._steps = True
-                return self._run_steps(args)
-        return self._plans[key](args)
+            self._plans[key] = self._plan(args)
+        plan = self._plans[key]
+        return _returned(self.func(*args)) if plan is None else plan(args)
 
-    def _run_steps(self, args: tuple[Any, ...]) -> Any:
-        if any(isinstance(a, np.ndarray) for a in args):
-            raise TypeError(
-                f"Unsupported input type {np.ndarray}: cp.asarray(x) copies a NumPy array to the device."
-            )
-        try:
-            check_name(self.name)
-        except ValueError as error:
-            # Such a function is traced but never runs, so the arguments stay as they are.
-            stepwise.run(self.func, [a.copy() if isinstance(a, ndarray) else a for a in args])
+    def _plan(self, args: tuple[Any, ...]) -> Plan | None:
+        """The kernel for arguments of these types; None if the function is more than one loop."""
+        plan = None
+        named = self.name.isascii() and self.name.isidentifier()
+        with contextlib.suppress(NotOneLoop):
+            plan = _plan(self.func, args, self.name if named else "unnamed")
+        if not named:
             raise CompileException(
-                f"error: expected an identifier where the kernel's name stands. {error}: define a function "
-                "with def, or pass @cp.fuse(kernel_name=...).",
+                f"error: expected an identifier where the kernel's name stands, not {self.name!r}: define a "
+                "function with def, or pass @cp.fuse(kernel_name=...).",
                 "",
                 self.name,
-            ) from error
-        return stepwise.run(self.func, args)
+            )
+        return plan
+
+
+def _returned(result: Any) -> Any:
+    """What a function gave that ran operation by operation, if CuPy could fuse it."""
+    if result is None or isinstance(result, ndarray):
+        return result
+    if not isinstance(result, tuple):
+        raise ValueError(
+            "The return value of fused functions must be `None`, ndarray or a tuple of ndarays, not a "
+            f"{type(result).__name__}."
+        )
+    if not all(isinstance(item, ndarray) for item in result):
+        raise ValueError(
+            "The all elements of return value of fused function must be arrays: leave the numbers out."
+        )
+    return result
 
 
 def _signature(value: Any) -> Any:
@@ -204,7 +209,7 @@ def fuse(*args: Any, **kwargs: Any) -> Any:
     Arguments are device arrays and numbers. What is written inside is operators, element-wise functions
     of ``cp``, ``cp.where``, ``cp.clip``, and reductions such as ``cp.sum``; there are no methods but
     ``astype``, ``copy`` and the reductions. Element-wise operations with one reduction at the end are one
-    kernel, as in CuPy; anything longer is one cooperative kernel there, and one for each step here.
+    kernel, as in CuPy; anything longer is one cooperative kernel there, and one for each operation here.
 
     Arithmetic between numbers alone happens in the narrowest type, as in CuPy: ``2.0 * dt`` in float16
     and ``2 * n`` in int8. Compute such factors outside, or write ``2.0 * (dt * x)``.

@@ -1,0 +1,482 @@
+"""Values that write down what is computed with them: a fused function becomes one loop, or says why not.
+
+`NotOneLoop` tells that a function has to run operation by operation; every other error is the learner's
+to read, and in most cases CuPy's too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._core.device_rules import Traceable
+from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._elementwise.expressions import expression
+from virtualgpu.cp._elementwise.parameters import c_name
+
+_SUMS = {"sum": ("a + b", "0"), "prod": ("a * b", "1")}
+_EXTREMES = {"max": "(a != a || a > b) ? a : b", "min": "(a != a || a < b) ? a : b"}
+_TESTS = {"all": ("a && b", "true"), "any": ("a || b", "false")}
+_NOT_ON_DEVICES = frozenset("gGOSUVMm")
+# NumPy's functions that work on any Python object with operators, and so on a fused value.
+_BY_OPERATOR = frozenset(
+    {
+        *("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "power", "negative"),
+        *("left_shift", "right_shift", "bitwise_and", "bitwise_or", "bitwise_xor", "invert"),
+    }
+)
+_AS_OPERATION: dict[str, Callable[[Any], Any]] = {"square": lambda x: x * x, "reciprocal": lambda x: 1 / x}
+_BY_METHOD = frozenset({"fmod", "arctan2", "hypot"})
+_REDUCTIONS = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
+# CuPy fuses these too, but not into one plain loop.
+_UNFUSED = frozenset({"round", "real", "imag", "angle", "sinc", "i0", "copyto"})
+_SELECT = "use cp.where(condition, x, y), and & and | for conditions"
+
+
+class NotOneLoop(Exception):
+    """A fused function is no loop with one reduction at its end; it then runs operation by operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """The one reduction of a fused function, and the axes it was asked for."""
+
+    value: Traced
+    expression: str
+    identity: str
+    dtype: np.dtype[Any]
+    axis: Any
+    needs_elements: bool
+
+
+@dataclass(slots=True)
+class Argument:
+    """A parameter of the kernel: an argument of the function by its place, or a number in it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    place: int | None
+    constant: Any
+
+
+@dataclass(slots=True)
+class Trace:
+    """What a fused function computed: statements for each element, then for each reduced value."""
+
+    arguments: list[Argument] = field(default_factory=list)
+    statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    written: dict[int, Traced] = field(default_factory=dict)
+    reduction: Reduction | None = None
+    count: int = 0
+
+    @property
+    def stage(self) -> int:
+        """1 behind the reduction."""
+        return int(self.reduction is not None)
+
+    def argument(self, value: Any, place: int | None = None) -> Traced:
+        """A value from outside as a parameter of the kernel."""
+        if isinstance(value, ndarray):
+            weak, dtype = None, value.dtype
+        elif isinstance(value, (bool, int, float, complex, np.generic)):
+            weak = type(value)
+            dtype = checked_dtype(np.dtype(weak))
+        elif isinstance(value, np.ndarray):
+            raise _concrete()
+        else:
+            raise TypeError(
+                f"{type(value)} type is not supported in cp.fuse: pass device arrays and numbers."
+            )
+        name = f"in{len(self.arguments)}"
+        self.arguments.append(Argument(name, dtype, place, value if place is None else None))
+        ndim = value.ndim if isinstance(value, ndarray) else -1
+        stage = 0 if place is not None else self.stage
+        return (Traced if weak else TracedArray)(self, name, dtype, ndim, weak, stage, place)
+
+    def operand(self, value: Any) -> Traced:
+        """An operand as it can be used now: nothing from before a reduction after it."""
+        if isinstance(value, ndarray):
+            raise _concrete()
+        traced = value if isinstance(value, Traced) else self.argument(value)
+        if traced.stage != self.stage:
+            raise NotOneLoop
+        return traced
+
+    def value(self, text: str, dtype: np.dtype[Any], operands: Sequence[Traced]) -> Traced:
+        """A new variable holding an expression of other values."""
+        name = f"v{self.count}"
+        self.count += 1
+        self.statements[self.stage].append(f"const {c_name(dtype)} {name} = {text};")
+        ndim = max(o.ndim for o in operands)
+        kind = TracedArray if ndim >= 0 else Traced
+        return kind(self, name, dtype, ndim, None, self.stage, None)
+
+    def apply(self, function: np.ufunc, inputs: Sequence[Any], out: Any, dtype: Any) -> Any:
+        """One element-wise function."""
+        operands = [self.operand(value) for value in inputs]
+        if function.nout != 1 or dtype is not None:
+            raise NotOneLoop
+        loop = _loop(function, operands)
+        kind, result = loop[0], checked_dtype(loop[-1])
+        text = expression(function, kind)
+        if text is None or any(k != kind for k in loop[1 : function.nin]):
+            raise NotOneLoop
+        terms = [o.converted(kind) for o in operands]
+        made = self.value(_into(text.format(*terms), result), result, operands)
+        return made if out is None else self.assign(out, made)
+
+    def assign(self, target: Any, value: Traced) -> Traced:
+        """In-place operators and ``out=``: an argument becomes an output too."""
+        if not isinstance(target, TracedArray) or target.stage != self.stage or target.ndim < value.ndim:
+            raise NotOneLoop
+        if not np.can_cast(value.dtype, target.dtype, "same_kind"):
+            raise NotOneLoop
+        changed = self.value(value.converted(target.dtype), target.dtype, [value, target])
+        target.name = changed.name
+        if target.place is not None:
+            self.written[target.place] = target
+        return target
+
+    def where(self, condition: Any, x: Any, y: Any) -> Traced:
+        """``cp.where`` with three arguments."""
+        test, *both = (self.operand(value) for value in (condition, x, y))
+        if test.dtype.kind != "b":
+            raise TypeError(
+                "Wrong type of arguments for cupy_where: inside cp.fuse the condition is a boolean, such as "
+                "x != 0."
+            )
+        kind = _narrowest([(d, d) for d in "?bBhHiIlLefdFD"], both)[0]
+        terms = [o.converted(kind) for o in both]
+        return self.value(f"{test.name} ? {terms[0]} : {terms[1]}", kind, [test, *both])
+
+    def reduce(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Traced:
+        """The reduction, after which only its result goes on."""
+        given = _reduction_arguments(name, args, kwargs)
+        value = args[0]
+        if self.stage or not isinstance(value, TracedArray) or given.get("out") is not None or self.written:
+            raise NotOneLoop
+        kind = value.dtype
+        if name in _SUMS:
+            text, identity = _SUMS[name]
+            if given.get("dtype") is None:  # with one, CuPy's kernel keeps the elements' type
+                kind = getattr(np, name)(np.zeros(1, kind)).dtype
+        elif name in _EXTREMES and kind.kind != "c":
+            text, identity = _EXTREMES[name], _extreme(kind, lowest=name == "max")
+        elif name in _TESTS and kind.kind != "c":
+            (text, identity), kind = _TESTS[name], np.dtype(bool)
+        else:
+            raise NotOneLoop
+        axis = given.get("axis")
+        ndim = 0 if axis is None else value.ndim - (len(axis) if isinstance(axis, (tuple, list)) else 1)
+        if ndim < 0:
+            raise NotOneLoop
+        self.reduction = Reduction(value, text, identity, checked_dtype(kind), axis, name in _EXTREMES)
+        return (TracedArray if ndim else Traced)(self, "a", kind, ndim or -1, None, 1, None)
+
+
+def _loop(function: np.ufunc, operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+    """The types that a function works with.
+
+    With numbers among the operands it is the first loop that holds every array's values and whose type
+    a number does not widen, as in CuPy's fusion: numbers alone take the narrowest, float16 for floats.
+    """
+    kinds = [o.dtype for o in operands]
+    try:
+        strong = function.resolve_dtypes((*kinds, None))
+        if all(o.weak is None for o in operands):
+            return tuple(strong)
+    except TypeError:  # which the function itself explains
+        raise NotOneLoop from None
+    known = [types.replace("->", "") for types in function.types]
+    usable = [tuple(types) for types in known if not _NOT_ON_DEVICES & set(types)]
+    return _narrowest(usable, operands)
+
+
+def _narrowest(loops: Sequence[tuple[str, ...]], operands: Sequence[Traced]) -> tuple[np.dtype[Any], ...]:
+    for loop in loops:
+        kinds = [np.dtype(char) for char in loop]
+        if all(_takes(kind, o) for kind, o in zip(kinds, operands, strict=False)):
+            return tuple(kinds)
+    raise NotOneLoop
+
+
+def _takes(kind: np.dtype[Any], operand: Traced) -> bool:
+    if np.can_cast(operand.dtype, kind):
+        return True
+    return operand.weak is not None and np.result_type(operand.weak(0), kind) == kind
+
+
+def _extreme(kind: np.dtype[Any], lowest: bool) -> str:
+    """The least or greatest value of a type, in C++."""
+    if kind.kind == "b":
+        return "false" if lowest else "true"
+    if kind.kind == "f":
+        return f"{c_name(kind)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
+    value = np.iinfo(kind).min if lowest else np.iinfo(kind).max
+    return f"{value + 1}LL - 1" if value < 0 else f"{value}ULL"
+
+
+def _into(text: str, dtype: np.dtype[Any]) -> str:
+    return f"{c_name(dtype)}({text})" if dtype.char == "e" else f"({text})"
+
+
+def _binary(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.ufunc(function, (self, other))
+
+
+def _reflected(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.ufunc(function, (other, self))
+
+
+def _in_place(function: np.ufunc) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.ufunc(function, (self, other), self)
+
+
+class Traced(Traceable):
+    """A number inside a fused function, or what an array was reduced to: its C++ variable and dtype.
+
+    `weak` is its type if it comes from outside, `stage` is 1 behind the reduction, `place` is the
+    argument that it is.
+    """
+
+    __slots__ = ("dtype", "name", "ndim", "place", "stage", "trace", "weak")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        trace: Trace,
+        name: str,
+        dtype: np.dtype[Any],
+        ndim: int,
+        weak: type | None,
+        stage: int,
+        place: int | None,
+    ) -> None:
+        self.trace, self.name, self.dtype, self.ndim = trace, name, dtype, ndim
+        self.weak, self.stage, self.place = weak, stage, place
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} value within cp.fuse>"
+
+    def converted(self, dtype: np.dtype[Any]) -> str:
+        """Its value as another type, in C++."""
+        if dtype == self.dtype:
+            return f"float({self.name})" if dtype.char == "e" else self.name
+        if dtype.kind == "b":
+            return f"({self.name} != 0)"
+        if self.dtype.kind == "c" and dtype.kind != "c":
+            return f"{c_name(dtype)}({self.name}.real())"
+        target = "float" if dtype.char == "e" else c_name(dtype)
+        rounded = f"{c_name(dtype)}({self.name})" if dtype.char == "e" else self.name
+        return f"(({target})({rounded}))"
+
+    def copy(self) -> Traced:
+        """The same value."""
+        return self.astype(self.dtype)
+
+    def astype(
+        self, dtype: Any, order: Any = None, casting: Any = None, subok: Any = None, copy: Any = True
+    ) -> Traced:
+        """The value converted to another dtype."""
+        for keyword, given in (("order", order), ("casting", casting), ("subok", subok)):
+            if given is not None:
+                raise TypeError(f"{keyword} is not supported yet by astype inside cp.fuse: leave it out.")
+        kind, value = checked_dtype(dtype), self.trace.operand(self)
+        if not copy and kind == self.dtype:
+            return self
+        return self.trace.value(_into(value.converted(kind), kind), kind, [value])
+
+    def ufunc(self, function: np.ufunc, inputs: Sequence[Any], out: Any = None, dtype: Any = None) -> Any:
+        """One element-wise function."""
+        return self.trace.apply(function, inputs, out, dtype)
+
+    def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A function of the ``cp`` namespace that is no element-wise function of NumPy."""
+        if name in _REDUCTIONS:
+            return self.trace.reduce(name, args, kwargs)
+        if name == "where" and len(args) == 3:
+            return self.trace.where(*args)
+        if name == "clip":
+            low, high = _clip_bounds(args, kwargs)
+            return np.minimum(np.maximum(args[0], low, dtype=None), high, dtype=None)
+        if name in _UNFUSED:
+            raise NotOneLoop
+        raise AttributeError(
+            f"A fused value has no attribute {name!r}: cp.{name} cannot be fused, for it is neither "
+            "element-wise nor one of cp.sum, prod, max, min, all and any. Call it outside of cp.fuse."
+        )
+
+    @property
+    def shape(self) -> Any:
+        raise NotImplementedError(
+            "`shape` is not supported, currently: a fused function is compiled for any shape. Pass sizes "
+            "as arguments, such as x.size."
+        )
+
+    def _method(self, *_: Any, **__: Any) -> Any:
+        """CuPy fuses a reduction that is a method in another way than the function of its name."""
+        raise NotOneLoop
+
+    sum = prod = max = min = all = any = _method
+
+    __add__, __radd__ = _binary(np.add), _reflected(np.add)
+    __sub__, __rsub__ = _binary(np.subtract), _reflected(np.subtract)
+    __mul__, __rmul__ = _binary(np.multiply), _reflected(np.multiply)
+    __truediv__, __rtruediv__ = _binary(np.true_divide), _reflected(np.true_divide)
+    __floordiv__, __rfloordiv__ = _binary(np.floor_divide), _reflected(np.floor_divide)
+    __mod__, __rmod__ = _binary(np.remainder), _reflected(np.remainder)
+    __pow__ = _binary(np.power)
+    __lshift__, __rlshift__ = _binary(np.left_shift), _reflected(np.left_shift)
+    __rshift__, __rrshift__ = _binary(np.right_shift), _reflected(np.right_shift)
+    __and__, __rand__ = _binary(np.bitwise_and), _reflected(np.bitwise_and)
+    __or__, __ror__ = _binary(np.bitwise_or), _reflected(np.bitwise_or)
+    __xor__, __rxor__ = _binary(np.bitwise_xor), _reflected(np.bitwise_xor)
+    __lt__, __le__ = _binary(np.less), _binary(np.less_equal)
+    __gt__, __ge__ = _binary(np.greater), _binary(np.greater_equal)
+    __eq__, __ne__ = _binary(np.equal), _binary(np.not_equal)
+
+    def __neg__(self) -> Any:
+        return self.ufunc(np.negative, (self,))
+
+    def __invert__(self) -> Any:
+        return self.ufunc(np.invert, (self,))
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's functions, and those of ``cp``, which name a dtype with each call."""
+        name = function.__name__
+        if method != "__call__":
+            raise TypeError(f"np.{name}.{method} cannot be fused: call cp.sum, cp.prod, cp.max or cp.min.")
+        if "dtype" in kwargs:
+            out = kwargs.pop("out", None)
+            return self.ufunc(function, inputs, None if out is None else out[0], kwargs["dtype"])
+        if name in _BY_OPERATOR and not kwargs:
+            if name == "power" and not isinstance(inputs[0], Traced):
+                return self.__rpow__(inputs[0])
+            return self.ufunc(function, inputs)
+        if name in _AS_OPERATION and not kwargs:
+            return _AS_OPERATION[name](self)
+        if name in _BY_METHOD:
+            raise AttributeError(f"A fused value has no attribute {name!r}: call cp.{name} inside cp.fuse.")
+        raise TypeError(
+            f"loop of ufunc does not support a fused value, which has no callable {name} method: "
+            f"inside cp.fuse call cp.{name} instead of np.{name}."
+        )
+
+    def __rpow__(self, base: Any) -> Any:
+        raise TypeError(
+            f"unsupported operand type(s) for ** or pow(): {type(base).__name__} and a fused value. "
+            "Inside cp.fuse write cp.power(base, x)."
+        )
+
+    def __pos__(self) -> Any:
+        raise TypeError("bad operand type for unary +: a fused value. Leave the + out.")
+
+    def __abs__(self) -> Any:
+        raise TypeError("bad operand type for abs(): a fused value. Inside cp.fuse write cp.absolute(x).")
+
+    def __matmul__(self, other: Any) -> Any:
+        raise TypeError(
+            "unsupported operand type(s) for @: a fused value. cp.fuse joins element-wise functions and "
+            "reductions only; multiply matrices outside of it."
+        )
+
+    __rmatmul__ = __matmul__
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "Cannot convert to Python scalar in cupy.fuse: the function is traced without values, so "
+            f"`if`, `and`, `or`, `while`, max() and min() cannot depend on them; {_SELECT}."
+        )
+
+    def _scalar(self) -> Any:
+        raise TypeError(
+            "Cannot convert to Python scalar in cupy.fuse: the function is traced without values. "
+            "Call cp's functions rather than math's, and convert outside."
+        )
+
+    __int__ = __float__ = __complex__ = __index__ = _scalar
+
+    def __iter__(self) -> Any:
+        raise TypeError("A fused value cannot be iterated over: loop outside of cp.fuse.")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise AttributeError(
+            f"A fused value has no attribute {name!r}: inside cp.fuse only operators, element-wise functions "
+            f"such as cp.sqrt, cp.where, cp.clip, and reductions such as cp.sum work; do cp.{name} outside."
+        )
+
+
+class TracedArray(Traced):
+    """An array inside a fused function; its shape is not known."""
+
+    __slots__ = ()
+
+    __iadd__, __isub__, __imul__ = _in_place(np.add), _in_place(np.subtract), _in_place(np.multiply)
+    __itruediv__, __ifloordiv__ = _in_place(np.true_divide), _in_place(np.floor_divide)
+    __imod__, __ipow__ = _in_place(np.remainder), _in_place(np.power)
+    __ilshift__, __irshift__ = _in_place(np.left_shift), _in_place(np.right_shift)
+    __iand__, __ior__, __ixor__ = (
+        _in_place(np.bitwise_and),
+        _in_place(np.bitwise_or),
+        _in_place(np.bitwise_xor),
+    )
+
+    def __getitem__(self, key: Any) -> Any:
+        for part in key if isinstance(key, tuple) else (key,):
+            if isinstance(part, slice):
+                if part.start is not None or part.stop is not None or part.step not in (1, -1, None):
+                    raise NotImplementedError(
+                        "Only full range ``x[::]`` or reverse ``x[::-1]`` is supported for basic slicing in "
+                        "CuPy fusion: cut parts of arrays outside of the fused function."
+                    )
+            elif not (part is None or part is Ellipsis or isinstance(part, int)):
+                raise IndexError(
+                    "Indices must be integers, slices, ellipsis or None inside cp.fuse: select elements "
+                    "with cp.where, or outside."
+                )
+        raise NotOneLoop
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if key is not Ellipsis and not (isinstance(key, slice) and key == slice(None)):
+            raise ValueError("The fusion supports `[...]` or `[:]`. Select elements with cp.where.")
+        self.trace.assign(self, self.trace.operand(value))
+
+
+def _concrete() -> TypeError:
+    return TypeError(
+        "Concrete ndarray is not supported in fusion: make every array an argument of the fused function."
+    )
+
+
+def _reduction_arguments(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """``axis``, ``dtype`` and ``out`` of a call such as ``cp.sum(a, ...)`` inside a fused function."""
+    has_dtype = name in {"sum", "prod", "nansum", "nanprod"}
+    names = ("axis", "dtype", "out", "keepdims") if has_dtype else ("axis", "out", "keepdims")
+    given = {**dict(zip(names, args[1:], strict=False)), **kwargs}
+    unknown = set(given) - set(names)
+    if unknown or len(args) > 1 + len(names):
+        raise TypeError(f"cp.{name} takes {', '.join(names)} inside cp.fuse, not {', '.join(unknown)}.")
+    if given.pop("keepdims", False):
+        raise NotImplementedError(
+            f"cupy.{ {'max': 'amax', 'min': 'amin'}.get(name, name) } does not support `keepdims` in fusion "
+            "yet: add the axis outside, with x[:, None] or cp.expand_dims."
+        )
+    return given
+
+
+def _clip_bounds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """Both bounds of ``cp.clip``, which may not be None inside a fused function."""
+    low, high = (*args[1:], None, None)[:2]
+    low, high = kwargs.get("a_min", kwargs.get("min", low)), kwargs.get("a_max", kwargs.get("max", high))
+    if low is None or high is None:
+        raise TypeError(
+            "Unsupported type <class 'NoneType'>: inside cp.fuse cp.clip takes both bounds; for one of them "
+            "use cp.maximum or cp.minimum."
+        )
+    return low, high
