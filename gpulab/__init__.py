@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         warps,
     )
     from gpulab.session import use_device, which_device
-    from gpulab.teach import check, predict, progress, quiz
+    from gpulab.teach import check, predict, quiz
+    from gpulab.teach.progress import progress
     from virtualgpu import errors
 
     cp: Any
@@ -62,7 +63,7 @@ _HOME = {
     "launch": "gpulab.lab.kernels",
     "occupancy": "gpulab.lab.kernels",
     "predict": "gpulab.teach",
-    "progress": "gpulab.teach",
+    "progress": "gpulab.teach.progress",
     "quiz": "gpulab.teach",
     "sanitize": "gpulab.lab.kernels",
     "use_device": "gpulab.session",

@@ -40,6 +40,8 @@ COURSE = {
     "real": {"virtualgpu.records", "virtualgpu.errors", "virtualgpu.protocol", "virtualgpu.compile",
              "virtualgpu.model"},
     "views": {"virtualgpu.records"},
+    # Exercises, texts and figures: no machinery, which is in `teach`.
+    "course": {"gpulab.teach", "gpulab.session", "gpulab.views", "virtualgpu.records"},
 }  # fmt: skip
 # Only the session decides which side serves a call. The doctor examines one side.
 SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",

@@ -44,13 +44,13 @@ def requests() -> list[Request]:
     """Everything that the course compiles, each request once."""
     from gpulab import session
     from gpulab.diagnosis import doctor
-    from tools.corpus import CASES, kernel_code, kernel_files
+    from tools.corpus import CASES
     from tools.corpus.workloads import WORKLOADS
     from virtualgpu.compile import nvrtc
 
     found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
     found += [Request(w.code, nvrtc.CUPY_OPTIONS, ()) for w in WORKLOADS]
-    found += [Request(kernel_code(file), nvrtc.CUPY_OPTIONS, ()) for file in kernel_files()]
+    found += [Request(code, nvrtc.CUPY_OPTIONS, ()) for code in course_kernels()]
     with recorded(found):
         doctor()
         for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
@@ -59,6 +59,14 @@ def requests() -> list[Request]:
         session.use_device(DEVICE)
         run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
     return list({(r.options, r.name_expressions, plain_key(r)): r for r in found}.values())
+
+
+def course_kernels() -> list[str]:
+    """The kernel files of the corpus and of the course's folders."""
+    from gpulab.teach import folders
+    from tools.corpus import kernel_code, kernel_files
+
+    return [*map(kernel_code, kernel_files()), *folders.kernels().values()]
 
 
 def plain_key(request: Request) -> str:

@@ -1,20 +1,7 @@
-"""Predictions, exercise checks and questions of the course."""
+"""Predictions, exercise checks and questions; what they ask is in `gpulab.course`."""
 
 from gpulab.teach.checking import Verdict, check
 from gpulab.teach.prediction import Prediction, predict
-from gpulab.teach.questions import Quiz, quiz
-from gpulab.teach.safe import on_device, virtual_cp
-from gpulab.teach.standing import Progress, progress
+from gpulab.teach.quizzes import Quiz, quiz
 
-__all__ = [
-    "Prediction",
-    "Progress",
-    "Quiz",
-    "Verdict",
-    "check",
-    "on_device",
-    "predict",
-    "progress",
-    "quiz",
-    "virtual_cp",
-]
+__all__ = ["Prediction", "Quiz", "Verdict", "check", "predict", "quiz"]

@@ -13,9 +13,9 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.teach.exercises import EXERCISES
-from gpulab.teach.judging import Exercise, NotYet, unexpected
-from gpulab.teach.output import first_lines
+from gpulab.teach import folders
+from gpulab.teach.exercise import Exercise, NotYet, unexpected
+from gpulab.teach.first_lines import first_lines
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError
 
@@ -77,14 +77,16 @@ def check(exercise_id: str, answer: Any) -> Verdict:
     UnknownExerciseError
         If there is no such exercise.
     """
-    if exercise_id not in EXERCISES:
-        near = difflib.get_close_matches(exercise_id, EXERCISES, n=1, cutoff=0.3)
+    exercise = folders.exercise(exercise_id)
+    if exercise is None:
+        names = folders.exercises()
+        near = difflib.get_close_matches(exercise_id, names, n=1, cutoff=0.3)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UnknownExerciseError(
-            f"There is no exercise {exercise_id!r}.{hint} Exercises: {', '.join(EXERCISES)}."
+            f"There is no exercise {exercise_id!r}.{hint} Exercises: {', '.join(names)}."
         )
     with first_lines():
-        verdict = judge_within(EXERCISES[exercise_id], answer, TIME_LIMIT_S)
+        verdict = judge_within(exercise, answer, TIME_LIMIT_S)
     if verdict.passed or not store().get(_SECTION, exercise_id):
         store().put(_SECTION, exercise_id, verdict.passed)
     return verdict

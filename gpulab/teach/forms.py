@@ -1,4 +1,4 @@
-"""The widget behind the course's forms; ``static/forms.js`` draws them."""
+"""The widget behind the course's forms; ``forms.js`` draws them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import anywidget
 import traitlets
 
-_STATIC = files("gpulab.teach") / "static"
+_HERE = files("gpulab.teach")
 
 
 class Form(anywidget.AnyWidget):
     """One form: `facts` stay, `state` changes, and what the learner does comes as a message."""
 
-    _esm = (_STATIC / "forms.js").read_text(encoding="utf-8")
-    _css = (_STATIC / "forms.css").read_text(encoding="utf-8")
+    _esm = (_HERE / "forms.js").read_text(encoding="utf-8")
+    _css = (_HERE / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)

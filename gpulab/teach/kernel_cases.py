@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gpulab import session
-from gpulab.teach.judging import NotYet
-from gpulab.teach.safe import virtual_cp
+from gpulab.teach.exercise import NotYet
 from virtualgpu.protocol import kernel_source
 from virtualgpu.records import Dim3, KernelSource
 
@@ -18,6 +19,9 @@ Array = npt.NDArray[Any]
 # Results are compared exactly for integers; for floats within a few roundings.
 _RELATIVE = 1e-5
 _ABSOLUTE = 1e-6
+# Blocks run in these orders, too. Sums of floats in another order differ by roundings.
+_OTHER_ORDERS = (("reversed", 0), ("random", 1), ("random", 2))
+_REORDERED = 1e-4
 
 
 class KernelUnderTest:
@@ -37,7 +41,7 @@ class KernelUnderTest:
     """
 
     def __init__(self, answer: Any, name: str) -> None:
-        self.cp = virtual_cp()
+        self.cp = session.virtual_side().cp
         try:
             source = KernelSource(name, answer) if isinstance(answer, str) else kernel_source(answer)
         except TypeError as error:
@@ -69,8 +73,24 @@ class KernelUnderTest:
         Raises
         ------
         NotYet
-            If the kernel faults, does not end or refuses its arguments; the message opens with `case`.
+            If the kernel faults, does not end or refuses its arguments, or if its results depend on the
+            order of blocks; the message opens with `case`.
         """
+        found = self._once(grid, block, inputs, outputs, case, shared_bytes)
+        for order, seed in _OTHER_ORDERS if max(grid) > 1 else ():
+            with _block_order(order, seed):
+                again = self._once(grid, block, inputs, outputs, case, shared_bytes)
+            for one, other in zip(found, again, strict=True):
+                if not np.allclose(one, other, rtol=_REORDERED, atol=0, equal_nan=True):
+                    raise NotYet(
+                        f"{case}: the result depends on the order in which blocks run ({order} gives another "
+                        "one), and CUDA promises none. Let blocks work on different elements, or use atomics."
+                    )
+        return found
+
+    def _once(
+        self, grid: Dim3, block: Dim3, inputs: list[Any], outputs: list[Array], case: str, shared_bytes: int
+    ) -> list[Array]:
         arguments, device_outputs = self._on_device(inputs, outputs)
         try:
             self.kernel(grid, block, arguments, shared_mem=shared_bytes)
@@ -109,6 +129,17 @@ class KernelUnderTest:
             for item in inputs
         )
         return arguments, device_outputs
+
+
+@contextmanager
+def _block_order(order: str, seed: int) -> Iterator[None]:
+    device = session.virtual_side().machine.current_device
+    before = device.block_order
+    device.set_block_order(order, seed)
+    try:
+        yield
+    finally:
+        device.block_order = before
 
 
 class Out:

@@ -6,10 +6,12 @@ import contextlib
 import functools
 import json
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
+
+from platformdirs import user_data_path
+
+from virtualgpu.compile.cache import replace_file
 
 FILE_NAME = "learner.json"
 
@@ -17,13 +19,7 @@ FILE_NAME = "learner.json"
 def data_dir() -> Path:
     """The folder for the learner's own file: ``GPULAB_HOME``, else the platform's data folder."""
     home = os.environ.get("GPULAB_HOME")
-    if home:
-        return Path(home).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gpulab"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "gpulab"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "gpulab"
+    return Path(home).expanduser() if home else user_data_path("gpulab", appauthor=False)
 
 
 class LearnerStore:
@@ -57,15 +53,7 @@ class LearnerStore:
     def _write(self) -> None:
         with contextlib.suppress(OSError, TypeError, ValueError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(self._sections, indent=1, sort_keys=True)
-            # Replace in one step: a reader never sees half a file.
-            handle, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=FILE_NAME, text=True)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                Path(temporary).replace(self.path)
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
+            replace_file(self.path, json.dumps(self._sections, indent=1, sort_keys=True).encode())
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ import html
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gpulab.teach.quizzes.question import Question
+from gpulab.teach.question import Question
 
 if TYPE_CHECKING:
     from gpulab.teach.forms import Form

@@ -10,8 +10,8 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.teach.judging import NotYet
-from gpulab.teach.orders import in_any_order, without_hazards
+from gpulab.teach.exercise import NotYet
+from gpulab.teach.kernel_cases import KernelUnderTest, Out
 from virtualgpu.compile import nvrtc
 from virtualgpu.sanitizer import ORDERS, block_sequence
 
@@ -69,30 +69,21 @@ def test_block_order_holds_inside_the_with_statement() -> None:
     assert ran(9) == list(range(9))
 
 
-def _runner(code: str) -> Any:
-    def run() -> list[Any]:
-        x = gl.cp.zeros(1, dtype=np.int32)
-        gl.cp.RawKernel(code, "k")((8,), (32,), (x,))
-        return [x.get()]
-
-    return run
-
-
 @needs_nvrtc
 def test_a_result_that_depends_on_the_order_is_not_accepted() -> None:
+    shape: Any = ((8, 1, 1), (32, 1, 1), [Out()], [np.zeros(1, np.int32)])
     with pytest.raises(NotYet, match=r"8 blocks: the result depends on the order .*reversed"):
-        in_any_order(_runner(LAST_ONE_WINS), case="8 blocks")
-    (total,) = in_any_order(_runner(COUNTS), case="8 blocks")
+        KernelUnderTest(LAST_ONE_WINS, "k").run(*shape, case="8 blocks")
+    (total,) = KernelUnderTest(COUNTS, "k").run(*shape, case="8 blocks")
     assert total.tolist() == [28]
+    assert ran(9) == list(range(9)), "the order before is back"
 
 
 @needs_nvrtc
 def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
-    x = gl.cp.zeros(1, dtype=np.int32)
-    kernel = gl.cp.RawKernel(LAST_ONE_WINS, "k")
+    shape: Any = ((8, 1, 1), (32, 1, 1), [Out()], [np.zeros(1, np.int32)])
     with pytest.raises(
-        NotYet, match=r"8 blocks: line 3: .*block \(1, 0, 0\) writes element 0 of the int32 array"
+        NotYet, match=r"8 blocks: .*luck.*block \(1, 0, 0\) writes element 0 of the int32 array"
     ):
-        without_hazards(kernel, (8, 1, 1), (32, 1, 1), (x,), case="8 blocks")
-    without_hazards(gl.cp.RawKernel(COUNTS, "k"), (8, 1, 1), (32, 1, 1), (x,), case="8 blocks")
-    assert x.get().tolist() == [0]
+        KernelUnderTest(LAST_ONE_WINS, "k").require_no_luck(*shape, case="8 blocks")
+    KernelUnderTest(COUNTS, "k").require_no_luck(*shape, case="8 blocks")

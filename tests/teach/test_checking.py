@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from gpulab.teach import check, progress
+from gpulab.teach import check
 from gpulab.teach.checking import UnknownExerciseError, judge_within
-from gpulab.teach.judging import Exercise, NotYet, call
+from gpulab.teach.exercise import Exercise, NotYet, call
+from gpulab.teach.progress import progress
 
 
 def judged(answer: Any, limit_s: float = 5.0) -> str:

@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from gpulab.teach import figures
+from gpulab.course.n00_start import figures
+from gpulab.teach import picture
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -34,13 +35,14 @@ def test_pictures_are_png_with_a_sentence() -> None:
 def test_text_stays_inside_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest device name of the table must not run out of its box."""
     from gpulab import session
+    from gpulab.session.choose import DeviceChoice
 
     longest = max(session.table(), key=lambda info: len(info.name)).name
     drawn = []
-    picture = figures._picture
+    of = picture.Picture.of
 
-    def measure(figure: figures.Figure, caption: str) -> figures.Picture:
-        made = picture(figure, caption)
+    def measure(figure: figures.Figure, caption: str) -> picture.Picture:
+        made = of(figure, caption)
         renderer = figure.canvas.get_renderer()
         drawn.extend(
             (text.get_text(), text.get_window_extent(renderer).x1)
@@ -49,8 +51,8 @@ def test_text_stays_inside_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         return made
 
-    monkeypatch.setattr(figures, "_picture", measure)
-    monkeypatch.setattr(figures, "which_device", lambda: session.DeviceChoice("virtual", longest, (8, 0)))
+    monkeypatch.setattr(picture.Picture, "of", measure)
+    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", longest, (8, 0)))
     figures.stack()
     assert drawn
     assert not [text for text, right in drawn if right > 755]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gpulab.teach import progress, quiz
-from gpulab.teach.questions import UnknownQuizError
-from gpulab.teach.quizzes import QUIZZES
+from gpulab.teach import quiz
+from gpulab.teach.progress import progress
+from gpulab.teach.quizzes import UnknownQuizError, quizzes
 
-TOPICS = tuple(QUIZZES)
+TOPICS = tuple(quizzes())
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -9,7 +9,7 @@ import pytest
 
 LEAST = 4.5
 VIEWS = files("gpulab.views") / "static" / "base.css"
-FORMS = files("gpulab.teach") / "static" / "forms.css"
+FORMS = files("gpulab.teach") / "forms.css"
 # JupyterLab's own text and page colours, where a style sheet takes them over.
 JUPYTER = {
     "light": {"fg": "#212121", "bg": "#ffffff", "rule": "#616161"},

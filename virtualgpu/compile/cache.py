@@ -49,11 +49,26 @@ def store(kind: str, name: str, data: bytes) -> None:
     with contextlib.suppress(OSError):
         folder = directory() / kind
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(data).digest() + data)
-        Path(temporary).replace(folder / name)
+        replace_file(folder / name, hashlib.sha256(data).digest() + data)
         kept = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
         if len(kept) > MAX_ENTRIES:
             for old in sorted(kept, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:
                 old.unlink(missing_ok=True)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in one step: whoever reads it meanwhile sees the old one or the new one, never half of it.
+
+    Raises
+    ------
+    OSError
+        If the folder is missing or may not be written.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,38 +1,19 @@
-"""Drawn figures of the course: the layers a call goes through, and how threads are numbered."""
+"""Figures of notebook 00: the layers a call goes through, and how threads are numbered."""
 
 from __future__ import annotations
 
-import io
-from dataclasses import dataclass
-
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from gpulab.session import which_device
+from gpulab.teach.picture import Picture
+from gpulab.views import _figure as palette
 
 _DPI = 100
-_INK = "#1f2933"
-_HOST = "#dbe8f6"
-_DEVICE = "#dff2dc"
-_SOFT = "#57606a"
-_COLOURS = ("#88b4dd", "#f2ab90", "#7cc7bb", "#e8cb7a")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Picture:
-    """A PNG with the sentence that says what it shows."""
-
-    png: bytes
-    caption: str
-
-    def __repr__(self) -> str:
-        return self.caption
-
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, object], dict[str, object]]:
-        return {"image/png": self.png, "text/plain": self.caption}, {"image/png": {"alt": self.caption}}
+# Boxes are tints of the views' colours, on which text keeps its contrast.
+_HOST = (palette.BLUE, 0.16)
+_DEVICE = (palette.GREEN, 0.18)
+_BLOCKS = (palette.SKY, palette.VERMILION, palette.GREEN, palette.ORANGE)
 
 
 def stack() -> Picture:
@@ -63,22 +44,24 @@ def stack() -> Picture:
         bottom = (len(layers) - 1 - row) * 1.15 + 0.18
         axes.add_patch(
             FancyBboxPatch(
-                (0.3, bottom), 8.0, 0.72, boxstyle="round,pad=0.03", facecolor=colour, edgecolor=_INK
+                (0.3, bottom), 8.0, 0.72, boxstyle="round,pad=0.03", facecolor=colour, edgecolor=palette.INK
             )
         )
-        axes.text(0.5, bottom + 0.36, name, va="center", weight="bold", color=_INK, fontsize=10)
-        axes.text(2.2, bottom + 0.36, what, va="center", color=_INK, fontsize=10)
+        axes.text(0.5, bottom + 0.36, name, va="center", weight="bold", color=palette.INK, fontsize=10)
+        axes.text(2.2, bottom + 0.36, what, va="center", color=palette.INK, fontsize=10)
         if row:
             axes.annotate(
                 "",
                 xy=(1.1, bottom + 0.76),
                 xytext=(1.1, bottom + 1.14),
-                arrowprops={"arrowstyle": "-|>", "color": _INK},
+                arrowprops={"arrowstyle": "-|>", "color": palette.INK},
             )
-    axes.text(8.5, 4.6, "host:\nPython,\nordinary\nmemory", va="center", color=_SOFT, fontsize=9)
-    axes.text(8.5, 1.15, "device:\nits own\nmemory", va="center", color=_SOFT, fontsize=9)
+    axes.text(8.5, 4.6, "host:\nPython,\nordinary\nmemory", va="center", color=palette.MUTED, fontsize=9)
+    axes.text(8.5, 1.15, "device:\nits own\nmemory", va="center", color=palette.MUTED, fontsize=9)
     place = "on the virtual GPU" if virtual else "on this GPU"
-    return _picture(figure, f"The layers a Python line goes through {place}, from the cell down to the SMs.")
+    return Picture.of(
+        figure, f"The layers a Python line goes through {place}, from the cell down to the SMs."
+    )
 
 
 def numbering(n: int, block_threads: int) -> Picture:
@@ -95,10 +78,9 @@ def numbering(n: int, block_threads: int) -> Picture:
                 (index + 0.05, 0.0),
                 0.9,
                 1.0,
-                facecolor="white" if idle else _COLOURS[block % len(_COLOURS)],
-                edgecolor=_COLOURS[block % len(_COLOURS)],
+                facecolor="white" if idle else (_BLOCKS[block % len(_BLOCKS)], 0.55),
+                edgecolor=_BLOCKS[block % len(_BLOCKS)],
                 hatch="////" if idle else None,
-                alpha=0.9,
             )
         )
         axes.text(
@@ -108,11 +90,17 @@ def numbering(n: int, block_threads: int) -> Picture:
             ha="center",
             va="center",
             fontsize=8,
-            color=_INK,
+            color=palette.INK,
             bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if idle else None,
         )
         axes.text(
-            index + 0.5, -0.35, "–" if idle else str(index), ha="center", va="center", fontsize=8, color=_SOFT
+            index + 0.5,
+            -0.35,
+            "–" if idle else str(index),
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=palette.MUTED,
         )
     for block in range(blocks):
         axes.text((block + 0.5) * block_threads, 1.35, f"blockIdx.x = {block}", ha="center", fontsize=9)
@@ -121,15 +109,8 @@ def numbering(n: int, block_threads: int) -> Picture:
     axes.set(xlim=(-total * 0.12, total), ylim=(-0.8, 1.8))
     axes.axis("off")
     idle_count = total - n
-    return _picture(
+    return Picture.of(
         figure,
         f"{n} elements in {blocks} blocks of {block_threads} threads: i = blockIdx.x * {block_threads} + "
         f"threadIdx.x; {idle_count} threads (hatched) have no element.",
     )
-
-
-def _picture(figure: Figure, caption: str) -> Picture:
-    FigureCanvasAgg(figure)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", facecolor="white")
-    return Picture(buffer.getvalue(), caption)

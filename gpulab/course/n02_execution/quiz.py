@@ -1,6 +1,6 @@
 """Questions of notebook 02."""
 
-from gpulab.teach.quizzes.question import Choice, Question
+from gpulab.teach.question import Choice, Question
 
 TITLE = "Execution model: eight questions"
 

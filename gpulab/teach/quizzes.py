@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 
-from gpulab.teach.quizzes import QUIZZES
-from gpulab.teach.quizzes.question import Question
+from gpulab.teach.folders import quizzes
+from gpulab.teach.question import Question
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError
 
@@ -20,18 +20,19 @@ class UnknownQuizError(GpulabError, ValueError):
 def quiz(topic: str) -> Quiz:
     """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
 
-    Without the form, answer with ``q = gl.quiz("warps")`` and ``q.answer(1, "b")``.
+    Without the form, answer with ``q = gl.quiz("execution")`` and ``q.answer(1, "b")``.
 
     Raises
     ------
     UnknownQuizError
         If there is no such topic; the message names the nearest.
     """
-    if topic not in QUIZZES:
-        near = difflib.get_close_matches(topic, QUIZZES, n=1, cutoff=0.3)
+    known = quizzes()
+    if topic not in known:
+        near = difflib.get_close_matches(topic, known, n=1, cutoff=0.3)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UnknownQuizError(f"There is no quiz {topic!r}.{hint} Topics: {', '.join(QUIZZES)}.")
-    title, questions = QUIZZES[topic]
+        raise UnknownQuizError(f"There is no quiz {topic!r}.{hint} Topics: {', '.join(known)}.")
+    title, questions = known[topic]
     return Quiz(topic, title, questions)
 
 

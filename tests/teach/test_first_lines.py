@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gpulab as gl
-from gpulab.teach.output import MOST_LINES, first_lines
+from gpulab.teach.first_lines import MOST_LINES, first_lines
 
 
 def test_the_first_lines_are_shown_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:

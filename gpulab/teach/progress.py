@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from gpulab.teach.exercises import EXERCISES
-from gpulab.teach.quizzes import QUIZZES
+from gpulab.teach import folders
 from gpulab.teach.store import store
 
 
@@ -63,12 +62,12 @@ def progress() -> Progress:
     """
     kept = store()
     quizzes = {}
-    for topic in QUIZZES:
+    for topic in folders.quizzes():
         result = kept.get("quizzes", topic)
         if isinstance(result, dict):
             quizzes[topic] = (int(result.get("right", 0)), int(result.get("questions", 0)))
     return Progress(
-        exercises={name: bool(kept.get("exercises", name)) for name in EXERCISES},
+        exercises={name: bool(kept.get("exercises", name)) for name in folders.exercises()},
         quizzes=quizzes,
         predictions=len(kept.section("predictions")),
     )

@@ -1,6 +1,6 @@
 """Questions of notebook 01."""
 
-from gpulab.teach.quizzes.question import Choice, Question
+from gpulab.teach.question import Choice, Question
 
 TITLE = "Device and capability: six questions"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpulab.session import backend
-from gpulab.teach.judging import Exercise, NotYet, call, spell
+from gpulab.teach.exercise import Exercise, NotYet, call, spell
 from virtualgpu.records import DeviceInfo, Dim3
 
 _ARCHITECTURES = (

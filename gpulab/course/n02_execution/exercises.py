@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.judging import Exercise, NotYet, call, spell
+from gpulab.teach.exercise import Exercise, NotYet, call, spell
 from gpulab.teach.kernel_cases import KernelUnderTest, Out, compare
 
 _WARP = 32

@@ -1,6 +1,6 @@
 """Questions of notebook 00."""
 
-from gpulab.teach.quizzes.question import Choice, Question
+from gpulab.teach.question import Choice, Question
 
 TITLE = "Start here: five questions"
 

@@ -1,0 +1,78 @@
+"""The course's folders, one a notebook: found by name, each read when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gpulab.course
+from gpulab.teach.exercise import Exercise
+from gpulab.teach.question import Question
+
+_NAME = re.compile(r"n(\d\d)_(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What belongs to one notebook. `number` is the notebook's (``"02"``), `topic` its quiz's name."""
+
+    number: str
+    topic: str
+    path: Path
+
+    @property
+    def exercises(self) -> dict[str, Exercise]:
+        """The notebook's exercises by name, such as ``"02-index"``."""
+        module = self._module("exercises")
+        return {exercise.exercise_id: exercise for exercise in module.EXERCISES} if module else {}
+
+    @property
+    def quiz(self) -> tuple[str, tuple[Question, ...]] | None:
+        """Title and questions of the notebook's quiz; None if it has none."""
+        module = self._module("quiz")
+        return (module.TITLE, module.QUESTIONS) if module else None
+
+    @property
+    def kernels(self) -> dict[str, str]:
+        """CUDA C++ sources of the notebook by file name."""
+        files = sorted((self.path / "kernels").glob("*.cu"))
+        return {file.name: file.read_text(encoding="utf-8") for file in files}
+
+    def _module(self, part: str) -> Any:
+        if not (self.path / f"{part}.py").is_file():
+            return None
+        return importlib.import_module(f"{gpulab.course.__name__}.{self.path.name}.{part}")
+
+
+def folders() -> list[Folder]:
+    """All folders of the course, in the notebooks' order."""
+    entries = sorted(
+        (entry for place in gpulab.course.__path__ for entry in Path(place).iterdir()),
+        key=lambda entry: entry.name,
+    )
+    named = [(_NAME.fullmatch(entry.name), entry) for entry in entries]
+    return [Folder(match[1], match[2], entry) for match, entry in named if match]
+
+
+def exercise(exercise_id: str) -> Exercise | None:
+    """The exercise of that name, of whose notebook alone the folder is read; None if there is none."""
+    own = [folder for folder in folders() if folder.number == exercise_id[:2]]
+    return next((f.exercises[exercise_id] for f in own if exercise_id in f.exercises), None)
+
+
+def exercises() -> dict[str, Exercise]:
+    """All exercises of the course by name."""
+    return {name: exercise for folder in folders() for name, exercise in folder.exercises.items()}
+
+
+def quizzes() -> dict[str, tuple[str, tuple[Question, ...]]]:
+    """Title and questions of all quizzes by topic."""
+    return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
+
+
+def kernels() -> dict[str, str]:
+    """All CUDA C++ sources in the course's folders by path, such as ``"n05_memory/kernels/copy.cu"``."""
+    return {f"{f.path.name}/kernels/{name}": code for f in folders() for name, code in f.kernels.items()}

@@ -1,0 +1,98 @@
+"""The course's folders are found by name: a new notebook touches its own folder and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gpulab.course
+from gpulab.teach import check, folders, quiz
+from gpulab.teach.checking import UnknownExerciseError
+from gpulab.teach.progress import progress
+from tools.shipped_ptx import course_kernels
+
+EXERCISES = """
+from gpulab.teach.exercise import Exercise, NotYet
+
+def judge(answer):
+    if answer != 42:
+        raise NotYet("think again.")
+    return "that is it."
+
+EXERCISES = (Exercise("97-answer", "The answer", judge),)
+"""
+QUIZ = """
+from gpulab.teach.question import Choice, Question
+
+TITLE = "Made up: one question"
+QUESTIONS = (Question("Why?", (Choice("a", "Because.", right=True), Choice("b", "No."))),)
+"""
+KERNEL = 'extern "C" __global__ void nothing() {}\n'
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for a notebook 97, in a place of its own."""
+    folder = tmp_path / "n97_made_up"
+    (folder / "kernels").mkdir(parents=True)
+    (folder / "exercises.py").write_text(EXERCISES)
+    (folder / "quiz.py").write_text(QUIZ)
+    (folder / "kernels" / "nothing.cu").write_text(KERNEL)
+    (tmp_path / "notes").mkdir()
+    monkeypatch.setattr(gpulab.course, "__path__", [*gpulab.course.__path__, str(tmp_path)])
+    yield folder
+    for name in [name for name in sys.modules if name.startswith("gpulab.course.n97_made_up")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_new_folder_brings_its_exercise() -> None:
+    assert "97-answer" in folders.exercises()
+    assert repr(check("97-answer", 42)) == "97-answer: passed: that is it."
+    assert repr(check("97-answer", 41)) == "97-answer: not yet: think again."
+    assert progress().exercises["97-answer"]
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_new_folder_brings_its_quiz() -> None:
+    asked = quiz("made_up")
+    assert asked.title == "Made up: one question"
+    assert asked.answer(1, "a") == "Right. Because."
+    assert progress().quizzes["made_up"] == (1, 1)
+
+
+@pytest.mark.usefixtures("made_up")
+def test_a_new_folder_brings_its_kernels_to_those_compiled_in_advance() -> None:
+    assert folders.kernels()["n97_made_up/kernels/nothing.cu"] == KERNEL
+    assert KERNEL in course_kernels()
+
+
+def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:
+    (made_up / "exercises.py").unlink()
+    (made_up / "quiz.py").unlink()
+    (folder,) = [folder for folder in folders.folders() if folder.number == "97"]
+    assert folder.exercises == {}
+    assert folder.quiz is None
+    with pytest.raises(UnknownExerciseError, match="no exercise '97-answer'"):
+        check("97-answer", 42)
+
+
+def test_one_exercise_loads_its_own_folder_alone(made_up: Path) -> None:
+    (made_up / "exercises.py").write_text("raise RuntimeError('someone is editing this')")
+    assert check("00-blocks", lambda n, threads: -(-n // threads))
+    with pytest.raises(RuntimeError, match="someone is editing this"):
+        folders.exercises()
+
+
+def test_exercises_are_named_after_their_notebook() -> None:
+    for folder in folders.folders():
+        assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
+
+
+def test_notebooks_come_in_order_and_topics_once() -> None:
+    found = folders.folders()
+    assert [folder.number for folder in found] == sorted({folder.number for folder in found})
+    assert len({folder.topic for folder in found}) == len(found)
