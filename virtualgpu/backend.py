@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda.streams import get_current_stream
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
-from virtualgpu.launch.prepare import Launch, prepare
+from virtualgpu.launch.prepare import PreparedLaunch, prepare
 from virtualgpu.model.machine import Machine, VirtualDevice
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, kernel_source
@@ -244,7 +244,7 @@ class VirtualBackend:
     @contextmanager
     def _launch(
         self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int
-    ) -> Iterator[Launch]:
+    ) -> Iterator[PreparedLaunch]:
         """A checked launch; NumPy arrays of a `KernelSource` are on the device while it lasts."""
         module, name = self._compiled(kernel)
         device = self.machine.current_device
@@ -262,9 +262,9 @@ class VirtualBackend:
                 own and kernel.enable_cooperative_groups,
             )
 
-    def _run(self, launch: Launch, trace: TraceRequest | None = None) -> LaunchResult:
+    def _run(self, launch: PreparedLaunch, trace: TraceRequest | None = None) -> LaunchResult:
         """Execute, and let the launch take its time on the device's current stream."""
-        result = launch.run(trace=trace)
+        result = launch.run(replace(launch.options, trace=trace))
         get_current_stream(launch.device.id).submit(
             "kernel",
             launch.symbol,
@@ -306,7 +306,7 @@ def _copy_to(device: VirtualDevice, array: npt.NDArray[Any]) -> ndarray:
 
 
 @contextmanager
-def _restored(launch: Launch) -> Iterator[None]:
+def _restored(launch: PreparedLaunch) -> Iterator[None]:
     """Put back the contents of every array argument, also after a fault."""
     memory = launch.device.memory
     saved = {address: memory.view(address, size).copy() for address, size in launch.packed.arrays.items()}

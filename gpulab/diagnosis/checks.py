@@ -279,7 +279,7 @@ def check_virtual_gpu() -> Result:
         image = nvrtc.compile_ptx(_SELF_TEST, target=80)
     except nvrtc.NvrtcMissingError:
         return "missing", "no NVRTC", "See the line on NVRTC."
-    from virtualgpu.engine import Program
+    from virtualgpu.engine import PackedLaunch, Program
     from virtualgpu.model.memory import DeviceMemory
 
     x, expected = _self_test_data()
@@ -289,14 +289,9 @@ def check_virtual_gpu() -> Result:
         memory.track(address, x.nbytes, label)
     memory.view(addresses[0], x.nbytes)[:] = x.view(np.uint8)
     program = Program(image.ptx, _SELF_TEST)
-    program.launch(
-        "scale",
-        (-(-_THREADS // _BLOCK), 1, 1),
-        (_BLOCK, 1, 1),
-        struct.pack("<QQi", *addresses, _THREADS),
-        memory=memory,
-        device_name="virtual A100",
-    )
+    blocks = -(-_THREADS // _BLOCK)
+    params = struct.pack("<QQi", *addresses, _THREADS)
+    program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK, 1, 1), params), memory)
     result = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(result, expected):
         return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"

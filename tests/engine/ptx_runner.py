@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 
 _DTYPES = {
@@ -24,7 +24,15 @@ def dtype_of(kind: str) -> Any:
 
 
 def launch(
-    ptx: str, name: str, arrays: Sequence[npt.NDArray[Any]], grid: int = 1, block: int = 32, **options: Any
+    ptx: str,
+    name: str,
+    arrays: Sequence[npt.NDArray[Any]],
+    grid: int = 1,
+    block: int = 32,
+    *,
+    shared_bytes: int = 0,
+    cooperative: bool = False,
+    **options: Any,
 ) -> list[npt.NDArray[Any]]:
     """Run a kernel whose parameters are all pointers; gives the arrays' contents after it."""
     memory = DeviceMemory(1 << 28)
@@ -35,9 +43,8 @@ def launch(
         memory.view(address, array.nbytes)[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
         params += address.to_bytes(8, "little")
         places.append(address)
-    Program(ptx).launch(
-        name, (grid, 1, 1), (block, 1, 1), params, memory=memory, device_name="virtual", **options
-    )
+    packed = PackedLaunch(name, (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative)
+    Program(ptx).launch(packed, memory, RunOptions(**options))
     return [
         memory.view(at, a.nbytes).copy().view(a.dtype).reshape(a.shape)
         for at, a in zip(places, arrays, strict=True)

@@ -13,7 +13,7 @@ from tests.fuzz import generator, virtual_run
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import callgraph, inline, ir, parser
 from virtualgpu.cuda_errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
-from virtualgpu.engine import LaunchResult, Program, TraceRequest
+from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
 from virtualgpu.engine.run import program
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.memory import DeviceMemory
@@ -35,7 +35,14 @@ __device__ __noinline__ int next_of(int* s, int v) {
 
 
 def launch(
-    code: str, *arrays: np.ndarray, grid: int = 1, block: int = 96, target: int = 80, **options: Any
+    code: str,
+    *arrays: np.ndarray,
+    grid: int = 1,
+    block: int = 96,
+    target: int = 80,
+    shared_bytes: int = 0,
+    cooperative: bool = False,
+    **options: Any,
 ) -> tuple[LaunchResult, list[np.ndarray]]:
     """Run a kernel of pointers; its counters and the arrays after it."""
     memory = DeviceMemory(1 << 26)
@@ -47,7 +54,9 @@ def launch(
         params += address.to_bytes(8, "little")
         places.append(address)
     result = Program(nvrtc.compile_ptx(code, target=target).ptx, code).launch(
-        "k", (grid, 1, 1), (block, 1, 1), params, memory=memory, device_name="virtual", **options
+        PackedLaunch("k", (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative),
+        memory,
+        RunOptions(**options),
     )
     return result, [
         memory.view(p, a.nbytes).view(a.dtype).reshape(a.shape).copy()

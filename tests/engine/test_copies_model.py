@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer.checker import Checker, Shape
 from virtualgpu.sanitizer.history import Batch, Conflicts, Ints
@@ -246,9 +246,10 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     )  # fmt: skip
     body = "\n".join(op.ptx(place) for place, op in enumerate(program))
     Program(f"{HEAD}{body}\nret;\n}}\n").launch(
-        "k", (1, 1, 1), (THREADS, 1, 1), b"".join(p.to_bytes(8, "little") for p in places),
-        memory=memory, device_name="virtual", instrument="none", observer=checker,
-    )  # fmt: skip
+        PackedLaunch("k", (1, 1, 1), (THREADS, 1, 1), b"".join(p.to_bytes(8, "little") for p in places)),
+        memory,
+        RunOptions(instrument="none", observer=checker),
+    )
     checker.flush()
     return memory.view(places[1], data.nbytes).copy().view(np.uint32).reshape(data.shape), found
 

@@ -12,7 +12,7 @@ import pytest
 from tests.engine.ptx_runner import apply, launch
 from virtualgpu.compile.ptx import parser
 from virtualgpu.cuda_errors import IllegalAddressError
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program
 from virtualgpu.engine.lower import codegen, function
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.model.memory import DeviceMemory
@@ -255,7 +255,7 @@ def run_with_parameter_array(offset: str) -> list[int]:
     memory.track(address, 16, "result")
     params = address.to_bytes(8, "little") + np.array([-1, 2, -3, 4], np.int16).tobytes()
     Program(PARAMETER_ARRAY.replace("OFFSET", offset)).launch(
-        "k", (1, 1, 1), (4, 1, 1), params, memory=memory, device_name="virtual"
+        PackedLaunch("k", (1, 1, 1), (4, 1, 1), params), memory
     )
     return memory.view(address, 16).view(np.int32).tolist()
 

@@ -17,7 +17,7 @@ from llvmlite.binding.executionengine import ExecutionEngine
 from tests.engine.ptx_runner import launch
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure, LaunchTimeoutError
-from virtualgpu.engine import Program, TraceRequest
+from virtualgpu.engine import PackedLaunch, Program, RunOptions, TraceRequest
 from virtualgpu.engine.run import crew
 from virtualgpu.model.memory import DeviceMemory
 
@@ -217,13 +217,9 @@ def test_a_trace_of_one_warp_does_not_change_the_result() -> None:
         memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8)
         params += places[-1].to_bytes(8, "little")
     result = Program(ptx, code).launch(
-        "k",
-        (4, 1, 1),
-        (64, 1, 1),
-        params,
-        memory=memory,
-        device_name="virtual",
-        trace=TraceRequest((2, 0, 0), 1),
+        PackedLaunch("k", (4, 1, 1), (64, 1, 1), params),
+        memory,
+        RunOptions(trace=TraceRequest((2, 0, 0), 1)),
     )
     np.testing.assert_array_equal(memory.view(places[1], b.nbytes).view(np.float32), plain[1])
     trace = result.trace
@@ -247,9 +243,10 @@ def test_a_bounded_trace_says_that_it_was_cut() -> None:
     memory.track(place, 8, "array")
     memory.view(place, 8).view(np.int32)[:] = (1000, 0)
     result = Program(ptx, code).launch(
-        "k", (1, 1, 1), (1, 1, 1), place.to_bytes(8, "little"), memory=memory, device_name="virtual",
-        trace=TraceRequest(max_steps=100),
-    )  # fmt: skip
+        PackedLaunch("k", (1, 1, 1), (1, 1, 1), place.to_bytes(8, "little")),
+        memory,
+        RunOptions(trace=TraceRequest(max_steps=100)),
+    )
     assert result.trace is not None
     assert result.trace.truncated
     assert len(result.trace) == 100

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from virtualgpu.compile import nvrtc
-from virtualgpu.engine import LaunchResult, Program, TraceRequest
+from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import BlockTrace, WarpTrace
 from virtualgpu.records.state import registers_at, shared_at, shared_changes
@@ -44,6 +44,8 @@ def traced(
     block: int = 32,
     request: TraceRequest | None = None,
     grid: int = 1,
+    shared_bytes: int = 0,
+    cooperative: bool = False,
     **options: Any,
 ) -> tuple[LaunchResult, list[npt.NDArray[Any]]]:
     """Run a kernel ``k`` with a trace; pointers first, then 32-bit numbers."""
@@ -57,9 +59,10 @@ def traced(
         places.append(address)
     params += b"".join(n.to_bytes(4, "little", signed=True) for n in numbers)
     result = Program(nvrtc.compile_ptx(code, target=80).ptx, code).launch(
-        "k", (grid, 1, 1), (block, 1, 1), params, memory=memory, device_name="virtual",
-        trace=request or TraceRequest(whole_block=True), **options,
-    )  # fmt: skip
+        PackedLaunch("k", (grid, 1, 1), (block, 1, 1), params, shared_bytes, cooperative),
+        memory,
+        RunOptions(trace=request or TraceRequest(whole_block=True), **options),
+    )
     after = [memory.view(p, a.nbytes).view(a.dtype).copy() for p, a in zip(places, arrays, strict=True)]
     return result, after
 

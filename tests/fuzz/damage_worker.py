@@ -24,7 +24,7 @@ from tools.corpus import CASES, Case
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.engine.lower import codegen
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.model.memory import DeviceMemory
@@ -75,9 +75,10 @@ def execute(ptx: str, case: Case, seed: int) -> None:
         params[param.offset : end] = raw[: max(end - param.offset, 0)]
     grid = tuple(min(n, 2) for n in case.grid)
     program.launch(
-        name, grid, case.block, bytes(params), memory=memory, device_name="fuzzed",  # type: ignore[arg-type]
-        shared_bytes=case.shared_bytes, watchdog_s=WATCHDOG_S, stdout=lambda text: None,
-    )  # fmt: skip
+        PackedLaunch(name, grid, case.block, bytes(params), case.shared_bytes),  # type: ignore[arg-type]
+        memory,
+        RunOptions(watchdog_s=WATCHDOG_S, stdout=lambda text: None),
+    )
 
 
 def attempt(seed: int, run: bool) -> tuple[str, str]:

@@ -24,7 +24,7 @@ import numpy as np
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir, parser
 from virtualgpu.cuda_errors import KernelFault
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.run import jit
 from virtualgpu.launch.signature import source_params
@@ -252,10 +252,12 @@ def launch(program: Program, entry: ir.Function, code: str, kernel: str) -> tupl
         fresh = Program(program.ptx, code)
         try:
             fresh.launch(
-                entry.name, grid, block, bytes(params), memory=memory, device_name="outside",
-                shared_bytes=DYNAMIC_SHARED_BYTES, cooperative="this_grid" in code, watchdog_s=WATCHDOG_S,
-                stdout=lambda text: None,
-            )  # fmt: skip
+                PackedLaunch(
+                    entry.name, grid, block, bytes(params), DYNAMIC_SHARED_BYTES, "this_grid" in code
+                ),
+                memory,
+                RunOptions(watchdog_s=WATCHDOG_S, stdout=lambda text: None),
+            )
         except KernelFault as fault:
             faults.append(f"{type(fault).__name__}: {fault}".replace("\n", " ")[:200])
         else:

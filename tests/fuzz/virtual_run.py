@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tests.fuzz import generator
 from virtualgpu.compile import nvrtc
-from virtualgpu.engine import Program
+from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
 
 MEMORY_BYTES = 256 << 20
@@ -26,7 +26,7 @@ def compiled(first: int, target: int) -> tuple[Program, dict[int, generator.Kern
 
 
 def run(program: Program, k: generator.Kernel, **options: Any) -> list[npt.NDArray[np.generic]]:
-    """What a kernel writes; `options` are those of `Program.launch`."""
+    """What a kernel writes; `options` are those of `RunOptions`."""
     memory = DeviceMemory(MEMORY_BYTES)
     data = generator.data(k)
     arrays = [*data.inputs, *data.outputs]
@@ -38,11 +38,10 @@ def run(program: Program, k: generator.Kernel, **options: Any) -> list[npt.NDArr
         addresses.append(address)
     params = np.array(addresses, np.uint64).tobytes() + np.int32(data.n).tobytes() + data.scale.tobytes()
     fresh = Program(program.ptx, program.code)  # its own module variables, in this memory
-    settings = {"instrument": "none", "watchdog_s": 60.0, **options}
+    settings: dict[str, Any] = {"instrument": "none", "watchdog_s": 60.0, **options}
     fresh.launch(
-        k.name, k.grid, k.block, params, memory=memory, device_name="fuzzed",
-        shared_bytes=k.dynamic_shared_bytes, **settings,
-    )  # fmt: skip
+        PackedLaunch(k.name, k.grid, k.block, params, k.dynamic_shared_bytes), memory, RunOptions(**settings)
+    )
     out = []
     for array, address in zip(arrays[len(data.inputs) :], addresses[len(data.inputs) :], strict=True):
         out.append(memory.view(address, array.nbytes).view(array.dtype).copy())

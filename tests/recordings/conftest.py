@@ -14,7 +14,7 @@ from gpulab import session
 from tools.corpus import Case
 from tools.recordings import Recording, load_recording
 from virtualgpu.launch.compiled import compiled_module
-from virtualgpu.launch.prepare import Launch, prepare
+from virtualgpu.launch.prepare import PreparedLaunch, prepare
 
 
 @pytest.fixture(scope="session")
@@ -30,11 +30,11 @@ def on_a_virtual_h200() -> Iterator[None]:
 
 
 @pytest.fixture
-def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], Launch]:
+def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], PreparedLaunch]:
     """Make a launch of a case that executes given PTX in the place of what NVRTC makes of its source."""
     from virtualgpu.model import machine as slot
 
-    def prepared(c: Case, ptx: str, values: Sequence[Any]) -> Launch:
+    def prepared(c: Case, ptx: str, values: Sequence[Any]) -> PreparedLaunch:
         device = slot.current().current_device
         module = compiled_module(c.code, c.options, (), device.info.compute_capability)
         module = dataclasses.replace(

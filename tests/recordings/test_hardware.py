@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from tools.recordings.record import WARP_TRACES, device_arguments, inputs_digest
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
 from virtualgpu.launch.compiled import compiled_module
-from virtualgpu.launch.prepare import Launch
+from virtualgpu.launch.prepare import PreparedLaunch
 from virtualgpu.records import KernelCounters, WarpTrace
 
 EXACT = [c.name for c in CASES if c.exact and not c.stdout_lines]
@@ -55,7 +56,7 @@ OTHER_ACCESSES = {"library_functions"}
 # With probes in it the H200 lets the four arms take turns and its lanes store one arm at a time;
 # without them (see the counters) they meet again before the store, as on the virtual GPU.
 MEET_LATER = {"four_ways"}
-Prepare = Callable[[Case, str, Sequence[Any]], Launch]
+Prepare = Callable[[Case, str, Sequence[Any]], PreparedLaunch]
 
 
 def kernel_of(c: Case) -> Any:
@@ -188,6 +189,7 @@ def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: P
 def trace_of(recorded: WarpTrace, c: Case, h200: Recording, prepare_ptx: Prepare) -> WarpTrace:
     values = device_arguments(c.make_args(h200.seed), session.cp())
     request = TraceRequest(recorded.block_index, recorded.warp_index, 100_000)
-    trace = prepare_ptx(c, h200.ptx[c.name], values).run(trace=request).trace
+    launch = prepare_ptx(c, h200.ptx[c.name], values)
+    trace = launch.run(replace(launch.options, trace=request)).trace
     assert trace is not None
     return trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,11 @@ from virtualgpu.compile import instrument, nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
 from virtualgpu.errors import PtxError
-from virtualgpu.launch.prepare import Launch
+from virtualgpu.launch.prepare import PreparedLaunch
 
 # The two dialects of NVRTC's PTX: up to 9.0, and from 10.0 on.
 TARGETS = (75, 90, 100)
-Prepare = Callable[[Case, str, Sequence[Any]], Launch]
+Prepare = Callable[[Case, str, Sequence[Any]], PreparedLaunch]
 
 
 @functools.cache
@@ -70,7 +71,8 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
     assert not truncated
     request = TraceRequest((1, 0, 0), 1, 100_000)
     values = device_arguments(c.make_args(1), cp)
-    plain = prepare_ptx(c, ptx, values).run(trace=request).trace
+    launch = prepare_ptx(c, ptx, values)
+    plain = launch.run(replace(launch.options, trace=request)).trace
     assert plain is not None
     starts = np.array(probed.first_pc)
     assert visits(starts[number], mask) == visits(plain.pc, plain.active_mask, set(starts.tolist()))

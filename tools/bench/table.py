@@ -111,15 +111,10 @@ class Loaded:
 
     def launch(self, instrument: str, program: Program | None = None) -> Any:
         """Run the kernel once."""
-        return (program or self.program).launch(
-            self.case.kernel,
-            self.case.grid,
-            self.case.block,
-            self.params,
-            memory=self.memory,
-            device_name="virtual A100",
-            instrument=instrument,
-        )
+        from virtualgpu.engine import PackedLaunch, RunOptions
+
+        packed = PackedLaunch(self.case.kernel, self.case.grid, self.case.block, self.params)
+        return (program or self.program).launch(packed, self.memory, RunOptions(instrument=instrument))
 
     def seconds(self, instrument: str, program: Program | None = None) -> float:
         """Time one launch."""

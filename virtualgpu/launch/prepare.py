@@ -21,13 +21,13 @@ from virtualgpu.model.placement import listed_step, place_blocks
 from virtualgpu.records import DeviceInfo, Dim3, KernelStats, LaunchTrace, Occupancy, Provenance
 
 if TYPE_CHECKING:
-    from virtualgpu.engine import LaunchResult, Observer, TraceRequest
+    from virtualgpu.engine import LaunchResult, RunOptions
 
 _AXES = "xyz"
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PreparedLaunch:
     """A checked launch: everything the engine and the time model need."""
 
     device: VirtualDevice
@@ -54,42 +54,33 @@ class Launch:
         """Blocks of this launch that the device holds at once."""
         return self.occupancy.blocks_per_sm * self.device.info.sm_count
 
-    def run(
-        self,
-        instrument: str = "counters",
-        trace: TraceRequest | None = None,
-        *,
-        observer: Observer | None = None,
-        trap_nan: bool = False,
-        block_order: npt.NDArray[np.int64] | None = None,
-        watchdog_s: float | None = None,
-    ) -> LaunchResult:
+    @property
+    def options(self) -> RunOptions:
+        """How its device runs it when nothing else is asked for."""
+        from virtualgpu.engine import RunOptions
+
+        device = self.device
+        return RunOptions(
+            device_name=device.info.provenance.device,
+            sm_count=device.info.sm_count,
+            watchdog_s=device.watchdog_s,
+            stdout=device.machine.stdout,
+            independent_threads=device.independent_threads,
+            block_order=None if device.block_order is None else device.block_order(prod(self.grid)),
+        )
+
+    def run(self, options: RunOptions | None = None) -> LaunchResult:
         """Execute the kernel; faults raise the classes of `virtualgpu.cuda_errors`."""
+        from virtualgpu.engine import PackedLaunch
+
         device = self.device
         device.machine.count_launch()
         for address, name in self.packed.names.items():
             device.memory.name(address, name)
-        if block_order is None and device.block_order is not None:
-            block_order = device.block_order(prod(self.grid))
-        return self.module.program(device).launch(
-            self.symbol,
-            self.grid,
-            self.block,
-            self.packed.buffer,
-            shared_bytes=self.shared_bytes,
-            memory=device.memory,
-            device_name=device.info.provenance.device,
-            instrument=instrument,
-            trace=trace,
-            watchdog_s=device.watchdog_s if watchdog_s is None else watchdog_s,
-            stdout=device.machine.stdout,
-            sm_count=device.info.sm_count,
-            cooperative=self.cooperative,
-            observer=observer,
-            trap_nan=trap_nan,
-            block_order=block_order,
-            independent_threads=device.independent_threads,
+        packed = PackedLaunch(
+            self.symbol, self.grid, self.block, self.packed.buffer, self.shared_bytes, self.cooperative
         )
+        return self.module.program(device).launch(packed, device.memory, options or self.options)
 
     def block_durations_ns(self, result: LaunchResult) -> npt.NDArray[np.float64]:
         """Modelled duration of every block."""
@@ -161,7 +152,7 @@ def prepare(
     shared_bytes: int,
     max_dynamic_shared_bytes: int | None = None,
     cooperative: bool = False,
-) -> Launch:
+) -> PreparedLaunch:
     """Check a launch against the device's limits and pack its arguments.
 
     Parameters
@@ -187,7 +178,7 @@ def prepare(
     _check_shared(info, stats, shared, max_dynamic_shared_bytes)
     entry = module.entry(symbol, device)
     packed = pack(stats.name, entry.params, entry.param_bytes, module.source_params(symbol), args, device)
-    launch = Launch(device, module, symbol, stats, grid3, block3, shared, packed, cooperative)
+    launch = PreparedLaunch(device, module, symbol, stats, grid3, block3, shared, packed, cooperative)
     if cooperative:
         _check_cooperative(launch)
     return launch
@@ -200,7 +191,7 @@ def at_least_one(sizes: Any) -> Any:
     return tuple(max(1, size) if isinstance(size, (int, np.integer)) else size for size in sizes)
 
 
-def fitted_cooperative(launch: Launch) -> Launch:
+def fitted_cooperative(launch: PreparedLaunch) -> PreparedLaunch:
     """The launch as a cooperative one, its grid cut with a warning to what the device holds at once.
 
     Raises
@@ -284,7 +275,7 @@ def _check_shared(
     )
 
 
-def _check_cooperative(launch: Launch) -> None:
+def _check_cooperative(launch: PreparedLaunch) -> None:
     info = launch.device.info
     resident = launch.resident_blocks
     blocks = prod(launch.grid)

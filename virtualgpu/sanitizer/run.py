@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
     from virtualgpu.engine.lower.codegen import Kernel
-    from virtualgpu.launch.prepare import Launch
+    from virtualgpu.launch.prepare import PreparedLaunch
 
 TOOLS = ("memory", "race", "init", "sync")
 # Checking takes longer than running: so many times the device's watchdog.
@@ -55,7 +56,7 @@ def check_tools(tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def sanitize(
-    launch: Launch,
+    launch: PreparedLaunch,
     tools: Sequence[str] = TOOLS,
     block_order: str = "in order",
     seed: int = 0,
@@ -111,11 +112,14 @@ def sanitize(
     fault = None
     try:
         launch.run(
-            instrument="none",
-            observer=checker,
-            trap_nan=nan,
-            block_order=order,
-            watchdog_s=PATIENCE * launch.device.watchdog_s,
+            replace(
+                launch.options,
+                instrument="none",
+                observer=checker,
+                trap_nan=nan,
+                block_order=order,
+                watchdog_s=PATIENCE * launch.device.watchdog_s,
+            )
         )
     except KernelFault as error:
         fault = error
@@ -146,7 +150,7 @@ def sanitize(
     )
 
 
-def _bounds(launch: Launch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
+def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:
     """For an instruction, the allocation that its pointer belongs to."""
     memory, program = launch.device.memory, launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}

@@ -15,7 +15,7 @@ from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.observe import register_types, results
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
-from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import BlockTrace, Provenance, WarpTrace
 from virtualgpu.records.columns import SharedWrites, StepDetail
 
@@ -119,7 +119,7 @@ def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDA
     return order, np.array(loops, np.int32).reshape(-1, 2)
 
 
-def block_trace(launch: Launch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
+def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:
     """The record of a traced block; warps whose shared stores only were recorded are left out."""
     raw = launch.trace
     assert raw is not None
@@ -133,7 +133,8 @@ def block_trace(launch: Launch, provenance: Provenance, request: TraceRequest) -
         _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
     )
     return BlockTrace(
-        provenance, launch.kernel.name, launch.grid, launch.block, request.block_index, warps, shared,
+        provenance, launch.kernel.name, launch.packed.grid, launch.packed.block, request.block_index,
+        warps, shared,
         len(raw.steps), raw.truncated, note,
     )  # fmt: skip
 
@@ -177,7 +178,7 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
 
 
 def _warp(
-    launch: Launch,
+    launch: RunningLaunch,
     facts: Listing,
     raw: TraceBuffers,
     all_rows: npt.NDArray[Any],
@@ -214,8 +215,8 @@ def _warp(
         provenance=provenance,
         kernel_name=launch.kernel.name,
         code=launch.source,
-        grid=launch.grid,
-        block=launch.block,
+        grid=launch.packed.grid,
+        block=launch.packed.block,
         block_index=request.block_index,
         warp_index=warp,
         granularity="instruction",

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.launch import RunningLaunch
 
 _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 
@@ -21,7 +21,7 @@ _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 class Worker(Protocol):
     """Of the thread that runs a block, what its barriers need."""
 
-    launch: Launch
+    launch: RunningLaunch
     context: npt.NDArray[Any]
     status: npt.NDArray[np.int32]
     predicates: npt.NDArray[np.uint32]
@@ -65,9 +65,9 @@ def open_barriers(worker: Worker) -> int:
             return _fault(worker, layout.DIVERGENT_BARRIER, here, pcs)
         _reduce(worker, pcs, here, marks)
         row["barrier_arrived"][number] = 0
-        if worker.launch.observer is not None:
+        if worker.launch.options.observer is not None:
             everyone = bool((here == alive).all())
-            worker.launch.observer.barrier(int(row["block_linear"]), here, everyone, number)
+            worker.launch.options.observer.barrier(int(row["block_linear"]), here, everyone, number)
         pcs[here] &= _BLOCK_MASK
         opened = True
     if opened:

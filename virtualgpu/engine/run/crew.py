@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run import faults
-from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.engine.run.worker import Worker
 
 _STACK_BYTES = 64 << 20
@@ -48,7 +48,9 @@ class Crew:
     A grid-wide barrier, or a block that waits for another's flag, needs several blocks in flight.
     """
 
-    def __init__(self, launch: Launch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]) -> None:
+    def __init__(
+        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    ) -> None:
         self.launch, self.live = launch, live
         self.workers = [Worker(launch, live)]
 
@@ -57,7 +59,7 @@ class Crew:
         worker, position = self.workers[0], 0
         aside: deque[Worker] = deque()
         size = self.launch.warps * (self.launch.kernel.frame_bytes + 32 * self.launch.kernel.local_bytes)
-        room = len(order) if self.launch.cooperative else max(16, _ASIDE_BYTES // max(size, 1))
+        room = len(order) if self.launch.packed.cooperative else max(16, _ASIDE_BYTES // max(size, 1))
         while position < len(order) or aside:
             if position < len(order) and len(aside) < room:
                 status = worker.start(order, position)
@@ -79,7 +81,7 @@ class Crew:
         return True
 
 
-def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) -> list[Worker]:
+def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]) -> list[Worker]:
     """Run pieces of a grid one after the other, each on as many cores as pay.
 
     The calling thread only waits, so that Ctrl-C and the notebook's stop button reach it.
@@ -91,7 +93,7 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
     KeyboardInterrupt
         When the user stops the kernel.
     """
-    deadline = time.monotonic() + launch.watchdog_s
+    deadline = time.monotonic() + launch.options.watchdog_s
     done: list[Worker] = []
     for piece, order in pieces:
         if not order.size:
@@ -109,7 +111,7 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
             break
     _print(launch)
     broken = next((w.error for w in done if w.error is not None), None)
-    if broken is not None and launch.observer is not None:
+    if broken is not None and launch.options.observer is not None:
         raise broken
     found = [(w, f) for w in done if (f := w.fault()) is not None]
     if found:
@@ -120,7 +122,7 @@ def run(launch: Launch, pieces: Sequence[tuple[Launch, npt.NDArray[np.int64]]]) 
 
 
 def _run(
-    launch: Launch, crews: Sequence[Crew], parts: Sequence[npt.NDArray[np.int64]], deadline: float
+    launch: RunningLaunch, crews: Sequence[Crew], parts: Sequence[npt.NDArray[np.int64]], deadline: float
 ) -> list[concurrent.futures.Future[bool]]:
     """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews."""
     futures: list[concurrent.futures.Future[bool]] = []
@@ -137,10 +139,10 @@ def _run(
     return futures
 
 
-def _print(launch: Launch) -> None:
-    if not launch.printed or launch.stdout is None:
+def _print(launch: RunningLaunch) -> None:
+    if not launch.printed or launch.options.stdout is None:
         return
     text = "".join(launch.printed)
     if len(text) > _PRINTF_LIMIT_BYTES:
         text = text[:_PRINTF_LIMIT_BYTES] + "\n[printf output cut at 1 MiB]\n"
-    launch.stdout(text)
+    launch.options.stdout(text)

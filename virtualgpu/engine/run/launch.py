@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -21,28 +22,79 @@ from virtualgpu.records import Dim3
 _PATIENCE_ROUNDS = 16
 
 
+@dataclass(frozen=True, slots=True)
+class PackedLaunch:
+    """What the engine is asked to run: a kernel by its (mangled) name, its shape, its arguments as bytes.
+
+    ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
+    and gives cooperative groups a grid workspace.
+    """
+
+    name: str
+    grid: Dim3
+    block: Dim3
+    params: bytes
+    shared_bytes: int = 0
+    cooperative: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a launch runs: what its device settles, and what is watched.
+
+    Parameters
+    ----------
+    device_name
+        For the provenance of records.
+    sm_count
+        For ``%smid`` and ``%nsmid``.
+    watchdog_s
+        Real seconds after which the launch is stopped.
+    stdout
+        Receives what the kernel prints, once, when it ends.
+    independent_threads
+        Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
+    block_order
+        Order in which blocks run (linear indices); ascending by default.
+    instrument
+        ``"counters"`` or ``"none"``.
+    trace
+        A warp, or a block, to record step by step.
+    observer
+        Is told of every memory access and every synchronisation, for checking tools.
+    trap_nan
+        Stop at the first instruction that makes a NaN of operands that are none.
+    """
+
+    device_name: str = "virtual GPU"
+    sm_count: int = 1
+    watchdog_s: float = 20.0
+    stdout: Callable[[str], None] | None = None
+    independent_threads: bool = True
+    block_order: npt.NDArray[np.int64] | None = None
+    instrument: str = "counters"
+    trace: TraceRequest | None = None
+    observer: Observer | None = None
+    trap_nan: bool = False
+
+
 @dataclass(slots=True)
-class Launch:
-    """One launch: code, shape, parameters and the columns its blocks fill."""
+class RunningLaunch:
+    """One launch while it runs: its code, what it shares between workers, and the columns its blocks fill.
+
+    ``shared_bytes`` is all shared memory of a block, static and dynamic.
+    """
 
     kernel: Kernel
     code: jit.Code
     source: str
-    grid: Dim3
-    block: Dim3
-    params: bytes
+    packed: PackedLaunch
+    options: RunOptions
     shared_bytes: int
-    dynamic_shared_bytes: int
     memory: DeviceMemory
     globals: npt.NDArray[np.int64]
-    watchdog_s: float
-    sm_count: int
-    stdout: Callable[[str], None] | None
     serial: bool
-    cooperative: bool = False
     grid_workspace: int = 0
-    observer: Observer | None = None
-    independent_threads: bool = True
     heap: Heap | None = None
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -54,7 +106,7 @@ class Launch:
     trace: TraceBuffers | None = None
 
     def __post_init__(self) -> None:
-        blocks = self.grid[0] * self.grid[1] * self.grid[2]
+        blocks = math.prod(self.packed.grid)
         if not self.block_clock.size:
             self.block_clock = np.zeros(blocks, np.int64)
             self.block_sectors = np.zeros(blocks, np.int64)
@@ -66,11 +118,11 @@ class Launch:
 
         An observer learns more from blocks that take turns.
         """
-        return 1 if self.cooperative or self.observer is not None else _PATIENCE_ROUNDS
+        return 1 if self.packed.cooperative or self.options.observer is not None else _PATIENCE_ROUNDS
 
     @property
     def threads(self) -> int:
-        return self.block[0] * self.block[1] * self.block[2]
+        return math.prod(self.packed.block)
 
     @property
     def warps(self) -> int:
@@ -83,7 +135,7 @@ class Launch:
         addresses: npt.NDArray[np.int64],
         block: int,
         request: TraceRequest,
-    ) -> Launch:
+    ) -> RunningLaunch:
         """The same launch in code that records the steps of one warp, or of all warps of a block."""
         return dataclasses.replace(
             self, kernel=kernel, code=code, globals=addresses, trace_block=block,

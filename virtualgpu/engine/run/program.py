@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -15,15 +14,13 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.observe import results, tracing
-from virtualgpu.engine.observe.observer import Observer
-from virtualgpu.engine.observe.trace_buffers import TraceRequest
 from virtualgpu.engine.run import jit
 from virtualgpu.engine.run.crew import run
-from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
 from virtualgpu.engine.run.services import HEAP_BYTES, Heap
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.records import BlockTrace, Dim3, KernelCounters, Provenance, WarpTrace
+from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
 
 _WORKSPACE_BYTES = 64
 
@@ -119,62 +116,9 @@ class Program:
         return self._variables[name], variable.size_bytes
 
     def launch(
-        self,
-        name: str,
-        grid: Dim3,
-        block: Dim3,
-        params: bytes,
-        *,
-        memory: DeviceMemory,
-        device_name: str,
-        shared_bytes: int = 0,
-        instrument: str = "counters",
-        trace: TraceRequest | None = None,
-        watchdog_s: float = 20.0,
-        stdout: Callable[[str], None] | None = None,
-        sm_count: int = 1,
-        block_order: npt.NDArray[np.int64] | None = None,
-        cooperative: bool = False,
-        observer: Observer | None = None,
-        independent_threads: bool = True,
-        trap_nan: bool = False,
+        self, packed: PackedLaunch, memory: DeviceMemory, options: RunOptions | None = None
     ) -> LaunchResult:
-        """Run a kernel over its whole grid.
-
-        Parameters
-        ----------
-        name
-            The kernel's (mangled) name.
-        grid, block
-            Blocks in the grid and threads in a block.
-        params
-            The packed parameter buffer.
-        memory
-            The device's address space.
-        device_name
-            For the provenance of the counters.
-        shared_bytes
-            Dynamic shared memory per block.
-        instrument
-            ``"counters"`` or ``"none"``.
-        trace
-            A warp to record step by step.
-        watchdog_s
-            Real seconds after which the launch is stopped.
-        stdout
-            Receives what the kernel prints, once, when it ends.
-        sm_count
-            For ``%smid`` and ``%nsmid``.
-        block_order
-            Order in which blocks run (linear indices); ascending by default.
-        cooperative
-            Keep all blocks in flight and give cooperative groups a grid workspace.
-        observer
-            Is told of every memory access and every synchronisation, for checking tools.
-        independent_threads
-            Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
-        trap_nan
-            Stop at the first instruction that makes a NaN of operands that are none.
+        """Run a kernel over its whole grid, in the device's address space `memory`.
 
         Raises
         ------
@@ -183,52 +127,40 @@ class Program:
         NotSupportedError
             If it uses what the virtual GPU does not do.
         """
-        count = instrument != "none"
-        kernel, code = _compiled(self.ptx, name, count, False, observer is not None, trap_nan)
-        launch = Launch(
+        options = options or RunOptions()
+        count, trace, observing = options.instrument != "none", options.trace, options.observer is not None
+        kernel, code = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
+        launch = RunningLaunch(
             kernel=kernel,
             code=code,
             source=self.code,
-            grid=grid,
-            block=block,
-            params=params.ljust(max(len(params), 8), b"\0"),
-            shared_bytes=kernel.static_shared_bytes + shared_bytes,
-            dynamic_shared_bytes=shared_bytes,
+            packed=replace(packed, params=packed.params.ljust(8, b"\0")),
+            options=options,
+            shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
             globals=self._addresses(kernel, memory),
-            watchdog_s=watchdog_s,
-            sm_count=sm_count,
-            stdout=stdout,
-            serial=cooperative or observer is not None or _needs_order(kernel),
-            cooperative=cooperative,
-            observer=observer,
-            independent_threads=independent_threads,
+            serial=packed.cooperative or observing or _needs_order(kernel),
             heap=self._heap_for(kernel, memory),
-            grid_workspace=self._grid_workspace(memory) if cooperative else 0,
+            grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
-        blocks = grid[0] * grid[1] * grid[2]
-        order = np.arange(blocks, dtype=np.int64) if block_order is None else block_order
+        order = options.block_order
+        if order is None:
+            order = np.arange(launch.block_clock.size, dtype=np.int64)
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code = _compiled(self.ptx, name, count, True)
-            chosen = results.linear(trace.block_index, grid)
+            traced_kernel, traced_code = _compiled(self.ptx, packed.name, count, True)
+            chosen = results.linear(trace.block_index, packed.grid)
             at = int(np.nonzero(order == chosen)[0][0])
             traced = launch.traced(
                 traced_kernel, traced_code, self._addresses(traced_kernel, memory), chosen, trace
             )
             pieces = [(launch, order[:at]), (traced, order[at : at + 1]), (launch, order[at + 1 :])]
-            if cooperative:  # the blocks wait for each other
+            if packed.cooperative:  # the blocks wait for each other
                 pieces = [(traced, order)]
             workers = run(launch, pieces)
-        provenance = Provenance("modelled", device_name)
-        counted = (
-            self._counters(
-                kernel, provenance, grid, block, launch.shared_bytes - kernel.reserved_shared_bytes, workers
-            )
-            if count
-            else None
-        )
+        provenance = Provenance("modelled", options.device_name)
+        counted = _counters(launch, provenance, workers) if count else None
         columns = launch.block_clock, launch.block_sectors, launch.block_wavefronts
         if trace is None:
             return LaunchResult(counted, *columns)
@@ -263,23 +195,17 @@ class Program:
             out[number], _ = self.global_address(variable, memory)
         return out
 
-    def _counters(
-        self,
-        kernel: codegen.Kernel,
-        provenance: Provenance,
-        grid: Dim3,
-        block: Dim3,
-        shared_bytes: int,
-        workers: list[Worker],
-    ) -> KernelCounters:
-        accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
-        branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
-        blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
-        tables = kernel.tables
-        return results.counters(
-            kernel, provenance, grid, block, shared_bytes,
-            accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
-        )  # fmt: skip
+
+def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worker]) -> KernelCounters:
+    accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+    branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
+    blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
+    kernel, tables = launch.kernel, launch.kernel.tables
+    shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
+    return results.counters(
+        kernel, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
+        accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+    )  # fmt: skip
 
 
 def _needs_order(kernel: codegen.Kernel) -> bool:

@@ -14,7 +14,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import copy_queue
 from virtualgpu.engine.observe import origin, results
 from virtualgpu.engine.run import barriers, faults, printf, services
-from virtualgpu.engine.run.launch import Launch
+from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import Dim3
 
 _PRINTF = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint32)
@@ -50,7 +50,9 @@ def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
 class Worker:
     """The buffers of one thread of execution, and its turn through a range of blocks."""
 
-    def __init__(self, launch: Launch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]) -> None:
+    def __init__(
+        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+    ) -> None:
         kernel = launch.kernel
         self.launch = launch
         self.error: BaseException | None = None
@@ -70,8 +72,8 @@ class Worker:
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
         self.barrier_report = ""
-        tids = thread_indices(launch.block)
-        params = np.frombuffer(launch.params, np.uint8).copy()
+        tids = thread_indices(launch.packed.block)
+        params = np.frombuffer(launch.packed.params, np.uint8).copy()
         starts, ends = _with_range(live, params.ctypes.data, params.size)
         self.printf = _PRINTF(self.on_printf)
         self.barrier = _BARRIER(self.on_barrier)
@@ -94,28 +96,29 @@ class Worker:
             "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts,
         }  # fmt: skip
-        rotate_every = layout.ROTATE_EVERY if launch.independent_threads else layout.NEVER_ROTATE
+        rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
         numbers: dict[str, int] = {
             "shared": shared_at, "shared_bytes": launch.shared_bytes, "live_count": len(starts),
             "frames": frames_at, "frame_stride": kernel.frame_bytes, "local": local_at,
             "local_bytes": kernel.local_bytes, "local_stride": local_stride,
             "threads": launch.threads, "warps": warps, "trace_block": launch.trace_block,
-            "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET, "sm_count": launch.sm_count,
-            "dynamic_shared_bytes": launch.dynamic_shared_bytes,
+            "trace_warp": launch.trace_warp, "budget": layout.BACK_EDGE_BUDGET,
+            "sm_count": launch.options.sm_count,
+            "dynamic_shared_bytes": launch.packed.shared_bytes,
             "reserved_shared_bytes": kernel.reserved_shared_bytes,
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
             "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
-            "observed": int(launch.observer is not None),
+            "observed": int(launch.options.observer is not None),
             "patience": launch.patience,
             "rotate_every": rotate_every,
             "grid_workspace": launch.grid_workspace,
             "copies": copies_at,
         }  # fmt: skip
-        for axis, n in zip("xyz", launch.block, strict=True):
+        for axis, n in zip("xyz", launch.packed.block, strict=True):
             numbers[f"ntid_{axis}"] = n
-        for axis, n in zip("xyz", launch.grid, strict=True):
+        for axis, n in zip("xyz", launch.packed.grid, strict=True):
             numbers[f"nctaid_{axis}"] = n
         if launch.trace is not None:
             numbers |= launch.trace.fields()
@@ -138,7 +141,7 @@ class Worker:
         return view
 
     def on_access(self, _context: int, site: int, lanes: int, mask: int, stored: int | None) -> None:
-        observer = self.launch.observer
+        observer = self.launch.options.observer
         assert observer is not None
         block, warp = self._block_now.value, self._warp_now.value
         try:
@@ -273,8 +276,8 @@ class Worker:
         return faults.Fault(
             int(row["fault_code"]), function, instruction,
             (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
-            results.unlinear(number, launch.block), int(row["fault_address"]), int(row["fault_size"]),
-            launch.shared_bytes, launch.kernel.local_bytes, launch.watchdog_s, message,
+            results.unlinear(number, launch.packed.block), int(row["fault_address"]), int(row["fault_size"]),
+            launch.shared_bytes, launch.kernel.local_bytes, launch.options.watchdog_s, message,
             None if instruction is None else self.base_pointer(function, instruction),
         )  # fmt: skip
 
@@ -282,7 +285,7 @@ class Worker:
         """The pointer that an access's address was computed from, if that is clear."""
         launch = self.launch
         variables = dict(zip(launch.kernel.tables.globals, launch.globals.tolist(), strict=False))
-        return origin.base_pointer(function, i, launch.params, variables)
+        return origin.base_pointer(function, i, launch.packed.params, variables)
 
 
 def _with_range(
