@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,8 @@ def test_shuffle_and_permutation_keep_the_elements() -> None:
 def test_only_floats_that_curand_has() -> None:
     with pytest.raises(TypeError, match="float32 and float64"):
         cp.random.rand(3, dtype=cp.float16)
+
+
+def test_functions_of_the_module_tell_their_parameters() -> None:
+    assert list(inspect.signature(cp.random.normal).parameters) == ["loc", "scale", "size", "dtype"]
+    assert "mean `loc`" in str(cp.random.normal.__doc__)

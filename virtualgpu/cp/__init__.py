@@ -31,6 +31,7 @@ from numpy import (
     generic,
     get_printoptions,
     iinfo,
+    index_exp,
     inexact,
     inf,
     int8,
@@ -41,11 +42,13 @@ from numpy import (
     intp,
     issubdtype,
     nan,
+    ndindex,
     newaxis,
     number,
     pi,
     printoptions,
     promote_types,
+    s_,
     set_printoptions,
     signedinteger,
     uint8,
@@ -61,9 +64,8 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
 from virtualgpu.cp._missing_names import absent as _absent
 from virtualgpu.cp._routines.creation import *
+from virtualgpu.cp._routines.files import *
 from virtualgpu.cp._routines.functions import *
-from virtualgpu.cp._routines.index_tricks import *
-from virtualgpu.cp._routines.text_and_files import *
 from virtualgpu.cp._routines.ufunc import ufunc
 from virtualgpu.cp.cuda.pinned import PinnedMemoryPool as _PinnedMemoryPool
 from virtualgpu.cp.cuda.pinned import default_pinned_pool as _default_pinned_pool

@@ -38,6 +38,19 @@ def absent(where: str, name: str, known: Iterable[str], remedy: str = "") -> Att
     return AttributeError(f"{text}.", name=name)
 
 
+def no_attribute(kind: type, name: str) -> str:
+    """What is said of an attribute that device arrays have not."""
+    text = f"'cupy.ndarray' object has no attribute {name!r}"
+    if name.startswith("_"):
+        return text
+    near = difflib.get_close_matches(name, [n for n in dir(kind) if not n.startswith("_")], n=1, cutoff=0.75)
+    if hasattr(np.ndarray, name):
+        return f"{text}. NumPy arrays have it: copy the array to the host first, x.get().{name}"
+    if near:
+        return f"{text}. Did you mean {near[0]!r}?"
+    return f"{text}. See dir(x) for what device arrays have."
+
+
 def module_getattr(
     where: str, namespace: dict[str, Any], remedies: dict[str, str] | None = None
 ) -> Callable[[str], Any]:

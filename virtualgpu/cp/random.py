@@ -6,8 +6,9 @@ the array that cuRAND gives on a real GPU: compare distributions across the two,
 
 from __future__ import annotations
 
-import builtins
 import math
+from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.device_rules import check_device, launch
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp._routines.distributions import RarerDistributions
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.host_memory import check_host_memory
 
@@ -44,7 +44,7 @@ def _float_dtype(dtype: Any) -> np.dtype[Any]:
     return kind
 
 
-class _Distributions(RarerDistributions):
+class _Distributions:
     """Distributions that `RandomState` and `Generator` share."""
 
     _host: np.random.Generator
@@ -84,10 +84,6 @@ class _Distributions(RarerDistributions):
         """Exponential distribution with mean `scale`."""
         return self._draw("exponential", size, dtype, scale)
 
-    def standard_exponential(self, size: Any = None, dtype: Any = float) -> ndarray:
-        """Exponential distribution with mean 1."""
-        return self._draw_float("standard_exponential", size, dtype)
-
     def poisson(self, lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
         """Poisson distribution with mean `lam`."""
         return self._draw("poisson", size, dtype, lam)
@@ -95,14 +91,6 @@ class _Distributions(RarerDistributions):
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
         """Successes in `n` trials of probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
-
-    def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = float) -> ndarray:
-        """Beta distribution."""
-        return self._draw("beta", size, dtype, a, b)
-
-    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-        """Gamma distribution."""
-        return self._draw("gamma", size, dtype, shape, scale)
 
     def permutation(self, a: Any) -> ndarray:
         """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
@@ -198,10 +186,6 @@ class XORWOW(np.random.PCG64):
     """Stands for cuRAND's XORWOW; the numbers are those of NumPy's PCG64."""
 
 
-class MRG32k3a(np.random.PCG64DXSM):
-    """Stands for cuRAND's MRG32k3a; the numbers are those of NumPy's PCG64DXSM."""
-
-
 def default_rng(seed: Any = None) -> Generator:
     """A generator; the same seed gives the same arrays."""
     if isinstance(seed, Generator):
@@ -222,122 +206,23 @@ def get_random_state() -> RandomState:
     return state
 
 
-def seed(seed: Any = None) -> None:
-    """Seed the current device's state: the same seed, the same arrays afterwards."""
-    get_random_state().seed(seed)
+def _of_current_state(name: str) -> Callable[..., Any]:
+    """A method of `RandomState` as a function that draws from the current device's state."""
+    method = getattr(RandomState, name)
 
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        return getattr(get_random_state(), name)(*args, **kwargs)
 
-def rand(*size: int, dtype: Any = float) -> ndarray:
-    """Uniform distribution over ``[0, 1)``; the arguments are the shape."""
-    return get_random_state().rand(*size, dtype=dtype)
-
-
-def randn(*size: int, dtype: Any = float) -> ndarray:
-    """Standard normal distribution; the arguments are the shape."""
-    return get_random_state().randn(*size, dtype=dtype)
-
-
-def random(size: Any = None, dtype: Any = float) -> ndarray:
-    """Uniform distribution over ``[0, 1)``."""
-    return get_random_state().random_sample(size, dtype)
-
-
-random_sample = ranf = sample = random
-
-
-def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-    """Uniform distribution over ``[low, high)``."""
-    return get_random_state().uniform(low, high, size, dtype)
-
-
-def normal(loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-    """Normal distribution with mean `loc` and standard deviation `scale`."""
-    return get_random_state().normal(loc, scale, size, dtype)
-
-
-def standard_normal(size: Any = None, dtype: Any = float) -> ndarray:
-    """Standard normal distribution."""
-    return get_random_state().standard_normal(size, dtype)
-
-
-def exponential(scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
-    """Exponential distribution with mean `scale`."""
-    return get_random_state().exponential(scale, size, dtype)
-
-
-def poisson(lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
-    """Poisson distribution with mean `lam`."""
-    return get_random_state().poisson(lam, size, dtype)
-
-
-def binomial(n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
-    """Successes in `n` trials of probability `p`."""
-    return get_random_state().binomial(n, p, size, dtype)
-
-
-def randint(low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
-    """Integers from ``[low, high)``; with one bound, from ``[0, low)``."""
-    return get_random_state().randint(low, high, size, dtype)
-
-
-def permutation(a: Any) -> ndarray:
-    """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
-    return get_random_state().permutation(a)
-
-
-def shuffle(a: ndarray) -> None:
-    """Shuffle an array along its first axis, in place."""
-    get_random_state().shuffle(a)
-
-
-def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
-    """A random sample of ``arange(a)`` or of a one-dimensional array."""
-    return get_random_state().choice(a, size, replace, p)
-
-
-def random_integers(low: int, high: int | None = None, size: Any = None) -> ndarray:
-    """Integers from `low` up to and including `high`; with one bound, from 1."""
-    low, high = (1, low) if high is None else (low, high)
-    return randint(low, high + 1, size)
-
-
-def bytes(length: int) -> builtins.bytes:
-    """Random bytes, on the host."""
-    return get_random_state()._host.bytes(length)
-
-
-def set_random_state(rs: RandomState) -> None:
-    """Let the functions of this module use `rs` on the current device."""
-    if not isinstance(rs, RandomState):
-        raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
-    machine = _machine.current()
-    machine.random_states[machine.current_device_id] = rs
-
-
-def reset_states() -> None:
-    """Seed anew, differently, on every device."""
-    _machine.current().random_states.clear()
-
-
-_RARER = {
-    *(name for name in vars(RarerDistributions) if not name.startswith("_")),
-    *("beta", "gamma", "standard_exponential"),
-}
-_explain = module_getattr("cp.random", globals())
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _RARER:
-        return _explain(name)
-
-    def draw(*args: Any, **kwargs: Any) -> ndarray:
-        result: ndarray = getattr(get_random_state(), name)(*args, **kwargs)
-        return result
-
-    draw.__name__ = draw.__qualname__ = name
-    draw.__doc__ = getattr(RandomState, name).__doc__
+    draw.__name__, draw.__qualname__, draw.__doc__ = name, name, method.__doc__
+    told = signature(method)
+    draw.__signature__ = told.replace(parameters=[*told.parameters.values()][1:])  # type: ignore[attr-defined]
     return draw
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_RARER})
+seed, rand, randn, randint = map(_of_current_state, ("seed", "rand", "randn", "randint"))
+random = random_sample = ranf = sample = _of_current_state("random")
+uniform, normal, standard_normal = map(_of_current_state, ("uniform", "normal", "standard_normal"))
+exponential, poisson, binomial = map(_of_current_state, ("exponential", "poisson", "binomial"))
+permutation, shuffle, choice = map(_of_current_state, ("permutation", "shuffle", "choice"))
+
+__getattr__ = module_getattr("cp.random", globals())

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.array_methods import MoreMethods
 from virtualgpu.cp._core.device_rules import check_device, launch
 from virtualgpu.cp._core.dtypes import Flags, checked_dtype, extents_of
+from virtualgpu.cp._core.exports import Exports
 from virtualgpu.cp._core.indexing import host_key
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, Operators
@@ -24,7 +24,7 @@ from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import current
 
 
-class ndarray(Operators, FunctionMethods, MoreMethods):  # noqa: N801 - CuPy's name
+class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
     """An array in the memory of a virtual GPU.
 
     Parameters

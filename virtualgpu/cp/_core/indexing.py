@@ -1,4 +1,4 @@
-"""Index keys as CuPy reads them.
+"""Index keys as CuPy reads them, and ``x.flat``.
 
 CuPy differs from NumPy in one rule: integer *arrays* used as indices wrap around instead of raising
 (a kernel cannot raise). Plain integers out of range raise ``IndexError`` in both.
@@ -115,3 +115,51 @@ def _wrapped(parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
         result.append(part)
         axis += _consumed(part)
     return result
+
+
+class flatiter:  # noqa: N801 - CuPy's name
+    """The elements of an array in C order: an iterator that takes integers and slices as indices."""
+
+    def __init__(self, a: Any) -> None:
+        self.base = a
+        self._next = 0
+
+    def __iter__(self) -> flatiter:
+        return self
+
+    def __next__(self) -> Any:
+        if self._next == self.base.size:
+            raise StopIteration
+        self._next += 1
+        return self[self._next - 1]
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def copy(self) -> Any:
+        """The elements as a new one-dimensional array."""
+        return self.base.flatten()
+
+    def __getitem__(self, ind: Any) -> Any:
+        if isinstance(ind, slice) or ind is Ellipsis:
+            return self.base.ravel()[ind].copy()
+        return self.base[self._place(ind)].copy()
+
+    def __setitem__(self, ind: Any, value: Any) -> None:
+        if isinstance(ind, slice) or ind is Ellipsis:
+            every = np.arange(self.base.size)[ind]
+            values = np.resize(np.asarray(value._host if hasattr(value, "_host") else value), every.size)
+            flat = self.base.ravel().get()
+            flat[every] = values
+            self.base[...] = type(self.base)._stored(flat.reshape(self.base.shape))
+        else:
+            self.base[self._place(ind)] = value
+
+    def _place(self, ind: Any) -> tuple[int, ...]:
+        if isinstance(ind, bool) or not isinstance(ind, (int, np.integer)):
+            raise IndexError("unsupported iterator index")
+        number = int(ind)
+        size = self.base.size
+        if not -size <= number < size:
+            raise IndexError(f"index {number} is out of bounds for size {size}")
+        return tuple(int(i) for i in np.unravel_index(number % size, self.base.shape))

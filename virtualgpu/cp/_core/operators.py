@@ -1,4 +1,4 @@
-"""Operators and methods of the virtual GPU's arrays.
+"""Operators and methods of the virtual GPU's arrays, and what is said of those that are not there.
 
 Operators go through NumPy's ufuncs, which hand them back by ``__array_ufunc__``: the same way as in
 CuPy, so that foreign operands raise the same errors.
@@ -10,6 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from virtualgpu.cp._core.device_rules import check_device, launch
+from virtualgpu.cp._core.indexing import flatiter
+from virtualgpu.cp._missing_names import no_attribute
 
 
 def _defers(other: Any) -> bool:
@@ -132,3 +136,40 @@ class FunctionMethods:
     nonzero, compress, diagonal = _forward("nonzero"), _forward("compress"), _forward("diagonal")
     argsort, searchsorted = _forward("argsort"), _forward("searchsorted")
     argpartition, put, choose = _forward("argpartition"), _forward("put"), _forward("choose")
+
+    def sort(self: Any, axis: int = -1, kind: str | None = None) -> None:
+        """Sort in place, always stably."""
+        check_kind(kind)
+        check_device(self)
+        self._host.sort(axis=axis, kind="stable")
+        launch(self._mem.owner, "cupy_sort", 2 * self._host.nbytes)
+
+    def partition(self: Any, kth: Any, axis: int = -1) -> None:
+        """Partition in place, as `numpy.ndarray.partition`."""
+        self[...] = self._module.partition(self, kth, axis=axis)
+
+    @property
+    def flat(self: Any) -> flatiter:
+        """The elements in C order, to iterate over or to index."""
+        return flatiter(self)
+
+    def scatter_add(self: Any, slices: Any, value: Any) -> None:
+        """Add to indexed elements, counting repeated indices each time (atomically)."""
+        self._module.add.at(self, slices, value)
+
+    def scatter_max(self: Any, slices: Any, value: Any) -> None:
+        """Set indexed elements to the maximum of themselves and `value`."""
+        self._module.maximum.at(self, slices, value)
+
+    def scatter_min(self: Any, slices: Any, value: Any) -> None:
+        """Set indexed elements to the minimum of themselves and `value`."""
+        self._module.minimum.at(self, slices, value)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(type(self), name))
+
+
+def check_kind(kind: str | None) -> None:
+    """CuPy sorts stably or not at all: raise ``ValueError`` for any other `kind`."""
+    if kind is not None and kind != "stable":
+        raise ValueError(f"kind can only be None or 'stable', not {kind!r}")

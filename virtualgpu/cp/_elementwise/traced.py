@@ -33,7 +33,7 @@ _AS_OPERATION: dict[str, Callable[[Any], Any]] = {"square": lambda x: x * x, "re
 _BY_METHOD = frozenset({"fmod", "arctan2", "hypot"})
 _REDUCTIONS = frozenset({"sum", "prod", "max", "min", "all", "any", "nansum", "nanprod"})
 # CuPy fuses these too, but not into one plain loop.
-_UNFUSED = frozenset({"round", "real", "imag", "angle", "sinc", "i0", "copyto"})
+_UNFUSED = frozenset({"round", "real", "imag", "angle", "sinc", "copyto"})
 _SELECT = "use cp.where(condition, x, y), and & and | for conditions"
 
 

@@ -274,31 +274,6 @@ def indices(dimensions: Any, dtype: Any = int) -> ndarray:
     return _generated(np.indices, dimensions, dtype)
 
 
-def bartlett(M: int) -> ndarray:  # noqa: N803
-    """The Bartlett window."""
-    return _generated(np.bartlett, M)
-
-
-def kaiser(M: int, beta: float) -> ndarray:  # noqa: N803
-    """The Kaiser window."""
-    return _generated(np.kaiser, M, beta)
-
-
-def hanning(M: int) -> ndarray:  # noqa: N803
-    """The Hann window."""
-    return _generated(np.hanning, M)
-
-
-def hamming(M: int) -> ndarray:  # noqa: N803
-    """The Hamming window."""
-    return _generated(np.hamming, M)
-
-
-def blackman(M: int) -> ndarray:  # noqa: N803
-    """The Blackman window."""
-    return _generated(np.blackman, M)
-
-
 def meshgrid(*xi: Any, indexing: Any = "xy", sparse: bool = False, copy: bool = True) -> tuple[ndarray, ...]:
     """Coordinate arrays of one-dimensional coordinates."""
     grids = lift(np.meshgrid, operands=len(xi))(*xi, indexing=indexing, sparse=sparse, copy=copy)

@@ -6,14 +6,13 @@ are CuPy's; ``lacks`` lists NumPy keywords that CuPy does not know.
 
 from __future__ import annotations
 
-import builtins
 import math
 from typing import Any
 
 import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.array_methods import check_kind
+from virtualgpu.cp._core.operators import check_kind
 from virtualgpu.cp._routines.from_numpy import host_only, lift
 from virtualgpu.cp._routines.ufunc import ufunc
 
@@ -112,34 +111,6 @@ corrcoef, cov = lift(np.corrcoef), lift(np.cov)
 convolve, correlate = lift(np.convolve, operands=2), lift(np.correlate, operands=2)
 trapezoid = lift(np.trapezoid)
 
-
-def _cumulative(function: Any, first: int) -> Any:
-    """The array API's running total: NumPy has it from 2.1 on."""
-
-    def call(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-        if axis is None and np.ndim(x) != 1:
-            raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
-        axis = 0 if axis is None else axis
-        totals = function(x, axis=axis, dtype=dtype)
-        if not include_initial:
-            return totals
-        start = np.full_like(np.take(totals, [0], axis=axis, mode="clip"), first)
-        return np.concatenate([start, totals], axis=axis)
-
-    return call
-
-
-cumulative_sum = lift(_cumulative(np.cumsum, 0), name="cumulative_sum")
-cumulative_prod = lift(_cumulative(np.cumprod, 1), name="cumulative_prod")
-histogram2d, histogramdd = (
-    lift(np.histogram2d, operands=2, waits=True),
-    lift(np.histogramdd, waits=True),
-)
-polyfit, polyval = lift(np.polyfit, operands=2), lift(np.polyval, operands=2)
-polyadd, polysub = lift(np.polyadd, operands=2), lift(np.polysub, operands=2)
-polymul, roots = lift(np.polymul, operands=2), lift(np.roots, waits=True)
-vander, unwrap = lift(np.vander), lift(np.unwrap)
-
 # Rounding, clipping and comparison that are no ufuncs
 
 
@@ -152,7 +123,7 @@ def _clip(
 
 clip = lift(_clip, name="clip")
 round = around = lift(np.round, name="round")
-fix, nan_to_num, sinc, i0 = lift(np.fix), lift(np.nan_to_num), lift(np.sinc), lift(np.i0)
+fix, nan_to_num, sinc = lift(np.fix), lift(np.nan_to_num), lift(np.sinc)
 isclose, allclose = lift(np.isclose, operands=2), lift(np.allclose, operands=2)
 array_equal, array_equiv = lift(np.array_equal, operands=2), lift(np.array_equiv, operands=2)
 isreal, iscomplex = lift(np.isreal), lift(np.iscomplex)
@@ -220,14 +191,10 @@ def _argsort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
 
 
 sort, argsort = lift(_sort, name="sort"), lift(_argsort, name="argsort")
-lexsort, msort = lift(np.lexsort), lift(lambda a: np.sort(a, axis=0), name="msort")
+lexsort = lift(np.lexsort)
 partition, argpartition = lift(np.partition), lift(np.argpartition)
 searchsorted = lift(np.searchsorted)
-unique, unique_values = lift(np.unique, waits=True), lift(np.unique_values, waits=True)
-unique_counts, unique_inverse = lift(np.unique_counts, waits=True), lift(np.unique_inverse, waits=True)
-unique_all = lift(np.unique_all, waits=True)
-union1d, intersect1d = lift(np.union1d, operands=2, waits=True), lift(np.intersect1d, operands=2, waits=True)
-setdiff1d, setxor1d = lift(np.setdiff1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
+unique = lift(np.unique, waits=True)
 take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
 unravel_index = lift(np.unravel_index)
 
@@ -242,7 +209,6 @@ copyto, putmask, place, fill_diagonal = (
     lift(_place, name="place"),
     lift(np.fill_diagonal),
 )
-packbits, unpackbits = lift(np.packbits), lift(np.unpackbits)
 
 
 def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "wrap") -> Any:
@@ -296,20 +262,6 @@ def einsum(subscripts: str, *operands: Any, dtype: Any = None, optimize: Any = F
     """Einstein summation, like ``numpy.einsum``, on device arrays."""
     result: ndarray = _lifted_einsum(*operands, subscripts=subscripts, dtype=dtype, optimize=optimize)
     return result
-
-
-def piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
-    """Like ``numpy.piecewise``; `funclist` holds scalars or device arrays, no functions, as in CuPy."""
-    if builtins.any(callable(item) for item in funclist):
-        raise NotImplementedError("Callable functions are not supported currently; select with cp.where.")
-    if isinstance(condlist, ndarray):
-        condlist = [condlist] if condlist.ndim == x.ndim else list(condlist)
-    return lift(np.piecewise)(x, list(condlist), list(funclist))
-
-
-def astype(x: ndarray, dtype: Any, /, *, copy: bool = True, device: Any = None) -> ndarray:
-    """The array converted to another dtype."""
-    return x.astype(dtype, copy=copy)
 
 
 # Questions about shapes and dtypes

@@ -1,0 +1,71 @@
+"""Device arrays in NumPy's files, with a copy to or from the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._routines.creation import array, asnumpy
+
+__all__ = ["load", "save", "savez", "savez_compressed"]
+
+
+class NpzFile:
+    """An open ``.npz`` file whose arrays come as device arrays."""
+
+    def __init__(self, npz: Any) -> None:
+        self.npz_file = npz
+
+    def __enter__(self) -> NpzFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getitem__(self, key: str) -> ndarray:
+        return array(self.npz_file[key])
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.npz_file
+
+    def __iter__(self) -> Any:
+        return iter(self.npz_file.files)
+
+    def __len__(self) -> int:
+        return len(self.npz_file.files)
+
+    @property
+    def files(self) -> list[str]:
+        """Names of the arrays."""
+        return list(self.npz_file.files)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.npz_file.close()
+
+
+def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
+    """Load a ``.npy`` file onto the device, or open a ``.npz`` file of device arrays."""
+    found = np.load(file, mmap_mode=mmap_mode, allow_pickle=allow_pickle)
+    return array(found) if isinstance(found, np.ndarray) else NpzFile(found)
+
+
+def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
+    """Save an array to a ``.npy`` file."""
+    np.save(file, asnumpy(arr), allow_pickle=allow_pickle)
+
+
+def _on_host(arrays: dict[str, Any]) -> dict[str, Any]:
+    return {name: asnumpy(a) for name, a in arrays.items()}
+
+
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Save several arrays to one uncompressed ``.npz`` file."""
+    np.savez(file, *(asnumpy(a) for a in args), **_on_host(kwds))
+
+
+def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+    """Save several arrays to one compressed ``.npz`` file."""
+    np.savez_compressed(file, *(asnumpy(a) for a in args), **_on_host(kwds))
