@@ -47,11 +47,18 @@ def browser_obstacle() -> str:
 OBSTACLES = {"gpu": gpu_obstacle, "browser": browser_obstacle}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-gpu", action="store_true", help="skip GPU tests where there is a GPU, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what this machine cannot run, with the reason."""
     for mark, obstacle in OBSTACLES.items():
         marked = [item for item in items if item.get_closest_marker(mark)]
         why = obstacle() if marked else ""
+        if mark == "gpu" and not why and config.getoption("--without-gpu"):
+            # Several processes side by side would disturb each other's measurements.
+            why = "needs the GPU for itself: run `make test-gpu`"
         if why:
             for item in marked:
                 item.add_marker(pytest.mark.skip(reason=why))

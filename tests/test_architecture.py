@@ -9,10 +9,13 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tools import lines
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gpulab", "virtualgpu")
@@ -197,21 +200,20 @@ def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
 
 def test_rooms_stay_small(capsys: pytest.CaptureFixture[str]) -> None:
     """Prints lines a room, so that whoever adds to one sees what it holds."""
-    rooms: dict[str, list[int]] = {}
-    for path in MODULES:
-        lines = len(path.read_text(encoding="utf-8").splitlines())
-        rooms.setdefault(str(path.parent.relative_to(ROOT)), []).append(lines)
+    found = {name: room for package in PACKAGES for name, room in lines.rooms(ROOT / package).items()}
     with capsys.disabled():
         print()
-        for room, lines in sorted(rooms.items()):
-            print(f"  {room:32} {len(lines):3} modules {sum(lines):6,} lines")
-    crowded = {room: len(lines) for room, lines in rooms.items() if len(lines) > MAX_MODULES_IN_A_ROOM}
-    assert not crowded
+        for name, room in found.items():
+            sizes = "".join(f"{room[kind]:8,} {kind[1:]:3}" for kind in lines.KINDS if room[kind])
+            print(f"  {name:32}{room['files']:4} files{sizes}")
+        print(f"  gpulab without course: {lines.helper_lines():,} lines of at most {lines.HELPER_LINES:,}")
+    modules = Counter(path.parent.relative_to(ROOT).as_posix() for path in MODULES)
+    assert not {room: count for room, count in modules.items() if count > MAX_MODULES_IN_A_ROOM}
 
 
 def test_modules_keep_to_one_subject() -> None:
-    long = [f"{module_id(path)}: {lines} lines" for path in MODULES
-            if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES]  # fmt: skip
+    long = [f"{module_id(path)}: {length} lines" for path in MODULES
+            if (length := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES]  # fmt: skip
     assert not long, "\n".join(long)
 
 

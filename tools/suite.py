@@ -92,11 +92,11 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser and not gpu", "tests")]
+    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "tests")]
 
 
 def fast() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser and not gpu and not slow", "tests")]
+    return [pytest(*workers(), "-m", "not browser and not slow", "--without-gpu", "tests")]
 
 
 def notebook_cells() -> list[list[str]]:

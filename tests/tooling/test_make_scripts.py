@@ -188,3 +188,28 @@ def test_chromium_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert chromium.find() == str(tmp_path / "my-browser")
     monkeypatch.setenv("GPULAB_NO_APT", "1")
     assert chromium.apt_prefix() is None
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_gpu_tests_are_skipped_with_a_reason_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gpu: bool
+) -> None:
+    """With and without a GPU: a stage that leaves them to another one still says how many there are."""
+    (tmp_path / "conftest.py").write_text((ROOT / "tests" / "conftest.py").read_text(encoding="utf-8"))
+    (tmp_path / "test_example.py").write_text(
+        "import pytest\n\n@pytest.mark.gpu\n@pytest.mark.parametrize('n', range(3))\n"
+        "def test_on_a_gpu(n):\n    assert False\n\n@pytest.mark.browser\ndef test_in_a_browser():\n"
+        "    assert False\n\ndef test_anywhere():\n    pass\n"
+    )
+    (tmp_path / "cupy.py").write_text(f"class cuda:\n    is_available = staticmethod(lambda: {gpu})\n")
+    monkeypatch.setattr(suite, "workers", list)
+    command = [*suite.unit()[0][:-1], "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert suite.counts(done.stdout.splitlines()[-1]) == {"passed": 1, "skipped": 3, "deselected": 1}
+    assert (
+        f"   3  {'needs the GPU for itself' if gpu else 'needs an NVIDIA GPU; CuPy finds none'}"
+        in done.stdout
+    )
