@@ -1,7 +1,8 @@
 """What a real GPU and compute-sanitizer say of the wrong kernels, each run in a process of its own.
 
 ``python -m tests.gpu.sanitizer_verdicts OUT.json [NAME ...]`` on a machine with a GPU records the
-verdicts of the whole catalogue or of some kernels.
+verdicts of the whole catalogue or of some kernels, ``--barriers OUT.json`` what synccheck says of the
+patterns of ``barriers.cu``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.engine import barriers
 from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, Faulty, arguments
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -47,6 +49,25 @@ def run_one(name: str) -> None:
         os._exit(0)
     print("OUTCOME ok", flush=True)
     os._exit(0)
+
+
+def run_barrier(name: str) -> None:
+    """Launch one pattern of ``barriers.cu``."""
+    import cupy
+
+    pattern = barriers.BY_NAME[name]
+    kernel = cupy.RawKernel(pattern.code, "k", options=("-lineinfo",))
+    kernel((pattern.grid,), pattern.block, (cupy.zeros(256, "i4"), cupy.int32(8)))
+    cupy.cuda.Device().synchronize()
+
+
+def barrier_verdict(name: str) -> dict[str, Any]:
+    """What synccheck says of a pattern; ``hangs`` where it does not end."""
+    command = [sys.executable, "-m", "tests.gpu.sanitizer_verdicts", "--run-barrier", name]
+    text = _child(
+        ["compute-sanitizer", "--tool", "synccheck", "--show-backtrace", "device", *command], TOOL_LIMIT_S
+    )
+    return {"hangs": True} if text is None else read_report(text)
 
 
 def _child(command: list[str], limit_s: float) -> str | None:
@@ -105,13 +126,28 @@ def verdict(faulty: Faulty) -> dict[str, Any]:
     return found
 
 
-def record(path: Path, names: Sequence[str]) -> None:
-    """Write the verdicts of some kernels, of the whole catalogue if none is named."""
+def _asked() -> dict[str, Any]:
+    """Which GPU and which tool."""
     asked = {"device": "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader",
              "sanitizer": "compute-sanitizer --version"}  # fmt: skip
-    result: dict[str, Any] = {
+    return {
         key: (_child(command.split(), 30) or "").strip().splitlines()[-1] for key, command in asked.items()
     }
+
+
+def record_barriers(path: Path) -> None:
+    """Write what synccheck says of every pattern of ``barriers.cu``."""
+    result = _asked()
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        result["verdicts"] = dict(
+            zip(barriers.BY_NAME, pool.map(barrier_verdict, barriers.BY_NAME), strict=True)
+        )
+    path.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def record(path: Path, names: Sequence[str]) -> None:
+    """Write the verdicts of some kernels, of the whole catalogue if none is named."""
+    result = _asked()
     chosen = [BY_NAME[name] for name in names] or list(CATALOGUE)
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         verdicts = pool.map(verdict, chosen)
@@ -122,5 +158,9 @@ def record(path: Path, names: Sequence[str]) -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--run":
         run_one(sys.argv[2])
+    elif sys.argv[1] == "--run-barrier":
+        run_barrier(sys.argv[2])
+    elif sys.argv[1] == "--barriers":
+        record_barriers(Path(sys.argv[2]))
     else:
         record(Path(sys.argv[1]), sys.argv[2:])

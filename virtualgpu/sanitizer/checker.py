@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import copies, history
@@ -37,6 +37,20 @@ class Shape:
     granule_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Lanes of a warp at a block-wide barrier."""
+
+    warp: int
+    instruction: ir.Instruction
+    mask: int
+
+    @property
+    def thread(self) -> int:
+        """The first of them, by its number in the block."""
+        return self.warp * layout.LANES + (self.mask & -self.mask).bit_length() - 1
+
+
 # Receives space, start address of the region, its granule and what was found there.
 Report = Callable[[str, int, Conflicts | None, Batch | None], None]
 
@@ -57,6 +71,9 @@ class Checker:
     report_stray
         Is told the segment, thread and address of accesses that leave the allocation their pointer
         belongs to for another one.
+    report_apart
+        Is told of threads that come to a barrier without others of their warp, or while others of their
+        block wait at another one: block, then warp, instruction and lanes of these and of those.
     report_hasty
         Is told of accesses to shared words that a copy was still on its way to: the accesses, and
         segment and thread of the copies.
@@ -79,6 +96,7 @@ class Checker:
         report_absent: Callable[[int, int, int], None],
         report_stray: Callable[[Ints, Ints, Ints], None],
         report_hasty: Callable[[Batch, Ints, Ints], None] = lambda *_: None,
+        report_apart: Callable[[int, Arrival, Arrival | None], None] | None = None,
         bounds: Callable[[ir.Instruction], tuple[int, int]] = lambda _: UNBOUNDED,
         polled: Set[int] = frozenset(),
         races: bool = True,
@@ -90,6 +108,8 @@ class Checker:
         self.shape, self.memory, self.report = shape, memory, report
         self.report_absent = report_absent
         self.report_stray, self.report_hasty, self.bounds = report_stray, report_hasty, bounds
+        self.report_apart = report_apart
+        self._waiting: dict[int, dict[int, Arrival]] = {}  # by block, who waits at its barrier 0, and where
         self.polled = polled
         self.races, self.unwritten, self.shuffles, self.strays = races, unwritten, shuffles, strays
         self._collects = races or unwritten or strays
@@ -202,12 +222,31 @@ class Checker:
     def fence(self, block: int, warp: int, mask: int) -> None:
         self._flags.fence(block, warp, mask)
 
+    def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
+        if self.report_apart is None or not mask or not cfg.waits_for_all(i):
+            return
+        here = Arrival(warp, i, mask)
+        # Without .aligned, PTX lets the lanes of a warp come one by one.
+        aligned = i.root == "bar" or "aligned" in i.parts
+        if aligned and mask != expected:
+            self.report_apart(block, here, None)
+        self._waiting.setdefault(block, {}).setdefault(id(i), here)
+
+    def _open(self, block: int) -> None:
+        """Barrier 0 of a block opens: all of it should wait at one place."""
+        places = list(self._waiting.pop(block, {}).values())
+        if self.report_apart is not None:
+            for other in places[1:]:
+                self.report_apart(block, other, places[0])
+
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
         lanes = [warp * layout.LANES + lane for lane in range(layout.LANES) if mask >> lane & 1]
         if lanes:
             self.ordering.release(block, lanes, self._arrived.setdefault((block, number), Message()))
 
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
+        if number == 0:
+            self._open(block)
         arrived = self._arrived.pop((block, number), None)
         if everyone and arrived is None:
             if self.ordering.has_partial(block):
@@ -222,6 +261,7 @@ class Checker:
 
     def block_end(self, block: int) -> None:
         self._over.append(block)
+        self._waiting.pop(block, None)
         self.ordering.end(block)
         if len(self._slots) >= self._room:
             self.flush()

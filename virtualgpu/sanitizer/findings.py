@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.observe import results
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3, Hazard, Place, Severity
+from virtualgpu.sanitizer.checker import Arrival
 from virtualgpu.sanitizer.history import THREAD_BITS, Batch, Conflicts, Ints
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.sites import Site
@@ -48,6 +50,16 @@ class _Found:
     second: tuple[int, int]
 
 
+@dataclass(slots=True)
+class _Apart:
+    """Occurrences of threads at a barrier that others do not reach with them, and the first of them."""
+
+    block: int
+    here: Arrival
+    other: Arrival | None
+    count: int = 0
+
+
 class Findings:
     """Gathers what a checker reports, one entry a kind and pair of source lines."""
 
@@ -56,7 +68,9 @@ class Findings:
         self.more = 0
         self.sites: Sequence[Site] = ()
         self.ordering: Ordering | None = None
+        self.flow: cfg.Flow | None = None
         self._found: dict[tuple[str, str, int, int, int], _Found] = {}
+        self._apart: dict[tuple[int, int], _Apart] = {}
 
     def add(self, space: str, start: int, conflicts: Conflicts | None, unwritten: Batch | None) -> None:
         """Take in what one batch showed."""
@@ -83,6 +97,11 @@ class Findings:
             key = (STRAY, "global", self.sites[site].low, self.sites[site].line, 0)
             place = int(segment[row]), int(who[row])
             self._count(key, _Found(rows.size, False, "global", int(address[row]), 0, None, place))
+
+    def apart(self, block: int, here: Arrival, other: Arrival | None) -> None:
+        """Threads came to a barrier without their warp, or while others waited at another barrier."""
+        key = here.instruction.line, other.instruction.line if other is not None else -1
+        self._apart.setdefault(key, _Apart(block, here, other)).count += 1
 
     def hasty(self, batch: Batch, segment: Ints, who: Ints) -> None:
         """Accesses to shared words that an asynchronous copy, named by segment and who, was going to."""
@@ -146,11 +165,22 @@ class Findings:
     def hazards(self, kernel: str, code: str, grid: Dim3, block: Dim3, shared: SharedNames) -> list[Hazard]:
         """All entries as records, but for those about memory that the system keeps for itself."""
         lines = code.splitlines()
-        return [
+        apart = [
+            _apart_hazard(found, kernel, lines, grid, block, self._is_overlooked(found.here.instruction))
+            for found in self._apart.values()
+        ]
+        return apart + [
             self._hazard(key, found, kernel, lines, grid, block, shared)
             for key, found in self._found.items()
             if not (key[1] == "shared" and self._is_reserved(found, shared))
         ]
+
+    def _is_overlooked(self, barrier: ir.Instruction) -> bool:
+        """Whether compute-sanitizer says nothing of a barrier that only some lanes of a warp come to.
+
+        Asked on an H200 (2025.3.1), it sees neither those in loops nor those that vote.
+        """
+        return "red" in barrier.parts or (self.flow is not None and cfg.is_in_loop(self.flow, barrier.pc))
 
     def _is_reserved(self, found: _Found, shared: SharedNames) -> bool:
         at = shared.offsets.get(layout.RESERVED_SHARED)
@@ -270,6 +300,45 @@ def spelled(symbol: str) -> str:
     if not symbol.startswith("_Z") or match is None:
         return symbol
     return match[2][: int(match[1])]
+
+
+def _apart_hazard(
+    found: _Apart, kernel: str, lines: Sequence[str], grid: Dim3, block: Dim3, overlooked: bool
+) -> Hazard:
+    """The hazard of a barrier that not all threads reach together."""
+
+    def place(arrival: Arrival) -> Place:
+        line = arrival.instruction.line
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return Place(line, text, results.unlinear(found.block, grid), results.unlinear(arrival.thread, block))
+
+    second = place(found.here)
+    who = f"thread {second.thread} of block {second.block}"
+    severity: Severity = "error"
+    if found.other is None:
+        first = None
+        severity = "warning" if overlooked else "error"
+        message = (
+            f"{who} comes to this barrier with {found.here.mask.bit_count()} of the threads of its warp; the "
+            "others go another way. Every thread of the block must reach the same barrier: move it out of "
+            "the branch or the loop that parts them."
+            + (
+                " CUDA C++ leaves undefined what happens; compute-sanitizer does not see it."
+                if overlooked
+                else ""
+            )
+        )
+    else:
+        first = place(found.other)
+        where = f"line {first.line}" if first.line != second.line else "another place of the same line"
+        message = (
+            f"{who} waits at this barrier while thread {first.thread} waits at the one of {where}. A GPU "
+            "lets both pass; CUDA C++ leaves undefined what happens. Every thread of the block must reach "
+            "the same barrier: move it out of the branch."
+        )
+    return Hazard(
+        "sync", "divergent barrier", severity, "", kernel, first, second, None, "", found.count, message
+    )  # fmt: skip
 
 
 def _race_message(

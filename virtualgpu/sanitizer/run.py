@@ -100,6 +100,7 @@ def sanitize(
             report_absent=findings.absent,
             report_stray=findings.stray,
             report_hasty=findings.hasty,
+            report_apart=findings.apart if "sync" in names else None,
             bounds=_bounds(launch, kernel),
             polled=polls(kernel.plans),
             strays="memory" in names,
@@ -109,6 +110,7 @@ def sanitize(
             unwritten_words=_unwritten(memory, unit, list(launch.packed.arrays)),
         )
         findings.sites, findings.ordering = checker.sites, checker.ordering
+        findings.flow = kernel.plans[0].flow
     fault = None
     try:
         launch.run(
@@ -134,6 +136,8 @@ def sanitize(
             name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
         )
     if fault is not None:
+        known = (fault.kind, fault.site.line)
+        hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != known]
         hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(

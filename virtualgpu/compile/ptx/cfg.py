@@ -32,6 +32,15 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
     return instruction.root in ("bar", "barrier") and "warp" not in instruction.parts
 
 
+def waits_for_all(instruction: ir.Instruction) -> bool:
+    """Whether it is a ``__syncthreads`` or one of its kin: barrier 0, for every thread of the block."""
+    if not is_block_barrier(instruction) or "arrive" in instruction.parts:
+        return False
+    reduces = "red" in instruction.parts  # ``bar.red`` has its result in front and a predicate at the end
+    operands = instruction.operands[1:-1] if reduces else instruction.operands
+    return len(operands) <= 1 and all(isinstance(o, ir.Immediate) and not o.value for o in operands)
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Instructions ``first`` to ``end`` (exclusive); ``successors`` are block numbers."""
@@ -268,3 +277,50 @@ def _named(names: Sequence[str], bits: int) -> set[str]:
         found.add(names[lowest.bit_length() - 1])
         bits ^= lowest
     return found
+
+
+def excused(function: ir.Function, flow: Flow, pc: int) -> tuple[int, ...]:
+    """Blocks in which threads may be while others of their warp come to the barrier at `pc`.
+
+    From there they come to the same barrier, whatever they do, or they leave the kernel without a barrier
+    and without meeting those that passed this one: an early ``return`` is such a way. What lies behind an
+    ``if`` around a barrier is not, as there the threads that skipped it wait for the others.
+    """
+    code, blocks = function.instructions, flow.blocks
+    here = _block_of(flow, pc)
+
+    def instructions(at: int) -> list[ir.Instruction]:
+        return code[blocks[at].first : blocks[at].end]
+
+    barriers = {b.number for b in blocks if any(map(is_block_barrier, instructions(b.number)))}
+    ends = {b.number for b in blocks if not b.successors}
+    behind = set[int]().union(*(_reachable(flow, number) for number in blocks[here].successors))
+    kept = {number for number in behind if any(i.root not in ("ret", "exit") for i in instructions(number))}
+
+    def is_excused(start: int) -> bool:
+        before = _reachable(flow, start, here)
+        arrives = here in before and not before & ((barriers | ends) - {here})
+        return arrives or not _reachable(flow, start) & (kept | barriers)
+
+    return tuple(block.number for block in blocks if is_excused(block.number))
+
+
+def is_in_loop(flow: Flow, pc: int) -> bool:
+    """Whether a thread may come to an instruction again."""
+    here = _block_of(flow, pc)
+    return any(here in _reachable(flow, number) for number in flow.blocks[here].successors)
+
+
+def _block_of(flow: Flow, pc: int) -> int:
+    return next(block.number for block in flow.blocks if block.first <= pc < block.end)
+
+
+def _reachable(flow: Flow, start: int, stop: int = -1) -> set[int]:
+    """Blocks that a thread may come to from `start`, itself included, if it goes no further than `stop`."""
+    seen, todo = set[int](), [start]
+    while todo:
+        at = todo.pop()
+        if at not in seen:
+            seen.add(at)
+            todo += flow.blocks[at].successors if at != stop else ()
+    return seen

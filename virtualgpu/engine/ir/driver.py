@@ -234,6 +234,8 @@ prepare:
   store i32 0, ptr %f.turns
   %f.copies = getelementptr i8, ptr %f.p, i64 {layout.COPIES_OFFSET}
   store i32 0, ptr %f.copies
+  %f.rotated = getelementptr i8, ptr %f.p, i64 {layout.ROTATED_OFFSET}
+  store i32 0, ptr %f.rotated
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round

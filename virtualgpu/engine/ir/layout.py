@@ -25,13 +25,12 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
 BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
-BAD_CALL = 15
-NAN_PRODUCED = 15
+BAD_CALL, NAN_PRODUCED = 15, 16
 
 # Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
 WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
-# Threads arrive at a barrier without waiting; from COPY down, by site and event: what happens to a copy.
-ARRIVE, COPY = -4, -16
+# Threads arrive at a barrier without waiting, or come to one and wait; from COPY down, by site and event: what happens to a copy.
+ARRIVE, AT_BLOCK_BARRIER, COPY = -4, -5, -16
 # Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
 BY_WAIT, TO_BARRIER, BY_BARRIER = 0, 1, 2
 
@@ -50,6 +49,7 @@ NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
 # A warp's frame begins with 32 program counters, then the count of budgets spent.
 TURNS_OFFSET = 128
 COPIES_OFFSET = 132  # asynchronous copies under way
+ROTATED_OFFSET = 136  # diverged lanes have taken turns: who comes when no longer follows the source
 FRAME_HEADER = 192
 
 # The registers that say where the system keeps shared memory for itself, and how much. Groups of

@@ -131,6 +131,8 @@ def rotation(c: WarpCode) -> None:
         "  br i1 %r.go, label %rotate, label %yield",
         "rotate:",
         "  store i32 0, ptr %r.n.p",
+        f"  %r.r.p = getelementptr i8, ptr %frame, i64 {layout.ROTATED_OFFSET}",
+        "  store i32 1, ptr %r.r.p",
         "  %r.sel0 = insertelement <32 x i32> poison, i32 %r.pc, i32 0",
         "  %r.sel = shufflevector <32 x i32> %r.sel0, <32 x i32> poison, <32 x i32> zeroinitializer",
         "  %r.is = icmp eq <32 x i32> %r.pcs, %r.sel",

@@ -179,6 +179,8 @@ class FunctionCompiler(WarpCode):
             kept = e.op(f"and i32 {old}, {e.op(f'xor i32 {lanes}, -1')}")
             new = e.op(f"and i32 {e.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
             e.raw(f"store i32 {e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
+        if self.options.observe:
+            self.observe(layout.AT_BLOCK_BARRIER, constant("i64", i.pc), lanes)
         mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
         offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
         mark = e.op(f"add i32 {mark}, {offset}")

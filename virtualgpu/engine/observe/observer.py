@@ -60,6 +60,9 @@ class Observer(Protocol):
     def barrier(self, block: int, threads: npt.NDArray[np.bool_], everyone: bool, number: int = 0) -> None:
         """Threads of a block, shape (warps, 32), passed a barrier; `everyone`: all that live."""
 
+    def wait(self, block: int, warp: int, i: ir.Instruction, mask: int, expected: int) -> None:
+        """Lanes of a warp came to a block-wide barrier and wait; those `expected` should come together."""
+
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
         """Lanes of a warp arrived at a barrier and went on."""
 

@@ -26,6 +26,7 @@ class Worker(Protocol):
     status: npt.NDArray[np.int32]
     predicates: npt.NDArray[np.uint32]
     barrier_report: str
+    excused: dict[int, tuple[int, ...]]
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
         """Host memory as a writable array."""
@@ -37,6 +38,31 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     start, stride, warps = int(row["frames"]), int(row["frame_stride"]), int(row["warps"])
     raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
     return raw[:, : 4 * layout.LANES].view(np.int32)
+
+
+def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
+    """Lanes of a warp that should come to a barrier together; see `cfg.excused` for those that need not.
+
+    Once diverged lanes have taken turns, as those do that wait for each other, it is the engine's doing
+    who comes first, and the lanes that came, `mask`, are all that can be asked for.
+    """
+    row = worker.context[0]
+    at = int(row["frames"]) + warp * int(row["frame_stride"])
+    if worker.bytes_at(at + layout.ROTATED_OFFSET, 4).view(np.int32)[0]:
+        return mask
+    pcs = worker.bytes_at(at, 4 * layout.LANES).view(np.int32)
+    alive = pcs != layout.EXITED
+    excused = worker.excused.get(barrier.pc)
+    if excused is None:
+        plan = worker.launch.kernel.plans[0]
+        excused = worker.excused[barrier.pc] = cfg.excused(plan.function, plan.flow, barrier.pc)
+    waiting = pcs >= layout.AT_BARRIER
+    alive &= ~np.isin(np.where(waiting, -1, pcs & (layout.PARKED - 1)), excused)
+    there = [
+        lane for lane in np.flatnonzero(waiting & alive) if _instruction(worker, int(pcs[lane])) is barrier
+    ]
+    alive[there] = False  # they wait here already, and were looked at as they came
+    return mask | int.from_bytes(np.packbits(alive, bitorder="little").tobytes(), "little")
 
 
 def _instruction(worker: Worker, mark: int) -> ir.Instruction:
@@ -60,9 +86,8 @@ def open_barriers(worker: Worker) -> int:
         if arrived < (expected or int(alive.sum())):
             continue
         marks = np.unique(pcs[here]).tolist()
-        places = {_instruction(worker, mark).line or mark for mark in marks}
-        if not expected and len(places) > 1:
-            return _fault(worker, layout.DIVERGENT_BARRIER, here, pcs)
+        if not expected and len(marks) > 1 and (apart := _warps_apart(pcs, here)).any():
+            return _fault(worker, layout.DIVERGENT_BARRIER, here & apart[:, None], pcs)
         _reduce(worker, pcs, here, marks)
         row["barrier_arrived"][number] = 0
         if worker.launch.options.observer is not None:
@@ -77,6 +102,18 @@ def open_barriers(worker: Worker) -> int:
     if not (worker.status == layout.YIELDS).any():
         return _fault(worker, layout.BARRIER_DEADLOCK, waiting, pcs)
     return layout.NOTHING_OPENED
+
+
+def _warps_apart(pcs: npt.NDArray[np.int32], here: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which warps have lanes at several barriers.
+
+    Whole warps may wait at barriers of their own: PTX counts arrivals by the barrier's number, and so do
+    GPUs. CUDA C++ leaves it undefined, which a checking tool says.
+    """
+    low = np.where(here, pcs, np.iinfo(np.int32).max).min(axis=1)
+    high = np.where(here, pcs, -1).max(axis=1)
+    apart: npt.NDArray[np.bool_] = here.any(axis=1) & (low != high)
+    return apart
 
 
 def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDArray[np.int32]) -> int:
@@ -100,7 +137,8 @@ def _report(
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
         lines = sorted({_instruction(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
-        return f"threads of one block wait at different barriers (lines {', '.join(map(str, lines))})"
+        where = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
+        return f"threads of one warp wait at different barriers ({where})"
     count, rest = int(lanes.sum()), int(others.sum())
     where = f"; {rest} others wait elsewhere" if rest else ""
     return f"{count} threads wait for more threads than will ever come{where}"

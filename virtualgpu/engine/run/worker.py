@@ -72,6 +72,7 @@ class Worker:
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
         self.barrier_report = ""
+        self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = thread_indices(launch.packed.block)
         params = np.frombuffer(launch.packed.params, np.uint8).copy()
         starts, ends = _with_range(live, params.ctypes.data, params.size)
@@ -158,6 +159,9 @@ class Worker:
                 observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
             elif site == layout.FENCE:
                 observer.fence(block, warp, mask)
+            elif site == layout.AT_BLOCK_BARRIER:
+                barrier = self.launch.kernel.plans[0].function.instructions[int(self.lanes_at(lanes)[0])]
+                observer.wait(block, warp, barrier, mask, barriers.expected_lanes(self, barrier, warp, mask))
             elif site == layout.ARRIVE:
                 observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
             elif site <= layout.COPY:

@@ -1,0 +1,78 @@
+"""``gl.sanitize`` on barriers that threads reach together or not, beside compute-sanitizer's synccheck."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from tests.engine.barriers import ALL, Barrier
+from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchFailure
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+RECORDED = json.loads((Path(__file__).parent / "data" / "synccheck.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with session.on_device("virtual:H200"):
+        yield
+
+
+def sanitized(pattern: Barrier, tools: tuple[str, ...] = ("sync",)) -> set[tuple[str, str]]:
+    out = cp.zeros(256, np.int32)
+    kernel = cp.RawKernel(pattern.code, "k")
+    report = gl.sanitize(kernel, pattern.grid, pattern.block, (out, np.int32(8)), tools=tools)
+    return {(hazard.kind, hazard.severity) for hazard in report.hazards if hazard.severity != "info"}
+
+
+def test_there_are_many_of_both() -> None:
+    assert len({pattern.name for pattern in ALL}) == len(ALL) >= 40
+    assert sum(pattern.wrong for pattern in ALL) >= 18
+    assert sum(not pattern.wrong for pattern in ALL) >= 18
+
+
+@pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
+def test_pattern(pattern: Barrier) -> None:
+    assert sanitized(pattern) == ({("divergent barrier", pattern.verdict)} if pattern.wrong else set())
+
+
+@pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
+def test_errors_are_what_synccheck_flags_on_an_h200(pattern: Barrier) -> None:
+    theirs = RECORDED["verdicts"][pattern.name]
+    assert bool(theirs.get("errors") or theirs.get("hangs")) == (pattern.verdict == "error")
+
+
+def test_whole_warps_at_barriers_of_their_own_run() -> None:
+    """As on GPUs: PTX counts arrivals by the barrier's number."""
+    pattern = next(pattern for pattern in ALL if pattern.name == "halves of a block, one line")
+    out = cp.zeros(256, np.int32)
+    cp.RawKernel(pattern.code, "k")((1,), (64,), (out, np.int32(8)))
+    t = np.arange(64)
+    assert np.array_equal(out.get()[:64], np.where(t < 32, (t + 1) * 2, (t + 3) * 5))
+
+
+def test_lanes_of_one_warp_at_barriers_of_one_line_are_a_fault() -> None:
+    pattern = next(pattern for pattern in ALL if pattern.name == "both arms, one line")
+    with pytest.raises(LaunchFailure, match=r"threads of one warp wait at different barriers \(of line"):
+        cp.RawKernel(pattern.code, "k")((1,), (64,), (cp.zeros(256, np.int32), np.int32(8)))
+    with pytest.raises(LaunchFailure):
+        sanitized(pattern, tools=("race",))
+
+
+def test_the_report_names_both_places() -> None:
+    pattern = next(pattern for pattern in ALL if pattern.name == "halves of a block, two lines")
+    report = gl.sanitize(
+        cp.RawKernel(pattern.code, "k"), 1, 64, (cp.zeros(256, np.int32), np.int32(8)), tools=("sync",)
+    )
+    (hazard,) = report.found("divergent barrier")
+    assert hazard.first is not None
+    assert {hazard.first.line, hazard.second.line} == {2, 3}
+    assert {hazard.first.thread, hazard.second.thread} == {(0, 0, 0), (32, 0, 0)}
+    assert "CUDA C++ leaves undefined" in hazard.message
