@@ -10,6 +10,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -209,18 +211,60 @@ def _compile(
     Sources that read files of the learner's own (``-I``) are compiled each time.
     """
     options = _merge_options(flags)
+    compile_now = _compile_apart if expressions else _compile_now
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
-        return _compile_now(code, file_name, options, expressions, kind)
+        return compile_now(code, file_name, options, expressions, kind)
     version_text = ".".join(map(str, version()))
     key = disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code)
     if stored := disk_cache.load("nvrtc", key):
         head, _, image = stored.partition(b"\n")
         facts = json.loads(head)
         return image, facts["log"], facts["lowered"]
-    image, log, lowered = _compile_now(code, file_name, options, expressions, kind)
+    image, log, lowered = compile_now(code, file_name, options, expressions, kind)
     facts = {"log": log, "lowered": lowered}
     disk_cache.store("nvrtc", key, json.dumps(facts).encode() + b"\n" + image)
     return image, log, lowered
+
+
+def _compile_apart(
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kind: str
+) -> tuple[bytes, str, dict[str, str]]:
+    """Compile with name expressions, in a process of its own.
+
+    NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
+    as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
+    """
+    request = {"code": code, "file_name": file_name, "options": list(options), "kind": kind}
+    program = "import sys, json; r = json.load(sys.stdin); sys.path[:] = r.pop('path'); "
+    program += "from virtualgpu.compile import nvrtc; nvrtc.answer(**r)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps({**request, "expressions": list(expressions), "path": sys.path}).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == 0:
+        head, _, image = done.stdout.partition(b"\n")
+        facts = json.loads(head)
+        if facts["error"]:
+            raise NvrtcCompileError(facts["log"])
+        return image, facts["log"], facts["lowered"]
+    _compile_now(code, file_name, options, (), kind)
+    raise NvrtcCompileError(
+        f"NVRTC ended without a word while it made {', '.join(expressions)}. Check that every type in the "
+        "source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs <cuda_fp16.h>."
+    )
+
+
+def answer(code: str, file_name: str, options: list[str], expressions: list[str], kind: str) -> None:
+    """Compile, and write a line of facts and the image to standard output: the child of `_compile_apart`."""
+    try:
+        image, log, lowered = _compile_now(code, file_name, options, expressions, kind)
+        facts: dict[str, object] = {"error": False, "log": log, "lowered": lowered}
+    except NvrtcCompileError as error:
+        image, facts = b"", {"error": True, "log": error.log}
+    sys.stdout.buffer.write(json.dumps(facts).encode() + b"\n" + image)
+    sys.stdout.flush()
 
 
 def _compile_now(
