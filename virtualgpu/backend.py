@@ -264,15 +264,23 @@ class VirtualBackend:
 
     def _run(self, launch: PreparedLaunch, trace: TraceRequest | None = None) -> LaunchResult:
         """Execute, and let the launch take its time on the device's current stream."""
-        result = launch.run(replace(launch.options, trace=trace))
-        get_current_stream(launch.device.id).submit(
-            "kernel",
+        results: list[LaunchResult] = []
+
+        def run() -> float:
+            results.append(launch.run(replace(launch.options, trace=trace)))
+            return launch.duration_ns(results[-1])
+
+        get_current_stream(launch.device.id).enqueue(
+            "CONCURRENT_KERNEL",
             launch.symbol,
-            launch.duration_ns(result),
-            sm_share=launch.sm_share(),
+            run,
             device=launch.device,
+            sm_share=launch.sm_share(),
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
         )
-        return result
+        return results[-1]
 
     @contextmanager
     def _copies(self, args: Sequence[Any]) -> Iterator[tuple[Any, ...]]:

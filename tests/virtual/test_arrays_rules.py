@@ -100,10 +100,10 @@ class TestTransfers:
     def test_scalars_synchronise(self, machine: Machine) -> None:
         a = cp.ones(1 << 22)
         total = a.sum()
-        timeline = machine.devices[0].timeline
-        assert timeline.queue(0).tail_ns > machine.clock.now_ns
+        schedule = machine.devices[0].work.schedule
+        assert schedule.queue(0).tail_ns > machine.clock.now_ns
         assert float(total) == 1 << 22
-        assert timeline.queue(0).tail_ns == machine.clock.now_ns
+        assert schedule.queue(0).tail_ns == machine.clock.now_ns
 
     def test_python_conversions(self) -> None:
         assert int(cp.array(3)) == 3

@@ -16,7 +16,7 @@ from virtualgpu.model import cost
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info, names
 from virtualgpu.model.machine import Machine
-from virtualgpu.records import KernelCounters, Provenance
+from virtualgpu.records import CopyKind, KernelCounters, Provenance
 
 DATA = Path(__file__).parent / "data"
 
@@ -93,9 +93,13 @@ def test_the_model_ranks_kernels_as_the_h200_does(h200: Machine) -> None:
 
 @pytest.mark.parametrize("row", rows("h200_copies.tsv"), ids=lambda row: f"{row[0]}-{row[1]}")
 def test_copies_are_those_of_an_h200(row: list[str]) -> None:
-    kind, pinned = row[0].partition("_")[::2]
-    size = int(row[1])
-    modelled = cost.copy_ns(device_info("H200"), kind, size, pinned == "pinned")
+    name, pinned = row[0].partition("_")[::2]
+    info, size = device_info("H200"), int(row[1])
+    kinds: dict[str, CopyKind] = {"h2d": "HtoD", "d2h": "DtoH", "d2d": "DtoD"}
+    if name == "memset":
+        modelled = cost.memset_ns(info, size)
+    else:
+        modelled = cost.copy_ns(info, kinds[name], size, pinned == "pinned")
     recorded = float(row[2])
     if size >= 1 << 28 or (pinned and size >= 1 << 20):
         assert modelled == pytest.approx(recorded, rel=0.1)
@@ -131,12 +135,12 @@ def test_vector_add_of_a_large_array_reaches_the_measured_bandwidth() -> None:
 def test_pageable_copies_are_slower_and_small_ones_cost_latency() -> None:
     info = device_info("H200")
     large, small = 1 << 28, 4
-    assert cost.copy_ns(info, "h2d", large, False) > 3 * cost.copy_ns(info, "h2d", large, True)
-    assert cost.copy_ns(info, "h2d", small, True) == pytest.approx(
-        cost.copy_ns(info, "h2d", 2 * small, True), rel=0.01
+    assert cost.copy_ns(info, "HtoD", large, False) > 3 * cost.copy_ns(info, "HtoD", large, True)
+    assert cost.copy_ns(info, "HtoD", small, True) == pytest.approx(
+        cost.copy_ns(info, "HtoD", 2 * small, True), rel=0.01
     )
-    with pytest.raises(ValueError, match="h2h"):
-        cost.copy_ns(info, "h2h", 1, True)
+    with pytest.raises(ValueError, match="HtoH"):
+        cost.copy_ns(info, "HtoH", 1, True)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", names())

@@ -180,8 +180,8 @@ def test_it_is_one_launch_on_the_given_stream(machine: Machine) -> None:
     launches = machine.kernel_launches
     squared_difference()(x, 1, stream=stream)
     assert machine.kernel_launches == launches + 1
-    last = machine.devices[0].timeline.activities[-1]
-    assert (last.name, last.queue) == ("squared_difference", stream.ptr)
+    last = machine.devices[0].work.log[-1]
+    assert (last.name, last.stream_id) == ("squared_difference", stream.ptr)
 
 
 @pytest.mark.parametrize(

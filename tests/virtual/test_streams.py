@@ -11,68 +11,67 @@ import pytest
 import virtualgpu.cp as cp
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
-from virtualgpu.model.clock import Activity, HostClock, Timeline
+from virtualgpu.model.clock import EngineName, HostClock, Schedule
 from virtualgpu.model.machine import Machine
+from virtualgpu.records import Activity
 
 MS = 1_000_000
+ENGINES: tuple[EngineName, ...] = ("to device", "compute", "to host")
 
 
 @pytest.fixture
-def timeline() -> Timeline:
-    return Timeline(HostClock(), copy_engines=2)
+def schedule() -> Schedule:
+    return Schedule(HostClock(), copy_engines=2)
 
 
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
     return max(0, min(a[1], b[1]) - max(a[0], b[0]))
 
 
-class TestTimeline:
-    def test_one_queue_runs_in_order(self, timeline: Timeline) -> None:
-        queue = timeline.create_queue(True, 0)
-        spans = [timeline.submit(queue, kind, "work", MS) for kind in ("h2d", "kernel", "d2h", "memset")]
+class TestSchedule:
+    def test_one_queue_runs_in_order(self, schedule: Schedule) -> None:
+        queue = schedule.create_queue(True, 0)
+        spans = [schedule.place(queue, kind, MS) for kind in ENGINES]
         for before, after in pairwise(spans):
             assert after[0] == before[1]
 
-    def test_copies_overlap_kernels_and_each_other(self, timeline: Timeline) -> None:
-        spans = [
-            timeline.submit(timeline.create_queue(True, 0), kind, "work", MS)
-            for kind in ("h2d", "kernel", "d2h")
-        ]
+    def test_copies_overlap_kernels_and_each_other(self, schedule: Schedule) -> None:
+        spans = [schedule.place(schedule.create_queue(True, 0), kind, MS) for kind in ENGINES]
         assert len({start for start, _ in spans}) == 1
 
     def test_one_copy_engine_serves_both_directions(self) -> None:
-        timeline = Timeline(HostClock(), copy_engines=1)
-        to_device = timeline.submit(timeline.create_queue(True, 0), "h2d", "in", MS)
-        to_host = timeline.submit(timeline.create_queue(True, 0), "d2h", "out", MS)
+        schedule = Schedule(HostClock(), copy_engines=1)
+        to_device = schedule.place(schedule.create_queue(True, 0), "to device", MS)
+        to_host = schedule.place(schedule.create_queue(True, 0), "to host", MS)
         assert overlap(to_device, to_host) == 0
 
-    def test_equal_copies_share_an_engine_one_after_the_other(self, timeline: Timeline) -> None:
-        spans = [timeline.submit(timeline.create_queue(True, 0), "h2d", "in", MS) for _ in range(3)]
+    def test_equal_copies_share_an_engine_one_after_the_other(self, schedule: Schedule) -> None:
+        spans = [schedule.place(schedule.create_queue(True, 0), "to device", MS) for _ in range(3)]
         assert [start for start, _ in spans] == [0, MS, 2 * MS]
 
-    def test_small_kernels_share_the_sms_and_large_ones_do_not(self, timeline: Timeline) -> None:
+    def test_small_kernels_share_the_sms_and_large_ones_do_not(self, schedule: Schedule) -> None:
         def run(share: float) -> tuple[int, int]:
-            return timeline.submit(timeline.create_queue(True, 0), "kernel", "k", MS, sm_share=share)
+            return schedule.place(schedule.create_queue(True, 0), "compute", MS, sm_share=share)
 
         assert overlap(run(0.5), run(0.5)) == MS
         assert overlap(run(0.6), run(0.6)) == 0
 
-    def test_later_work_of_another_queue_may_go_first(self, timeline: Timeline) -> None:
-        slow = timeline.create_queue(False, 0)
-        timeline.submit(slow, "h2d", "long copy", 10 * MS)
-        waiting = timeline.submit(slow, "kernel", "needs the copy", MS)
-        free = timeline.submit(timeline.create_queue(False, 0), "kernel", "independent", MS)
+    def test_later_work_of_another_queue_may_go_first(self, schedule: Schedule) -> None:
+        slow = schedule.create_queue(False, 0)
+        schedule.place(slow, "to device", 10 * MS)
+        waiting = schedule.place(slow, "compute", MS)
+        free = schedule.place(schedule.create_queue(False, 0), "compute", MS)
         assert free == (0, MS)
         assert waiting == (10 * MS, 11 * MS)
 
     @pytest.mark.parametrize("blocking", [True, False])
     def test_legacy_default_queue_waits_for_blocking_queues_only(
-        self, timeline: Timeline, blocking: bool
+        self, schedule: Schedule, blocking: bool
     ) -> None:
-        other = timeline.create_queue(blocking, 0)
-        first = timeline.submit(other, "h2d", "copy", 5 * MS)
-        default = timeline.submit(0, "kernel", "k", MS)
-        last = timeline.submit(other, "d2h", "copy", MS)
+        other = schedule.create_queue(blocking, 0)
+        first = schedule.place(other, "to device", 5 * MS)
+        default = schedule.place(0, "compute", MS)
+        last = schedule.place(other, "to host", MS)
         if blocking:
             assert default[0] == first[1]
             assert last[0] == default[1]
@@ -80,24 +79,24 @@ class TestTimeline:
             assert default[0] == 0
             assert last[0] == first[1]
 
-    def test_work_of_a_destroyed_queue_still_counts(self, timeline: Timeline) -> None:
-        queue = timeline.create_queue(True, 0)
-        timeline.submit(queue, "kernel", "k", MS)
-        timeline.destroy_queue(queue)
-        assert timeline.ready_ns(0) == MS
-        timeline.synchronize()
-        assert timeline.clock.now_ns == MS
+    def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
+        queue = schedule.create_queue(True, 0)
+        schedule.place(queue, "compute", MS)
+        schedule.destroy_queue(queue)
+        assert schedule.ready_ns(0) == MS
+        schedule.synchronize()
+        assert schedule.clock.now_ns == MS
 
-    def test_nothing_starts_before_it_is_submitted(self, timeline: Timeline) -> None:
-        timeline.clock.advance(7 * MS)
-        assert timeline.submit(0, "kernel", "k", MS, host_ns=100)[0] == 7 * MS + 100
+    def test_nothing_starts_before_it_is_submitted(self, schedule: Schedule) -> None:
+        schedule.clock.advance(7 * MS)
+        assert schedule.place(0, "compute", MS)[0] == 7 * MS
 
-    def test_long_backlogs_keep_order(self, timeline: Timeline) -> None:
-        queues = [timeline.create_queue(False, 0) for _ in range(3)]
+    def test_long_backlogs_keep_order(self, schedule: Schedule) -> None:
+        queues = [schedule.create_queue(False, 0) for _ in range(3)]
         ends = [0, 0, 0]
         busy: list[tuple[int, int]] = []
         for i in range(1500):
-            start, end = timeline.submit(queues[i % 3], "kernel", "k", 1000)
+            start, end = schedule.place(queues[i % 3], "compute", 1000)
             assert start >= ends[i % 3]
             ends[i % 3] = end
             busy.append((start, end))
@@ -130,8 +129,8 @@ class TestStreams:
         assert not stream.done
         stream.synchronize()
         assert stream.done
-        activities = list(machine.devices[0].timeline.activities)
-        assert {activity.queue for activity in activities} == {stream.ptr}
+        activities = list(machine.devices[0].work.log)
+        assert {activity.stream_id for activity in activities} == {stream.ptr}
         assert activities[-1].name == "cupy_multiply__float32_int_float32"
         assert activities[-1].size_bytes == a.nbytes + b.nbytes
 
@@ -184,7 +183,7 @@ class TestStreams:
                 array *= 2
                 array.get(out=host, blocking=False)
         cp.cuda.Device().synchronize()
-        work = [a for a in machine.devices[0].timeline.activities if a.start_ns >= begin]
+        work = [a for a in machine.devices[0].work.log if a.start_ns >= begin]
         busy = sum(a.end_ns - a.start_ns for a in work)
         assert machine.clock.now_ns - begin < 0.8 * busy
 
@@ -214,7 +213,7 @@ class TestEvents:
         end.record()
         end.synchronize()
         milliseconds = cp.cuda.get_elapsed_time(start, end)
-        activity: Activity = machine.devices[0].timeline.activities[-1]
+        activity: Activity = machine.devices[0].work.log[-1]
         assert milliseconds == pytest.approx((activity.end_ns - activity.start_ns) / 1e6, rel=0.1)
         bandwidth = (a.nbytes + b.nbytes) / (milliseconds * 1e6)
         assert 0.5 < bandwidth / (machine.devices[0].info.memory_bandwidth_gbps or 0) < 1
@@ -227,8 +226,8 @@ class TestEvents:
         two.wait_event(ready)
         with two:
             cp.zeros(1)
-        last = machine.devices[0].timeline.activities[-1]
-        assert last.queue == two.ptr
+        last = machine.devices[0].work.log[-1]
+        assert last.stream_id == two.ptr
         assert last.start_ns >= (ready.time_ns or 0)
 
     def test_waiting_for_an_event_never_recorded_is_no_wait(self) -> None:

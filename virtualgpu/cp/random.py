@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import check_device, launch
 from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.host_memory import check_host_memory
@@ -32,9 +33,8 @@ def _parameter(value: Any) -> Any:
 
 
 def _output(host: Any, dtype: Any, name: str) -> ndarray:
-    result = ndarray._stored(np.asarray(host, dtype=checked_dtype(dtype)))
-    launch(result._mem.owner, f"curand_{name}", result.nbytes)
-    return result
+    contents = np.asarray(host, dtype=checked_dtype(dtype))
+    return ndarray._computed(f"curand_{name}", contents, lambda: contents)
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
@@ -102,8 +102,7 @@ class _Distributions:
         if not isinstance(a, ndarray):
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
-        self._host.shuffle(a._host)
-        launch(a._mem.owner, "curand_shuffle", 2 * a.nbytes)
+        run_kernel(a._mem.owner, "curand_shuffle", 2 * a.nbytes, lambda: self._host.shuffle(a._host))
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
         """A random sample of ``arange(a)`` or of a one-dimensional array."""

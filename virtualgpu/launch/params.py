@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.compile.ptx import ir
+from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import check_device
 from virtualgpu.cp.cuda.pointer import MemoryPointer
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice

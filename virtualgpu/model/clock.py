@@ -1,8 +1,8 @@
 """Modelled time of one virtual device: in-order queues, engines and the host that feeds them.
 
-Work runs at once on the host computer; only its *time* is modelled. The host clock moves when the
-program submits work, asks about it or waits for it, never with the real clock, so the same program
-always gets the same times.
+Only *time* is kept here; what the work does is the business of `virtualgpu.model.queue`. The host clock
+moves when the program gives out work, asks about it or waits for it, never with the real clock, so the
+same program always gets the same times.
 
 Rules: work of one queue runs in order; the legacy default queue and the blocking queues wait for
 each other (CUDA C++ Programming Guide, "Default stream"); copies to and from the host use copy
@@ -12,11 +12,11 @@ engines; kernels, device-side copies and memory sets share the SMs.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["kernel", "h2d", "d2h", "d2d", "memset"]
+# Who does a piece of work: the SMs, a copy engine of one direction, or nobody of the device (the host).
+EngineName = Literal["compute", "to device", "to host", "none"]
 
 LEGACY_QUEUE = 0
 LEGACY_ALIAS = 1  # cudaStreamLegacy
@@ -25,7 +25,6 @@ PER_THREAD_QUEUE = 2  # cudaStreamPerThread
 # What one cudaEventQuery or cudaStreamQuery costs the host; without it a polling loop never ends.
 QUERY_NS = 1_000
 _KEPT_INTERVALS = 256
-_KEPT_ACTIVITIES = 65_536
 
 
 class HostClock:
@@ -44,19 +43,6 @@ class HostClock:
         with self.lock:
             self.now_ns = max(self.now_ns, time_ns)
             return self.now_ns
-
-
-@dataclass(frozen=True, slots=True)
-class Activity:
-    """One piece of work on the device: what, on which queue, from when to when."""
-
-    kind: Kind
-    name: str
-    queue: int
-    submitted_ns: int
-    start_ns: int
-    end_ns: int
-    size_bytes: int = 0
 
 
 class _Engine:
@@ -97,14 +83,21 @@ class _Engine:
 
 
 @dataclass(slots=True)
-class _Queue:
+class Queue:
+    """One stream of a device: its work runs in order, and the next piece not before `tail_ns`.
+
+    ``last`` is its last operation, ``frontier`` names those that the next one has to follow.
+    """
+
     blocking: bool
     priority: int
     tail_ns: int = 0
+    last: int = 0
+    frontier: tuple[int, ...] = ()
 
 
-class Timeline:
-    """Queues and engines of one device.
+class Schedule:
+    """Queues and engines of one device: when its work runs.
 
     Parameters
     ----------
@@ -116,21 +109,24 @@ class Timeline:
 
     def __init__(self, clock: HostClock, copy_engines: int) -> None:
         self.clock = clock
-        self.activities: deque[Activity] = deque(maxlen=_KEPT_ACTIVITIES)
-        self._queues = {LEGACY_QUEUE: _Queue(True, 0), PER_THREAD_QUEUE: _Queue(True, 0)}
+        self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
         self._next_queue = 0x1000
-        self._compute = _Engine()
-        self._to_device = _Engine()
-        self._to_host = _Engine() if copy_engines != 1 else self._to_device
+        to_device = _Engine()
+        self._engines: dict[EngineName, _Engine] = {
+            "compute": _Engine(),
+            "to device": to_device,
+            "to host": _Engine() if copy_engines != 1 else to_device,
+        }
         self._last_end_ns = 0
         self._retired_tail_ns = 0
+        self._retired: tuple[int, ...] = ()
 
     def create_queue(self, blocking: bool, priority: int) -> int:
         """A new queue; the number stands for CUDA's stream handle."""
         with self.clock.lock:
             handle = self._next_queue
             self._next_queue += 0x10
-            self._queues[handle] = _Queue(blocking, priority)
+            self._queues[handle] = Queue(blocking, priority)
             return handle
 
     def destroy_queue(self, handle: int) -> None:
@@ -140,15 +136,17 @@ class Timeline:
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
+                last = self._queues[LEGACY_QUEUE].last
+                self._retired = (*(n for n in self._retired if n > last), *queue.frontier)
 
-    def queue(self, handle: int) -> _Queue:
+    def queue(self, handle: int) -> Queue:
         if handle == LEGACY_ALIAS:
             handle = LEGACY_QUEUE
         try:
             return self._queues[handle]
         except KeyError:
             # A handle of another library, or of a stream that is gone: an ordinary blocking queue.
-            return self._queues.setdefault(handle, _Queue(True, 0))
+            return self._queues.setdefault(handle, Queue(True, 0))
 
     def ready_ns(self, handle: int) -> int:
         """When work submitted to a queue now could start at the earliest."""
@@ -160,45 +158,62 @@ class Timeline:
                 return max(ready, self._retired_tail_ns, *tails)
             return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
 
-    def submit(
-        self,
-        handle: int,
-        kind: Kind,
-        name: str,
-        duration_ns: float,
-        *,
-        size_bytes: int = 0,
-        sm_share: float = 1.0,
-        host_ns: float = 0.0,
+    def place(
+        self, handle: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0, ready_ns: int = -1
     ) -> tuple[int, int]:
-        """Queue one piece of work and return its start and end in ns on the modelled clock.
+        """Give one piece of work its place and return its start and end in ns on the modelled clock.
 
         Parameters
         ----------
         sm_share : float
             Part of the SMs that a kernel keeps busy (0 to 1); kernels of different queues overlap
             while their shares fit.
-        host_ns : float
-            What submitting costs the host.
+        ready_ns : int
+            When it could start at the earliest, for a node of a graph; by default when the queue is ready.
         """
         with self.clock.lock:
-            submitted = self.clock.advance(host_ns)
-            ready = self.ready_ns(handle)
+            ready = self.ready_ns(handle) if ready_ns < 0 else ready_ns
             duration = max(1, round(duration_ns))
-            engine = {"h2d": self._to_device, "d2h": self._to_host}.get(kind, self._compute)
-            share = min(1.0, max(0.001, sm_share)) if engine is self._compute else 1.0
-            start = engine.place(ready, duration, share, self.clock.now_ns)
+            if engine == "none":
+                start = ready
+            else:
+                share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
+                start = self._engines[engine].place(ready, duration, share, self.clock.now_ns)
             end = start + duration
-            self.queue(handle).tail_ns = end
+            queue = self.queue(handle)
+            queue.tail_ns = max(queue.tail_ns, end)
             self._last_end_ns = max(self._last_end_ns, end)
-            self.activities.append(Activity(kind, name, handle, submitted, start, end, size_bytes))
             return start, end
 
-    def hold_until(self, handle: int, time_ns: int) -> None:
-        """Let nothing submitted to a queue later start before `time_ns`."""
+    def point(self, handle: int) -> tuple[int, tuple[int, ...]]:
+        """Where a queue stands now: when what it was given ends, and the operations that means."""
+        with self.clock.lock:
+            return self.ready_ns(handle), self._frontier(self.queue(handle))
+
+    def follow(self, handle: int, number: int) -> tuple[int, ...]:
+        """Let operation `number` be the queue's last, and return those that it has to follow."""
+        with self.clock.lock:
+            queue = self.queue(handle)
+            after = self._frontier(queue)
+            queue.frontier, queue.last = (number,), number
+            return after
+
+    def _frontier(self, queue: Queue) -> tuple[int, ...]:
+        legacy = self._queues[LEGACY_QUEUE]
+        if queue is legacy:
+            newer = [q.frontier for q in self._queues.values() if q.blocking and q.last > legacy.last]
+            retired = [number for number in self._retired if number > legacy.last]
+            return tuple(sorted({*queue.frontier, *retired, *(n for numbers in newer for n in numbers)}))
+        if queue.blocking and legacy.last > queue.last:
+            return (*queue.frontier, legacy.last)
+        return queue.frontier
+
+    def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
+        """Let nothing given to a queue later start before `time_ns`, when the operations `after` end."""
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
+            queue.frontier = tuple(dict.fromkeys((*queue.frontier, *after)))
 
     def is_done(self, time_ns: int) -> bool:
         """Whether the modelled clock has passed `time_ns`; asking costs the host a query."""

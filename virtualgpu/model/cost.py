@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records import WARP_SIZE, DeviceInfo, KernelCounters
+from virtualgpu.records import WARP_SIZE, CopyKind, DeviceInfo, KernelCounters
 
 SECTOR_BYTES = 32
 
@@ -78,6 +78,10 @@ DEVICE_COPY_EFFICIENCY = 0.85  # H200: 4,190 of 4,917 GB/s, read and written
 # 31.5; te42kyfo/gpu-benches, 3.0: 12.35 of 15.75 GB/s.
 PCIE_EFFICIENCY = ((60.0, 0.876), (30.0, 0.825), (0.0, 0.784))
 
+# Copies between two GPUs reach this share of one direction of NVLink, which is half of the rate that
+# datasheets give: nvbandwidth's own example shows 276 of 300 GB/s between two A100.
+NVLINK_EFFICIENCY = 0.92
+
 
 def clock_ghz(info: DeviceInfo) -> float:
     """Clocks per ns at boost."""
@@ -103,35 +107,54 @@ def memory_bound_ns(info: DeviceInfo, bytes_moved: float) -> float:
     return KERNEL_FLOOR_NS + BLOCK_FLOOR_NS + max(bytes_moved, 0.0) / dram_gbps(info)
 
 
-def copy_ns(info: DeviceInfo, kind: str, size_bytes: int, pinned: bool) -> float:
-    """Duration in ns of one copy or memory set on the device's time line.
+def copy_ns(
+    info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False, peer: DeviceInfo | None = None
+) -> float:
+    """Duration in ns of one copy on the device's time line.
 
     Parameters
     ----------
     info
         The device.
     kind
-        ``"h2d"``, ``"d2h"``, ``"d2d"`` or ``"memset"``.
+        ``"HtoD"``, ``"DtoH"``, ``"DtoD"`` (within its memory) or ``"PtoP"`` (to or from another device).
     size_bytes
         Size of the copy.
     pinned
-        Whether the host side is page-locked; matters for ``h2d`` and ``d2h``.
+        Whether the host side is page-locked; matters for ``HtoD`` and ``DtoH``.
+    peer
+        The other device of a ``PtoP`` copy.
 
     Raises
     ------
     ValueError
         For another `kind`.
     """
-    peak = info.memory_bandwidth_gbps or 300.0
-    if kind in ("d2d", "memset"):
-        traffic = size_bytes * (2 if kind == "d2d" else 1)
-        return DEVICE_COPY_LATENCY_NS + traffic / (peak * DEVICE_COPY_EFFICIENCY)
-    if kind not in ("h2d", "d2h"):
-        raise ValueError(f"Unknown kind of copy {kind!r}; use 'h2d', 'd2h', 'd2d' or 'memset'.")
+    if kind == "DtoD":
+        peak = info.memory_bandwidth_gbps or 300.0
+        return DEVICE_COPY_LATENCY_NS + 2 * size_bytes / (peak * DEVICE_COPY_EFFICIENCY)
+    if kind == "PtoP":
+        return COPY_LATENCY_NS + size_bytes / peer_gbps(info, peer or info)
+    if kind not in ("HtoD", "DtoH"):
+        raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH', 'DtoD' or 'PtoP'.")
     rate = pinned_gbps(info)
     if pinned:
         return COPY_LATENCY_NS + size_bytes / rate
     return COPY_LATENCY_NS + PAGEABLE_LATENCY_NS + size_bytes / min(rate / 2, PAGEABLE_MAX_GBPS)
+
+
+def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
+    """Duration in ns of one memory set on the device's time line."""
+    peak = info.memory_bandwidth_gbps or 300.0
+    return DEVICE_COPY_LATENCY_NS + size_bytes / (peak * DEVICE_COPY_EFFICIENCY)
+
+
+def peer_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
+    """Rate of a large copy between two devices in one direction, in GB/s: over NVLink if both have it,
+    else over PCIe."""
+    if info.nvlink_gbps and peer.nvlink_gbps:
+        return min(info.nvlink_gbps, peer.nvlink_gbps) / 2 * NVLINK_EFFICIENCY
+    return min(pinned_gbps(info), pinned_gbps(peer))
 
 
 def pinned_gbps(info: DeviceInfo) -> float:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.model.clock import HostClock, Timeline
+from virtualgpu.model.clock import HostClock
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 
 T = TypeVar("T")
@@ -41,8 +43,8 @@ class VirtualDevice:
         Capability and limits.
     memory : DeviceMemory
         Address space and live allocations.
-    timeline : Timeline
-        Queues and engines on the modelled clock.
+    work : WorkQueue
+        Its streams: what they are given, and when it runs on the modelled clock.
     watchdog_s : float
         Real seconds after which a kernel counts as hung.
     independent_threads : bool
@@ -57,7 +59,13 @@ class VirtualDevice:
         self.info = info
         context_bytes = min(CONTEXT_BYTES, info.memory_bytes // 16)
         self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
-        self.timeline = Timeline(machine.clock, 2 if info.copy_engines is None else info.copy_engines)
+        self.work = WorkQueue(
+            device_id,
+            machine.clock,
+            2 if info.copy_engines is None else info.copy_engines,
+            self.launch_ns(),
+            machine.next_operation,
+        )
         self.watchdog_s = DEFAULT_WATCHDOG_S
         self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
@@ -94,10 +102,11 @@ class VirtualDevice:
 
         return float(cost.launch_overhead_ns(self.info))
 
-    def copy_ns(self, kind: str, size_bytes: int, pinned: bool) -> float:
+    def memset_ns(self, size_bytes: int) -> float:
+        """Modelled duration of a memory set."""
         from virtualgpu.model import cost
 
-        return float(cost.copy_ns(self.info, kind, size_bytes, pinned))
+        return float(cost.memset_ns(self.info, size_bytes))
 
 
 class Machine:
@@ -117,6 +126,7 @@ class Machine:
         self.clock = HostClock()
         self.stdout = stdout
         self.kernel_launches = 0
+        self._operations = count(1)
         self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
@@ -166,6 +176,10 @@ class Machine:
                 self._owned[kind] = kind(**arguments)
             owned: T = self._owned[kind]
             return owned
+
+    def next_operation(self) -> int:
+        """Number of a new operation, CUPTI's correlation id."""
+        return next(self._operations)
 
     def count_launch(self) -> int:
         """Count one kernel launch and return the number of launches so far."""

@@ -13,13 +13,17 @@ from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
 from virtualgpu.records.kernel import WARP_SIZE, Dim3, KernelSource, KernelStats
 from virtualgpu.records.launch import LaunchTrace, Occupancy
 from virtualgpu.records.origin import Provenance, Source
+from virtualgpu.records.timeline import Activity, ActivityKind, CopyKind
 from virtualgpu.records.warp import BlockTrace, WarpTrace
 
 __all__ = [
     "WARP_SIZE",
     "AccessCounters",
+    "Activity",
+    "ActivityKind",
     "BlockTrace",
     "BranchCounters",
+    "CopyKind",
     "DeviceInfo",
     "DeviceMetrics",
     "Dim3",

@@ -6,17 +6,19 @@ goes to the current stream of the modelled clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.device_rules import check_device, launch
+from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.dtypes import Flags, checked_dtype, extents_of
 from virtualgpu.cp._core.exports import Exports
 from virtualgpu.cp._core.indexing import host_key
+from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, Operators
+from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda.pool import alloc
 from virtualgpu.cp.cuda.streams import get_current_stream
@@ -92,12 +94,47 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         return array
 
     @classmethod
-    def _laid_out(cls, host: np.ndarray[Any, Any]) -> ndarray:
-        """Like `_stored`, with the steps of a host array that NumPy has just made."""
+    def _computed(
+        cls,
+        kernel: str,
+        host: Any,
+        again: Callable[[], Any],
+        bytes_read: float = 0.0,
+        *,
+        flop: float = 0.0,
+        order: str = "C",
+    ) -> ndarray:
+        """A new array that a library kernel fills.
+
+        Parameters
+        ----------
+        kernel
+            The kernel's name.
+        host
+            What it computes now.
+        again
+            Computes it anew, when a graph launches the kernel.
+        bytes_read, flop
+            What the kernel reads and computes.
+        """
+        host = np.asarray(host)
         check_host_memory(host.nbytes)
-        array = cls(host.shape, host.dtype, strides=host.strides)
-        array._host[...] = host
+        array = cls(host.shape, host.dtype, order=order)
+        device = array._mem.owner
+        contents = None if get_current_stream(device.id).is_capturing() else host
+        run_kernel(
+            device,
+            kernel,
+            bytes_read + array.nbytes,
+            lambda: array._assign(again() if contents is None else contents),
+            flop,
+        )
         return array
+
+    def _assign(self, host: Any) -> None:
+        """Write contents, without NumPy's warnings."""
+        with np.errstate(all="ignore"):
+            self._host[...] = host
 
     def _view_of(self, host: np.ndarray[Any, Any]) -> ndarray:
         if not host.flags.writeable:
@@ -248,25 +285,18 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         if device.machine is not current():
             check_device(self)
         if np.ndim(value) == 0 and not value and not np.signbit(np.real(value)) and self.flags.forc:
-            device.memory.zero(self.data.ptr, self.nbytes)
-            duration = device.copy_ns("memset", self.nbytes, pinned=False)
-            get_current_stream(device.id).submit(
-                "memset", "Memset", duration, size_bytes=self.nbytes, device=device
-            )
+            self.data.memset_async(0, self.nbytes)
             return
         check_device(self)
         check_host_memory(self.nbytes)
-        with np.errstate(all="ignore"):
-            self._host[...] = value
-        launch(device, f"cupy_fill__{self.dtype.name}", self.nbytes)
+        run_kernel(device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value))
 
     def copy(self, order: Any = "C") -> ndarray:
         """A copy on the current device."""
-        result = ndarray._laid_out(self._host.copy(order=order))
-        device = result._mem.owner
-        name = "Memcpy DtoD" if device is self._mem.owner else "Memcpy PtoP"
-        duration = device.copy_ns("d2d", self.nbytes, pinned=False)
-        get_current_stream(device.id).submit("d2d", name, duration, size_bytes=self.nbytes, device=device)
+        check_host_memory(self.nbytes)
+        strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
+        result = ndarray(self.shape, self.dtype, strides=strides)
+        copy(lambda: result._assign(self._host), self.nbytes, to=result._mem.owner, source=self._mem.owner)
         return result
 
     def astype(
@@ -282,10 +312,11 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
             )
-        with np.errstate(all="ignore"):
-            host = self._host.astype(kind, order=layout)
-        result = ndarray._laid_out(host)
-        launch(self._mem.owner, f"cupy_copy__{self.dtype.name}_{kind.name}", self.nbytes + result.nbytes)
+        check_host_memory(self.size * kind.itemsize)
+        strides = np.empty_like(self._host, dtype=kind, order=layout).strides
+        result = ndarray(self.shape, kind, strides=strides)
+        name = f"cupy_copy__{self.dtype.name}_{kind.name}"
+        run_kernel(self._mem.owner, name, self.nbytes + result.nbytes, lambda: result._assign(self._host))
         return result
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
@@ -321,8 +352,13 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         if not translated.advanced:
             return self._view_of(self._host[translated.key])
         check_device(self)
-        result = ndarray._stored(self._host[translated.key])
-        launch(self._mem.owner, "cupy_take", 2 * result.nbytes + translated.index_bytes)
+        host = self._host[translated.key]
+        result = ndarray._computed(
+            "cupy_take",
+            host,
+            lambda: self._host[self._key(key).key],
+            host.nbytes + translated.index_bytes,
+        )
         if translated.masked:
             get_current_stream(self._mem.owner.id).synchronize()
         return result
@@ -339,17 +375,22 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         else:
             self._view_of(self._host[translated.key]).fill(value)
             return
-        with np.errstate(all="ignore"):
-            target = self._host[translated.key] if not translated.advanced else None
-            if target is None:
-                self._host[translated.key] = source
-                moved = 2 * self._host[translated.key].nbytes + translated.index_bytes
-            else:
-                while source.ndim > target.ndim and source.shape[0] == 1:
-                    source = source[0]
-                target[...] = source
-                moved = 2 * target.nbytes
-        launch(self._mem.owner, "cupy_copy", moved)
+        target = self._host[translated.key]
+        if translated.advanced:
+            moved = 2 * target.nbytes + translated.index_bytes
+        else:
+            moved = 2 * target.nbytes
+            while source.ndim > target.ndim and source.shape[0] == 1:
+                source = source[0]
+
+        def store(_held: Any = value) -> None:
+            with np.errstate(all="ignore"):
+                if translated.advanced:
+                    self._host[self._key(key).key] = source
+                else:
+                    target[...] = source
+
+        run_kernel(self._mem.owner, "cupy_copy", moved, store)
 
     def __len__(self) -> int:
         if self.ndim == 0:

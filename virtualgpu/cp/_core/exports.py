@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
-from virtualgpu.cp._core.transfer import HostAccess
+from virtualgpu.cp._core.host_access import HostAccess
 
 # Device types of the DLPack standard.
 DLPACK_CPU, DLPACK_CUDA = 1, 2

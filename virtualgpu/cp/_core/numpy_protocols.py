@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.device_rules import unsupported
+from virtualgpu.cp._core.arguments import unsupported
 
 
 def call_numpy_ufunc(

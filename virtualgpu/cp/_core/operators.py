@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from virtualgpu.cp._core.device_rules import check_device, launch
+from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.indexing import flatiter
+from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import no_attribute
 
 
@@ -141,8 +142,11 @@ class FunctionMethods:
         """Sort in place, always stably."""
         check_kind(kind)
         check_device(self)
-        self._host.sort(axis=axis, kind="stable")
-        launch(self._mem.owner, "cupy_sort", 2 * self._host.nbytes)
+
+        def sort() -> None:
+            self._host.sort(axis=axis, kind="stable")
+
+        run_kernel(self._mem.owner, "cupy_sort", 2 * self._host.nbytes, sort)
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
         """Partition in place, as `numpy.ndarray.partition`."""

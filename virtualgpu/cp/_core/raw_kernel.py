@@ -114,9 +114,19 @@ class RawKernel:
         )
         if self.enable_cooperative_groups or enable_cooperative_groups:
             launch = fitted_cooperative(launch)
-        result = launch.run()
-        stream.submit(
-            "kernel", launch.symbol, launch.duration_ns(result), sm_share=launch.sm_share(), device=device
+
+        def run(_held: Any = args) -> float:
+            return launch.duration_ns(launch.run())
+
+        stream.enqueue(
+            "CONCURRENT_KERNEL",
+            launch.symbol,
+            run,
+            device=device,
+            sm_share=launch.sm_share(),
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
         )
 
     def compile(self, log_stream: Any = None) -> None:

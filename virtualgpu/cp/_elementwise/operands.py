@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import check_device, unsupported
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._elementwise.parameters import Parameter, c_name
 

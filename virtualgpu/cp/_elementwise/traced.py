@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import Traceable
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._elementwise.expressions import expression
 from virtualgpu.cp._elementwise.parameters import c_name

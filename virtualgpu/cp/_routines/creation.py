@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import Traceable, unsupported
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import Traceable, launch, unsupported
 from virtualgpu.cp._core.dlpack import from_interface
 from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
 from virtualgpu.cp._routines.from_numpy import lift
@@ -213,9 +213,9 @@ def _generated(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarr
     args = tuple(value.item() if isinstance(value, ndarray) else value for value in args)
     host = function(*args, **kwargs)
     checked_dtype(host.dtype)
-    result = ndarray._stored(host, order="F" if _is_f_only(host) else "C")
-    launch(result._mem.owner, f"cupy_{function.__name__}__{host.dtype.name}", result.nbytes)
-    return result
+    name = f"cupy_{function.__name__}__{host.dtype.name}"
+    order = "F" if _is_f_only(host) else "C"
+    return ndarray._computed(name, host, lambda: function(*args, **kwargs), order=order)
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import Traceable, check_device, launch, unsupported
+from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp.cuda.streams import get_current_stream
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -64,6 +65,15 @@ def _to_device(result: Any, sources: list[ndarray]) -> Any:
     return ndarray._stored(result)
 
 
+def _refill(result: Any, raw: Any, made: list[ndarray]) -> None:
+    """Write what NumPy has computed anew into the arrays of an earlier result."""
+    if isinstance(result, (tuple, list)):
+        for item, contents in zip(result, raw, strict=True):
+            _refill(item, contents, made)
+    elif any(result is array for array in made):
+        result._assign(raw)
+
+
 def lift(
     function: Callable[..., Any],
     *,
@@ -106,15 +116,29 @@ def lift(
         sources = [*_arrays_in(args), *_arrays_in(tuple(kwargs.values()))]
         hosts = [_to_host(value, device) for value in args]
         host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
-        with np.errstate(all="ignore"):
-            raw = function(*hosts, **host_kwargs)
-        result = _to_device(raw, sources)
+        stream = get_current_stream(device.id)
+        capturing = stream.is_capturing()
+
+        def compute() -> Any:
+            with np.errstate(all="ignore"):
+                return function(*hosts, **host_kwargs)
+
+        # The result's shape follows from computing it; a graph computes it again at each launch.
+        before = [array._host.copy() for array in sources] if capturing else []
+        result = _to_device(compute(), sources)
+        for array, contents in zip(sources, before, strict=False):
+            array._assign(contents)
         made = [array for array in _arrays_in(result) if array.base is None]
+
+        def run() -> None:
+            if capturing:
+                _refill(result, compute(), made)
+
         if made or not any(True for _ in _arrays_in(result)):
             moved = sum(array.nbytes for array in (*sources, *made))
-            launch(device, f"cupy_{title}", moved, flop(*hosts) if flop else 0.0)
+            run_kernel(device, f"cupy_{title}", moved, run, flop(*hosts) if flop else 0.0)
             if waits:
-                get_current_stream(device.id).synchronize()
+                stream.synchronize()
         return result
 
     call.__name__ = call.__qualname__ = title

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp._core.device_rules import Traceable, check_device, launch, unsupported
 from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import VirtualDevice
@@ -72,10 +73,15 @@ class ufunc:  # noqa: N801 - CuPy's name
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
             operands = [_as_strong_scalar(value) for value in operands]
         results = self._results(inputs, operands, outputs, dtype, device)
-        self._run(operands, results, dtype, casting)
         moved = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
+
+        def run(_held: Any = inputs) -> None:
+            self._run(operands, results, dtype, casting)
+
         if moved:
-            launch(device, self._kernel_name(inputs, results), moved)
+            run_kernel(device, self._kernel_name(inputs, results), moved, run)
+        else:
+            run()
         return results[0] if self.nout == 1 else tuple(results)
 
     def _results(
@@ -133,9 +139,12 @@ class ufunc:  # noqa: N801 - CuPy's name
         device = _machine.current().current_device
         key = a._key(indices)
         value = operand(b, device)
-        with np.errstate(all="ignore"):
-            self._function.at(a._host, key.key, value)
-        launch(device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes)
+
+        def run(_held: Any = b) -> None:
+            with np.errstate(all="ignore"):
+                self._function.at(a._host, a._key(indices).key, value)
+
+        run_kernel(device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes, run)
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """The function of all pairs of elements."""
@@ -163,8 +172,11 @@ class ufunc:  # noqa: N801 - CuPy's name
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
         starts = operand(indices) if isinstance(indices, ndarray) else indices
-        result = ndarray._stored(np.add.reduceat(operand(array), starts, axis, dtype))
-        launch(result._mem.owner, f"{self.name}_reduceat", array.nbytes + result.nbytes)
+
+        def sums(_held: Any = indices) -> Any:
+            return np.add.reduceat(operand(array), starts, axis, dtype)
+
+        result = ndarray._computed(f"{self.name}_reduceat", sums(), sums, array.nbytes)
         if out is None:
             return result
         out[...] = result

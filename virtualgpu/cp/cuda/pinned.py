@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.model import machine as _machine
 
@@ -157,3 +158,13 @@ def is_pinned_address(address: int) -> bool:
     """Whether a host address lies in page-locked memory."""
     ranges = _machine.current().pinned_ranges
     return any(start <= address < start + size for start, size in list(ranges.items()))
+
+
+def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
+    """`size` bytes of host memory from an address: an int, or something with a ``value``."""
+    if isinstance(mem, np.ndarray):
+        raise TypeError(
+            "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."
+        )
+    address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.cp.cuda.copies import copy, set_memory
 from virtualgpu.cp.cuda.device import Device
-from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.cp.cuda.pinned import host_bytes
+from virtualgpu.cp.cuda.streams import Stream, _BaseStream
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 
@@ -87,37 +88,38 @@ class MemoryPointer:
     def _bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)
 
-    def _submit(self, kind: Any, size: int, stream: _BaseStream | None, wait: bool) -> None:
-        device = self.mem.owner
-        duration = device.copy_ns(kind, size, pinned=not wait)
-        stream = stream or get_current_stream()
-        _, end = stream.submit(kind, f"memcpy {kind}", duration, size_bytes=size, device=device)
-        if wait:
-            device.clock.wait_until(end)
-
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
-        """Copy `size` bytes from another place in device memory."""
-        self.copy_from_device_async(src, size)
+        """Copy `size` bytes from another place in device memory, in the legacy default stream."""
+        self._from_device(src, size, Stream.null)
 
     def copy_from_device_async(
         self, src: MemoryPointer, size: int, stream: _BaseStream | None = None
     ) -> None:
-        if size > 0:
+        """Like `copy_from_device`, in `stream` (the current one by default)."""
+        self._from_device(src, size, stream)
+
+    def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
+        def move() -> None:
             self._bytes(size)[:] = src._bytes(size).copy()
-            self._submit("d2d", size, stream, wait=False)
+
+        copy(move, size, to=self.mem.owner, source=src.mem.owner, stream=stream)
 
     def copy_from_host(self, mem: Any, size: int) -> None:
-        """Copy `size` bytes from a host address (int or ctypes pointer); waits for the copy."""
-        self._from_host(mem, size, None, wait=True)
+        """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and
+        wait for the copy."""
+        self._from_host(mem, size, Stream.null, waits=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Like `copy_from_host` without waiting; `mem` must point to pinned memory."""
-        self._from_host(mem, size, stream, wait=False)
+        """Like `copy_from_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        self._from_host(mem, size, stream)
 
-    def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, wait: bool) -> None:
-        if size > 0:
-            self._bytes(size)[:] = _host_bytes(mem, size)
-            self._submit("h2d", size, stream, wait)
+    def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+        host = host_bytes(mem, size)
+
+        def move() -> None:
+            self._bytes(size)[:] = host
+
+        copy(move, size, to=self.mem.owner, host=host, stream=stream, waits=waits)
 
     def copy_from(self, mem: Any, size: int) -> None:
         """Copy from a `MemoryPointer` or a host address, whichever `mem` is."""
@@ -133,35 +135,32 @@ class MemoryPointer:
             self.copy_from_host_async(mem, size, stream)
 
     def copy_to_host(self, mem: Any, size: int) -> None:
-        """Copy `size` bytes to a host address; waits for the copy."""
-        self._to_host(mem, size, None, wait=True)
+        """Copy `size` bytes to a host address in the legacy default stream, and wait for the copy."""
+        self._to_host(mem, size, Stream.null, waits=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
-        """Like `copy_to_host` without waiting; `mem` must point to pinned memory."""
-        self._to_host(mem, size, stream, wait=False)
+        """Like `copy_to_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        self._to_host(mem, size, stream)
 
-    def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, wait: bool) -> None:
-        if size > 0:
-            _host_bytes(mem, size)[:] = self._bytes(size)
-            self._submit("d2h", size, stream, wait)
+    def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+        host = host_bytes(mem, size)
+
+        def move() -> None:
+            host[:] = self._bytes(size)
+
+        copy(move, size, source=self.mem.owner, host=host, stream=stream, waits=waits)
 
     def memset(self, value: int, size: int) -> None:
-        """Set `size` bytes to `value`."""
-        self.memset_async(value, size)
+        """Set `size` bytes to `value`, in the legacy default stream."""
+        self.memset_async(value, size, Stream.null)
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
-        if size > 0:
+        """Set `size` bytes to `value` in `stream` (the current one by default)."""
+
+        def fill() -> None:
             if value:
                 self._bytes(size)[:] = value & 0xFF
             else:
                 self.mem.owner.memory.zero(self.ptr, size)
-            self._submit("memset", size, stream, wait=False)
 
-
-def _host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
-    if isinstance(mem, np.ndarray):
-        raise TypeError(
-            "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."
-        )
-    address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+        set_memory(fill, size, self.mem.owner, stream)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
-import numpy as np
-
 from virtualgpu.cp._missing_names import absent
+from virtualgpu.cp.cuda.copies import copy, device_at, set_memory
 
 # The functions by handle are part of this module as in CuPy.
 from virtualgpu.cp.cuda.handles import (  # noqa: F401
@@ -35,10 +33,11 @@ from virtualgpu.cp.cuda.handles import (  # noqa: F401
     streamQuery,
     streamWaitEvent,
 )
-from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.cp.cuda.pinned import host_bytes
+from virtualgpu.cp.cuda.streams import Stream, _BaseStream
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE, Kind
+from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.machine import VirtualDevice
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
@@ -108,12 +107,12 @@ def setDevice(device: int) -> None:  # noqa: N802
 
 def deviceSynchronize() -> None:  # noqa: N802
     """Let the host wait for everything on the current device."""
-    _device().timeline.synchronize()
+    _device().work.schedule.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
     """Let the host wait for the stream with this handle."""
-    _device().timeline.synchronize(stream)
+    _device().work.schedule.synchronize(stream)
 
 
 def runtimeGetVersion() -> int:  # noqa: N802
@@ -249,14 +248,17 @@ def free(ptr: int) -> None:
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
     """Copy `size` bytes between addresses, host or device by `kind`; the host waits."""
-    memcpyAsync(dst, src, size, kind, 0)
-    streamSynchronize(0)
+    _copy(dst, src, size, kind, Stream.null, waits=True)
 
 
 def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
     """Copy `size` bytes between addresses, host or device by `kind`, on a stream."""
-    to_device, from_device = _is_device(dst), _is_device(src)
-    if kind != memcpyDefault and (to_device, from_device) != (
+    _copy(dst, src, size, kind, stream_of(stream), waits=False)
+
+
+def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: bool) -> None:
+    to, source = device_at(dst), device_at(src)
+    if kind != memcpyDefault and (to is not None, source is not None) != (
         kind in (memcpyHostToDevice, memcpyDeviceToDevice),
         kind in (memcpyDeviceToHost, memcpyDeviceToDevice),
     ):
@@ -265,13 +267,14 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None: 
             "cudaErrorInvalidValue",
             f"invalid argument: the copy kind {kind} does not fit the addresses; memcpyDefault finds it out.",
         )
-    _bytes(dst, size)[:] = _bytes(src, size).copy()
-    label: Kind = "d2d" if to_device and from_device else "h2d" if to_device else "d2h"
-    if not to_device and not from_device:
-        return
-    device = _device()
-    duration = device.copy_ns(label, size, pinned=False)
-    _stream(stream).submit(label, f"Memcpy {label}", duration, size_bytes=size, device=device)
+    into = host_bytes(dst, size) if to is None else to.memory.view(dst, size)
+    out_of = host_bytes(src, size) if source is None else source.memory.view(src, size)
+
+    def move() -> None:
+        into[:] = out_of.copy()
+
+    host = into if to is None else out_of
+    copy(move, size, to=to, source=source, host=host, stream=stream, waits=waits)
 
 
 def memset(ptr: int, value: int, size: int) -> None:
@@ -281,10 +284,13 @@ def memset(ptr: int, value: int, size: int) -> None:
 
 def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: N802
     """Set `size` bytes of device memory on a stream."""
-    device = _device()
-    device.memory.view(ptr, size)[:] = value & 0xFF
-    duration = device.copy_ns("memset", size, pinned=False)
-    _stream(stream).submit("memset", "Memset", duration, size_bytes=size, device=device)
+    device = device_at(ptr) or _device()
+    view = device.memory.view(ptr, size)
+
+    def fill() -> None:
+        view[:] = value & 0xFF
+
+    set_memory(fill, size, device, stream_of(stream))
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
@@ -298,27 +304,28 @@ def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
 
 
 def memcpyPeer(dst: int, dstDevice: int, src: int, srcDevice: int, size: int) -> None:  # noqa: N802, N803
-    """Copy `size` bytes between the memories of two devices; the host waits."""
-    memcpy(dst, src, size, memcpyDeviceToDevice)
+    """Copy `size` bytes between the memories of two devices."""
+    memcpyPeerAsync(dst, dstDevice, src, srcDevice, size, 0)
 
 
-def _stream(handle: int) -> _BaseStream:
-    return get_current_stream() if get_current_stream().ptr == handle else stream_of(handle)
-
-
-def _is_device(address: int) -> bool:
-    return any(
-        d.memory.base_address <= address < d.memory.base_address + d.memory.arena_bytes
-        for d in _machine.current().devices
-    )
-
-
-def _bytes(address: int, size: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    for device in _machine.current().devices:
-        base = device.memory.base_address
-        if base <= address < base + device.memory.arena_bytes:
-            return device.memory.view(address, size)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+def memcpyPeerAsync(  # noqa: N802
+    dst: int,
+    dstDevice: int,  # noqa: N803
+    src: int,
+    srcDevice: int,  # noqa: N803
+    size: int,
+    stream: int,
+) -> None:
+    """Copy `size` bytes between the memories of two devices on a stream."""
+    machine = _machine.current()
+    for address, device in ((dst, dstDevice), (src, srcDevice)):
+        if size and device_at(address) is not machine.device(device):
+            raise CUDARuntimeError(
+                errorInvalidValue,
+                "cudaErrorInvalidValue",
+                f"invalid argument: {address:#x} is not in the memory of device {device}.",
+            )
+    memcpyAsync(dst, src, size, memcpyDeviceToDevice, stream)
 
 
 def __getattr__(name: str) -> Any:

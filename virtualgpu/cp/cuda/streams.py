@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.clock import LEGACY_QUEUE, PER_THREAD_QUEUE, Kind
+from virtualgpu.model.clock import LEGACY_QUEUE, PER_THREAD_QUEUE
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.queue import Operation
+from virtualgpu.records import Activity, ActivityKind
 
 
 def _device(device_id: int) -> VirtualDevice:
@@ -37,6 +39,7 @@ class Event:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing = disable_timing
         self.time_ns: int | None = None
+        self.after: tuple[int, ...] = ()
         self._device: VirtualDevice | None = None
 
     @property
@@ -47,7 +50,7 @@ class Event:
     @property
     def done(self) -> bool:
         """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
-        return self._device is None or self._device.timeline.is_done(self.time_ns or 0)
+        return self._device is None or self._device.work.schedule.is_done(self.time_ns or 0)
 
     def record(self, stream: _BaseStream | None = None) -> None:
         """Put the event into `stream` (the current stream by default) behind its queued work."""
@@ -58,8 +61,8 @@ class Event:
         if self._device is not None:
             self._device.clock.wait_until(self.time_ns or 0)
 
-    def _set(self, device: VirtualDevice, time_ns: int) -> None:
-        self._device, self.time_ns = device, time_ns
+    def _set(self, device: VirtualDevice, time_ns: int, after: tuple[int, ...]) -> None:
+        self._device, self.time_ns, self.after = device, time_ns, after
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -143,52 +146,54 @@ class _BaseStream:
             )
         return current
 
-    def submit(
+    def enqueue(
         self,
-        kind: Kind,
+        kind: ActivityKind,
         name: str,
-        duration_ns: float,
+        run: Callable[[], float],
         *,
-        size_bytes: int = 0,
-        sm_share: float = 1.0,
         device: VirtualDevice | None = None,
-    ) -> tuple[int, int]:
-        """Queue modelled work and return its start and end in ns; the host pays the launch cost.
+        **about: Any,
+    ) -> Activity | None:
+        """Give this stream work: `run` does it when its turn comes, and returns what it takes in ns.
 
-        `device` says where streams that belong to no device (the default stream) submit.
+        Parameters
+        ----------
+        device : VirtualDevice, optional
+            Where streams that belong to no device (the default stream) put it.
+        **about
+            More of `virtualgpu.model.queue.Operation`: sizes, launch shape.
+
+        Returns
+        -------
+        Activity or None
+            When it ran; None if the stream captures a graph, which will run it.
         """
-        device = device or _device(self.device_id)
-        return device.timeline.submit(
-            self.ptr,
-            kind,
-            name,
-            duration_ns,
-            size_bytes=size_bytes,
-            sm_share=sm_share,
-            host_ns=device.launch_ns(),
-        )
+        if self.device_id >= 0 or device is None:
+            device = _device(self.device_id)
+        return device.work.enqueue(self.ptr, Operation(kind, name, run, **about))
 
     @property
     def done(self) -> bool:
         """True if all work on this stream is done."""
-        timeline = _device(self.device_id).timeline
-        return timeline.is_done(timeline.queue(self.ptr).tail_ns)
+        schedule = _device(self.device_id).work.schedule
+        return schedule.is_done(schedule.queue(self.ptr).tail_ns)
 
     def synchronize(self) -> None:
         """Let the host wait for all work queued on this stream."""
-        _device(self.device_id).timeline.synchronize(self.ptr)
+        _device(self.device_id).work.schedule.synchronize(self.ptr)
 
     def record(self, event: Event | None = None) -> Event:
         """Record an event (a new one by default) behind the queued work."""
         event = event or Event()
         device = _device(self.device_id)
-        event._set(device, device.timeline.ready_ns(self.ptr))
+        event._set(device, *device.work.schedule.point(self.ptr))
         return event
 
     def wait_event(self, event: Event) -> None:
         """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA."""
         if event.time_ns is not None:
-            _device(self.device_id).timeline.hold_until(self.ptr, event.time_ns)
+            _device(self.device_id).work.schedule.hold_until(self.ptr, event.time_ns, event.after)
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
         """Call ``callback(arg)`` after the queued work; the virtual GPU has run it already."""
@@ -213,12 +218,12 @@ class _BaseStream:
 
     @property
     def is_non_blocking(self) -> bool:
-        return not _device(self.device_id).timeline.queue(self.ptr).blocking
+        return not _device(self.device_id).work.schedule.queue(self.ptr).blocking
 
     @property
     def priority(self) -> int:
         """Lower numbers are more urgent. The modelled clock keeps it but does not reorder work."""
-        return _device(self.device_id).timeline.queue(self.ptr).priority
+        return _device(self.device_id).work.schedule.queue(self.ptr).priority
 
 
 class Stream(_BaseStream):
@@ -251,13 +256,13 @@ class Stream(_BaseStream):
             super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
             return
         device = _machine.current().current_device
-        super().__init__(device.timeline.create_queue(not non_blocking, priority or 0), device.id)
+        super().__init__(device.work.schedule.create_queue(not non_blocking, priority or 0), device.id)
         self._owner = device
 
     def __del__(self) -> None:
         owner = getattr(self, "_owner", None)
         if owner is not None and not sys.is_finalizing():
-            owner.timeline.destroy_queue(self.ptr)
+            owner.work.schedule.destroy_queue(self.ptr)
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from virtualgpu.cp.cuda.pinned import is_pinned
+from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory
-from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.cp.cuda.streams import _BaseStream
 from virtualgpu.model.host_memory import check_host_memory
 
 
@@ -46,7 +46,6 @@ class HostAccess:
         blocking : bool
             Wait for the copy.
         """
-        device = self._mem.owner
         if out is not None:
             if not isinstance(out, np.ndarray):
                 raise TypeError("Only numpy.ndarray can be obtained from cupy.ndarray")
@@ -56,28 +55,24 @@ class HostAccess:
                 raise ValueError(
                     f"Shape mismatch. Expected shape: {self._host.shape}, actual shape: {out.shape}"
                 )
-            out[...] = self._host
             result = out
         else:
             layout: Any = order.upper()
             if layout == "A":
                 layout = "F" if self._host.flags.f_contiguous else "C"
-            result = self._host.copy(order=layout)
-        if self._host.size:
-            pinned = is_pinned(result)
-            duration = device.copy_ns("d2h", self._host.nbytes, pinned)
-            stream = stream or get_current_stream(device.id)
-            _, end = stream.submit(
-                "d2h", "Memcpy DtoH", duration, size_bytes=self._host.nbytes, device=device
-            )
-            if blocking or not pinned:
-                device.clock.wait_until(end)
+            result = np.empty_like(self._host, order=layout)
+
+        def move() -> None:
+            result[...] = self._host
+
+        size = self._host.nbytes
+        copy(move, size, source=self._mem.owner, host=result, stream=stream, waits=blocking)
         return result
 
     def set(self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None) -> None:
         """Copy a NumPy array of the same shape and dtype into this array.
 
-        From pinned memory the copy is asynchronous, otherwise the host waits for it.
+        From pinned memory the copy is asynchronous, otherwise the host goes on when `arr` has been read.
         """
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
@@ -87,18 +82,12 @@ class HostAccess:
             raise ValueError(f"Shape mismatch. Old shape: {self._host.shape}, new shape: {arr.shape}")
         if not self._host.flags.forc:
             raise RuntimeError("Cannot set to non-contiguous array")
-        device = self._mem.owner
         check_host_memory(self._host.nbytes)
-        self._host[...] = arr
-        if self._host.size:
-            pinned = is_pinned(arr)
-            duration = device.copy_ns("h2d", self._host.nbytes, pinned)
-            stream = stream or get_current_stream(device.id)
-            _, end = stream.submit(
-                "h2d", "Memcpy HtoD", duration, size_bytes=self._host.nbytes, device=device
-            )
-            if not pinned:
-                device.clock.wait_until(end)
+
+        def move() -> None:
+            self._host[...] = arr
+
+        copy(move, self._host.nbytes, to=self._mem.owner, host=arr, stream=stream)
 
     def item(self) -> Any:
         """The only element as a Python scalar; waits for the device."""

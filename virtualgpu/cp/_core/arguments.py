@@ -1,4 +1,4 @@
-"""What every operation on device arrays does alike: check where operands live, and take modelled time."""
+"""What functions of device arrays accept: arrays of the right device, and values of a fused function."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from virtualgpu.cp.cuda.streams import get_current_stream
 from virtualgpu.model.machine import VirtualDevice, current
 
 if TYPE_CHECKING:
-    from virtualgpu.cp._core.transfer import HostAccess
+    from virtualgpu.cp._core.host_access import HostAccess
 
 
 class Traceable:
@@ -21,13 +20,6 @@ class Traceable:
     def fused_call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Note a call of the function ``cp.<name>``."""
         raise NotImplementedError(name)
-
-
-def launch(device: VirtualDevice, name: str, bytes_moved: float, flop: float = 0.0) -> None:
-    """Put one library kernel on the current stream of the modelled clock."""
-    device.machine.count_launch()
-    duration = device.kernel_ns(bytes_moved, flop)
-    get_current_stream(device.id).submit("kernel", name, duration, size_bytes=int(bytes_moved), device=device)
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:

@@ -1,0 +1,36 @@
+"""Kernels of CuPy's own functions: NumPy does the work on the host, the stream's clock takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.model.machine import VirtualDevice
+
+
+def run_kernel(
+    device: VirtualDevice, name: str, bytes_moved: float, run: Callable[[], object], flop: float = 0.0
+) -> None:
+    """Let one library kernel run in the current stream.
+
+    Parameters
+    ----------
+    device : VirtualDevice
+        Where it runs.
+    name : str
+        The kernel's name.
+    bytes_moved, flop : float
+        What its modelled duration follows from: bytes read and written, floating-point operations.
+    run : callable
+        Does the work. A graph calls it at every launch, so it must hold on to the arrays it needs.
+    """
+    device.machine.count_launch()
+    duration_ns = device.kernel_ns(bytes_moved, flop)
+
+    def kernel() -> float:
+        run()
+        return duration_ns
+
+    get_current_stream(device.id).enqueue(
+        "CONCURRENT_KERNEL", name, kernel, size_bytes=int(bytes_moved), device=device
+    )

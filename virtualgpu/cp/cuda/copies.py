@@ -1,0 +1,113 @@
+"""One copy with one rule, whichever function asks for it.
+
+What a copy costs follows from where its two ends are: host memory or the memory of a device, and
+whether the host's end is page-locked. Which function was called decides only whether the host waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp.cuda.pinned import is_pinned
+from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.model import cost
+from virtualgpu.model.machine import VirtualDevice, current
+from virtualgpu.records import CopyKind
+
+
+def copy(
+    move: Callable[[], object],
+    size_bytes: int,
+    *,
+    to: VirtualDevice | None = None,
+    source: VirtualDevice | None = None,
+    host: np.ndarray[Any, Any] | None = None,
+    stream: _BaseStream | None = None,
+    waits: bool = False,
+) -> None:
+    """Copy in a stream.
+
+    Parameters
+    ----------
+    move : callable
+        Moves the bytes.
+    size_bytes : int
+        How many; nothing happens for 0.
+    to, source : VirtualDevice, optional
+        The device at either end; None for host memory.
+    host : numpy.ndarray, optional
+        The host's end.
+    stream : Stream, optional
+        The current stream by default.
+    waits : bool
+        Whether the host waits for the end of the copy.
+
+    Notes
+    -----
+    Without `waits`, the host goes on at once if its memory is page-locked. Pageable memory is staged:
+    a copy to the device returns when the host's data has been read, one to the host when it is done
+    (CUDA Runtime API, "API synchronization behavior").
+    """
+    if size_bytes <= 0:
+        return
+    device = to or source
+    if device is None:
+        move()
+        return
+    kind: CopyKind
+    if to is None or source is None:
+        kind = "HtoD" if source is None else "DtoH"
+    else:
+        kind = "DtoD" if to is source else "PtoP"
+    pinned = host is not None and is_pinned(host)
+    peer = source.info if kind == "PtoP" and source is not None else None
+    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned, peer)
+
+    def run() -> float:
+        move()
+        return duration_ns
+
+    stream = stream or get_current_stream(device.id)
+    done = stream.enqueue(
+        "MEMCPY2" if kind == "PtoP" else "MEMCPY",
+        f"Memcpy {kind}",
+        run,
+        device=device,
+        size_bytes=size_bytes,
+        copy_kind=kind,
+        pinned=pinned if kind in ("HtoD", "DtoH") else None,
+    )
+    if done is None:
+        return
+    if waits or (kind == "DtoH" and not pinned):
+        device.clock.wait_until(done.end_ns)
+    elif kind == "HtoD" and not pinned:
+        device.clock.advance(duration_ns)
+
+
+def set_memory(
+    fill: Callable[[], object], size_bytes: int, device: VirtualDevice, stream: _BaseStream | None = None
+) -> None:
+    """Set device memory in a stream (the current one by default); `fill` does it."""
+    if size_bytes <= 0:
+        return
+    duration_ns = device.memset_ns(size_bytes)
+
+    def run() -> float:
+        fill()
+        return duration_ns
+
+    stream = stream or get_current_stream(device.id)
+    stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes)
+
+
+def device_at(address: int) -> VirtualDevice | None:
+    """The device in whose memory an address lies; None for host memory."""
+    for device in current().devices:
+        base = device.memory.base_address
+        if base <= address < base + device.memory.arena_bytes:
+            return device
+    return None
