@@ -9,35 +9,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
+from posixpath import dirname, normpath
 from typing import Any
 
 import anywidget
 import traitlets
-from matplotlib.figure import Figure
 
 from gpulab.views import _figure
+from gpulab.views.parts import pack, page, palette, picture
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";\n', re.MULTILINE)
+_HERE = files("gpulab.views")
+_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.{1,2}/[\w./]+\.js)";\n', re.MULTILINE)
 
 
 def module_text(name: str) -> str:
-    """The ES module ``static/<name>.js`` with the modules it imports put in front of it.
+    """The ES module ``<name>.js`` of this folder with the modules it imports put in front of it.
 
     A widget ships one module, and its code must work offline: relative imports are therefore
     joined here, and a module imported twice is joined once.
     """
-    static = files("gpulab.views") / "static"
     joined: dict[str, str] = {}
 
-    def join(file_name: str) -> None:
-        if file_name in joined:
+    def join(path: str) -> None:
+        if path in joined:
             return
-        text = (static / file_name).read_text(encoding="utf-8")
+        text = _HERE.joinpath(path).read_text(encoding="utf-8")
         for imported in _IMPORT.findall(text):
-            join(imported)
-        joined[file_name] = _IMPORT.sub("", text)
+            join(normpath(f"{dirname(path)}/{imported}"))
+        joined[path] = _IMPORT.sub("", text)
 
     join(f"{name}.js")
     *shared, main = joined.values()
@@ -47,35 +48,50 @@ def module_text(name: str) -> str:
 
 
 def style_text(name: str) -> str:
-    """The style sheet of a view: ``base.css`` and its own."""
-    static = files("gpulab.views") / "static"
-    return "\n".join((static / f"{part}.css").read_text(encoding="utf-8") for part in ("base", name))
+    """The style sheet of a view: the colours, ``parts/parts.css`` and its own where it has one."""
+    base = "static/base" if name.startswith("static/") else "parts/parts"
+    sheets = [_HERE.joinpath(f"{part}.css") for part in (base, name)]
+    return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
 
 
 class View(anywidget.AnyWidget):
-    """A widget with a sentence (``repr``), a text (``describe()``) and a PNG of the same content.
+    """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
-    Subclasses name their module (``class LaunchChart(View, module="launch_chart")``) and implement
-    `sentence`, `describe` and `draw`. Callbacks from the browser may come on any thread: they hold
-    ``self._lock`` and run inside ``self._reporting(...)``, which shows an error in the widget
-    instead of raising it.
+    Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` once their record
+    is there. One whose browser side is more than its display list names a module of its own
+    (``class DeviceCard(View, module="device/card")``). Callbacks from the browser may come on any
+    thread: they hold ``self._lock`` and run inside ``self._reporting(...)``, which shows an error in
+    the widget instead of raising it.
     """
+
+    _esm = module_text("parts/view")
+    _css = style_text("parts/view")
 
     title = traitlets.Unicode("").tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
     source = traitlets.Unicode("").tag(sync=True)
     error = traitlets.Unicode("").tag(sync=True)
+    view_name = traitlets.Unicode("").tag(sync=True)
+    controls: Any = traitlets.List().tag(sync=True)
+    """Boxes above the picture that stay when it changes, such as a slider."""
+    scene = traitlets.Dict().tag(sync=True)
+    data = traitlets.Bytes(b"").tag(sync=True)
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
         if module:
-            cls._esm = module_text(module)
-            cls._css = style_text(module)
+            cls._esm = module_text(module if "/" in module else f"static/{module}")
+            cls._css = style_text(module if "/" in module else f"static/{module}")
         super().__init_subclass__(**kwargs)
 
     def __init__(self, **traits: Any) -> None:
         self._lock = threading.RLock()
-        super().__init__(**traits)
+        super().__init__(view_name=re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower(), **traits)
         _close_views_of_earlier_runs(self)
+
+    @property
+    def record(self) -> Any:
+        """What the view shows: a record, or a tuple of records."""
+        raise NotImplementedError
 
     def sentence(self) -> str:
         """One sentence: what the picture shows and where its numbers come from."""
@@ -85,18 +101,41 @@ class View(anywidget.AnyWidget):
         """The picture in words, for those who cannot see it."""
         raise NotImplementedError
 
-    def draw(self) -> Figure:
-        """The static picture, `_figure.WIDTH_PX` wide."""
+    def draw(self) -> Any:
+        """The picture as a display list (`gpulab.views.parts`)."""
         raise NotImplementedError
+
+    def redraw(self, **traits: Any) -> None:
+        """Send the browser what `draw` gives now, and other traits in the same message."""
+        scene, data = pack(self.draw())
+        with self.hold_sync():
+            self.scene, self.data = scene, data
+            for name, value in traits.items():
+                setattr(self, name, value)
 
     def png(self) -> bytes:
         """The static picture as PNG, at twice its nominal pixels so that it stays sharp."""
         with self._lock:
-            return _figure.png(self.draw)
+            drawn = self.draw()
+            if not isinstance(drawn, dict):
+                return _figure.png(lambda: drawn)
+            return picture.png(drawn, self.title, self.caption)
+
+    def html(self) -> str:
+        """A page that works alone: offline, interactive, without a kernel."""
+        with self._lock:
+            mine = {name: trait for name, trait in self.traits(sync=True).items() if not name.startswith("_")}
+            outer = {"layout", "tabbable", "tooltip", "comm"}
+            sent = {name: getattr(self, name) for name in mine if name not in outer}
+            return page.page(sent, str(self._esm), str(self._css), self.title, self.describe(), self.png())
 
     def save(self, path: str | Path) -> None:
-        """Write the static picture to `path` (PNG)."""
-        Path(path).write_bytes(self.png())
+        """Write a page that works alone (``x.html``) or the static picture (any other name: PNG)."""
+        path = Path(path)
+        if path.suffix.lower() in (".html", ".htm"):
+            path.write_text(self.html(), encoding="utf-8")
+        else:
+            path.write_bytes(self.png())
 
     def __repr__(self) -> str:
         return self.sentence()
@@ -105,12 +144,12 @@ class View(anywidget.AnyWidget):
         data: dict[str, Any] = {"text/plain": repr(self)}
         metadata: dict[str, Any] = {}
         try:
-            picture = self.png()
+            drawn = self.png()
         except Exception as error:  # a missing picture must not take the widget with it
             data["text/plain"] += f"\n(no picture: {type(error).__name__}: {error})"
         else:
-            data["image/png"] = base64.b64encode(picture).decode("ascii")
-            width, height = _figure.nominal_size(picture)
+            data["image/png"] = base64.b64encode(drawn).decode("ascii")
+            width, height = picture.nominal_size(drawn)
             metadata["image/png"] = {"width": width, "height": height, "alt": repr(self)}
         if self.comm is not None:
             data[WIDGET_MIME] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}

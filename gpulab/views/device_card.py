@@ -17,7 +17,7 @@ from virtualgpu.records import DeviceInfo, DeviceMetrics
 AUTOMATIC_READINGS = 600
 
 
-class DeviceCard(View, module="device_card"):
+class DeviceCard(View, module="static/device_card"):
     """Capability and limits of a device against other devices, and live readings.
 
     Parameters

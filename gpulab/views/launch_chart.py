@@ -19,7 +19,7 @@ from virtualgpu.records import LaunchTrace
 BLOCK_SIZES = range(32, 1025, 32)
 
 
-class LaunchChart(View, module="launch_chart"):
+class LaunchChart(View, module="static/launch_chart"):
     """Where and when every block ran, in how many waves, and what limits the occupancy.
 
     Parameters

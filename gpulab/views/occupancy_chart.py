@@ -21,7 +21,7 @@ LIMIT_COLOURS = {"warps": f.BLUE, "blocks": f.GREEN, "registers": f.ORANGE, "sha
 OTHER_COLOUR = "#b6bfc8"
 
 
-class OccupancyChart(View, module="occupancy_chart"):
+class OccupancyChart(View, module="static/occupancy_chart"):
     """Occupancy for every block size, the chosen one marked and its limiter named.
 
     Parameters

@@ -20,7 +20,7 @@ from virtualgpu.records.state import shared_at, shared_changes
 MAX_STEPS = 20_000
 
 
-class WarpStepper(View, module="warp_stepper"):
+class WarpStepper(View, module="static/warp_stepper"):
     """Step through one warp: which line runs, which lanes take part, what registers and memory hold.
 
     Parameters

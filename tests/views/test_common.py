@@ -165,7 +165,13 @@ def test_without_a_notebook_nothing_is_closed() -> None:
 
 
 def test_modules_are_joined_without_leftover_imports() -> None:
-    for name in ("warp_stepper", "launch_chart", "device_card", "occupancy_chart"):
+    for name in (
+        "static/warp_stepper",
+        "static/launch_chart",
+        "static/device_card",
+        "static/occupancy_chart",
+        "parts/view",
+    ):
         text = base.module_text(name)
         assert "import " not in [line[:7] for line in text.splitlines()]
         assert text.count("export ") == 1

@@ -1,0 +1,88 @@
+"""Parts that views are made of: one display list, painted by Python (PNG) and by one canvas painter.
+
+The contract
+------------
+A view's picture is a tree of *boxes*: dictionaries that JSON can carry, with NumPy arrays where there
+are many numbers. `pack` moves the arrays into one binary buffer for the browser (``unpack`` in
+``frame.js`` puts typed arrays back); `picture.png` paints the same tree with Pillow. Neither knows any
+view. Words, tick texts and figures are made in Python; the browser paints, zooms, pans, points at
+things and sends traits.
+
+Boxes stack (`column`), stand side by side and wrap where it is narrow (`row`), or hold something:
+`words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`; `switch` shows the case of
+a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A box with ``only`` is
+in the ``"page"`` or the ``"picture"`` alone. The browser makes text boxes DOM (so they can be read
+aloud and copied) and a plot a canvas.
+
+A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the data
+units that its width stands for. *Items* in it have x in these units and y in pixels from the plot's
+top; the painters scale x, so a page is laid out anew without Python, and text keeps its size. Items:
+`spans` (intervals over rows, merged pixel by pixel, 100,000 and more), `rects`, `line` (or area),
+`rules` (segments), `labels` (text), `x_axis` (ticks in several finenesses, for zooming). `dag` and
+`lane_grid` are made of these.
+
+Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
+
+An item with ``say`` can be pointed at and walked with the arrow keys. Its sentence is a list of pieces:
+a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number; the
+columns are arrays with one element a span or rect.  `texts_of` makes such a column of texts.
+
+A plot with ``trait`` and ``values`` sends the value of what is clicked or walked to, and outlines what
+the trait holds; ``marks`` are texts above it.
+"""
+
+from gpulab.views.parts.boxes import (
+    Box,
+    Item,
+    bars,
+    column,
+    fold,
+    legend,
+    numbers,
+    row,
+    slider,
+    switch,
+    table,
+    words,
+)
+from gpulab.views.parts.pack import pack
+from gpulab.views.parts.plots import (
+    dag,
+    labels,
+    lane_grid,
+    line,
+    plot,
+    rects,
+    rules,
+    spans,
+    texts_of,
+    x_axis,
+    y_ticks,
+)
+
+__all__ = [
+    "Box",
+    "Item",
+    "bars",
+    "column",
+    "dag",
+    "fold",
+    "labels",
+    "lane_grid",
+    "legend",
+    "line",
+    "numbers",
+    "pack",
+    "plot",
+    "rects",
+    "row",
+    "rules",
+    "slider",
+    "spans",
+    "switch",
+    "table",
+    "texts_of",
+    "words",
+    "x_axis",
+    "y_ticks",
+]

@@ -1,0 +1,153 @@
+import { element, unpack } from "./frame.js";
+import { Plot } from "./plot.js";
+
+// Boxes of the display list as elements of the page; plots are canvases.
+
+const PATIENCE_MS = 15_000;
+
+const make = {
+  column: (box, build) => element("div", { class: "gl-column", style: `gap:${box.gap}px` }, ...box.boxes.map(build)),
+  row: (box, build) => element(
+    "div", { class: "gl-row", style: `column-gap:${box.gap}px` },
+    ...box.boxes.map((inner, at) => element("div", { style: `flex:${box.weights[at]} 1 ${box.least[at]}px;min-width:0` }, build(inner))),
+  ),
+  words: ({ text, style }) => element("div", { class: `gl-words-${style}` }, text),
+  legend: ({ entries }) => element("div", { class: "gl-legend" }, ...entries.map(([colour, text]) => element(
+    "span", {}, element("i", { style: `background:var(--gl-${colour})` }), text,
+  ))),
+  numbers: ({ rows, least }) => element(
+    "dl", { class: "gl-numbers", style: `grid-template-columns:repeat(auto-fill,minmax(min(100%,${least}px),1fr))` },
+    ...rows.map(([term, value, detail]) => element("div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, detail)))),
+  ),
+  bars: ({ rows, label }) => element("div", { class: "gl-bars" }, ...rows.map((row) => element(
+    "div", { class: `gl-bar${row.strong ? " gl-strong" : ""}`, title: row.title, style: `grid-template-columns:${100 * label}% 1fr max-content` },
+    element("span", { class: "gl-bar-label" }, row.label),
+    element("span", { class: "gl-track", "aria-hidden": "true" }, row.share === null ? null : element("span", {
+      class: "gl-fill", style: `width:${(100 * Math.min(1, Math.max(0, row.share))).toFixed(2)}%;background:var(--gl-${row.colour ?? (row.strong ? "accent" : "other")})`,
+    })),
+    element("span", { class: "gl-bar-value" }, row.value, row.mark ? element("b", { class: "gl-mark" }, ` ${row.mark}`) : null),
+  ))),
+  table: ({ rows, headings, title }) => element(
+    "table", {},
+    ...(title ? [element("caption", {}, title)] : []),
+    ...(headings.length ? [element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text))))] : []),
+    element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((text) => element("td", {}, text))))),
+  ),
+  fold: (box, build) => element("details", { open: box.opened }, element("summary", {}, box.summary), build(box.inner)),
+  switch: (box, build, { frame, draw }) => {
+    const node = element("div", { class: "gl-switch", "aria-live": "polite" });
+    const show = () => {
+      node.replaceChildren(build(box.cases[String(frame.model.get(box.trait))] ?? box.cases[box.chosen]));
+      draw();
+    };
+    node.replaceChildren(build(box.cases[String(frame.model.get(box.trait))] ?? box.cases[box.chosen]));
+    frame.on(box.trait, show);
+    return node;
+  },
+  plot: (box, _, { frame, plots }) => {
+    const plot = new Plot(frame, box);
+    plots.add(plot);
+    return plot.node;
+  },
+  slider: (box, _, { frame }) => slider(frame, box),
+};
+
+/** A slider that Python answers. It sends one place at a time: while Python works, only the latest is kept. */
+function slider(frame, { label, trait, values, texts }) {
+  const { model } = frame;
+  const place = () => Math.max(0, values.indexOf(model.get(trait)));
+  const input = element("input", { type: "range", min: 0, max: values.length - 1, value: place(), "aria-label": label, disabled: frame.saved });
+  const shown = element("output", { class: "gl-slider-value" });
+  const note = element("span", { class: "gl-note gl-redraw" }, frame.saved ? "needs Python: not in a saved page" : "");
+  const status = element("span", { class: "gl-hidden-text", role: "status" });
+  let wanted = model.get(trait);
+  let waiting = false;
+  let movedAt = 0;
+  let patience = 0;
+  const showValue = () => {
+    shown.textContent = texts[Number(input.value)];
+    input.setAttribute("aria-valuetext", shown.textContent);
+  };
+  const ask = () => {
+    if (waiting || wanted === model.get(trait)) return;
+    waiting = true;
+    clearTimeout(patience);
+    patience = setTimeout(() => {
+      if (!waiting) return;
+      waiting = false;
+      note.textContent = "no answer from Python yet: after a restart, run the cell again";
+      status.textContent = note.textContent;
+    }, PATIENCE_MS);
+    frame.send(trait, wanted);
+  };
+  input.addEventListener("input", () => {
+    movedAt = performance.now();
+    wanted = values[Number(input.value)];
+    showValue();
+    ask();
+  });
+  showValue();
+  frame.on(trait, () => {
+    if (waiting) return;
+    wanted = model.get(trait);
+    input.value = String(place());
+    showValue();
+  });
+  frame.on("pictures", () => {
+    const asked = waiting;
+    waiting = false;
+    clearTimeout(patience);
+    note.textContent = "";
+    if (!asked) return;
+    if (wanted !== model.get(trait)) {
+      ask();
+      return;
+    }
+    // After the next frame the new picture is on the screen.
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      const took = performance.now() - movedAt;
+      note.textContent = `new picture in ${Math.round(took)} ms`;
+      status.textContent = model.get("status") ?? "";
+      frame.send("redraw_ms", took);
+    }));
+  });
+  frame.endings.push(() => clearTimeout(patience));
+  return element("div", { class: "gl-tools gl-slider" }, element("label", {}, `${label} `, input), shown, note, status);
+}
+
+/** Show the view's scene (and its controls, which stay) in the frame's body; `after` follows each drawing. */
+export function showScene(frame) {
+  const { model } = frame;
+  const holder = element("div", { class: "gl-scene" });
+  let plots = new Set();
+  const draw = () => plots.forEach((plot) => { if (plot.node.isConnected) plot.draw(); else plots.delete(plot); });
+  const build = (box) => {
+    if (box.only === "picture") return element("div", { hidden: true });
+    const node = make[box.box](box, build, { frame: inner, plots, draw });
+    if (box.name) node.classList.add(`gl-${box.name}`);
+    return node;
+  };
+  // Listeners of a picture end with it, not with the view.
+  let inner = frame;
+  const show = () => {
+    inner.endings?.splice(0).forEach((end) => end());
+    inner = Object.assign(Object.create(frame), { endings: [] });
+    plots = new Set();
+    holder.replaceChildren(build(unpack(model.get("scene"), model.get("data"))));
+    draw();
+  };
+  let asked = false;
+  const change = () => {
+    if (asked) return;
+    asked = true;
+    queueMicrotask(() => { asked = false; show(); });
+  };
+  const controls = (model.get("controls") ?? []).map((box) => make[box.box](box, build, { frame, plots, draw }));
+  frame.body.append(...controls, holder);
+  inner = Object.assign(Object.create(frame), { endings: [] });
+  show();
+  frame.on("scene", change);
+  frame.on("data", change);
+  frame.redraw(holder, draw);
+  frame.endings.push(() => inner.endings.splice(0).forEach((end) => end()));
+}

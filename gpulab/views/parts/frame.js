@@ -1,0 +1,122 @@
+// Shared by every view: elements, binary columns, and the frame with title, caption and error.
+
+/** An element with attributes, listeners (`onclick`) and children. */
+export function element(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+const ARRAYS = {
+  i1: Int8Array, u1: Uint8Array, i2: Int16Array, u2: Uint16Array, i4: Int32Array, u4: Uint32Array,
+  i8: BigInt64Array, u8: BigUint64Array, f4: Float32Array, f8: Float64Array,
+};
+
+/** The tree that `pack` took apart, typed arrays in their places again. */
+export function unpack(tree, view) {
+  // A message's buffers start anywhere; typed arrays need a multiple of their size.
+  const buffer = view?.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength);
+  const walk = (node) => {
+    if (Array.isArray(node)) return node.map(walk);
+    if (node === null || typeof node !== "object") return node;
+    if (node.$) return new ARRAYS[node.$[0]](buffer, node.$[1], node.$[2]);
+    return Object.fromEntries(Object.entries(node).map(([key, value]) => [key, walk(value)]));
+  };
+  return walk(tree);
+}
+
+/**
+ * Keep plain keys inside the view: JupyterLab would take arrows from sliders, and delete the cell on
+ * "d d". Escape, shift+Enter and keys with ctrl, alt or command still reach it.
+ */
+function keepPlainKeys(event) {
+  const forLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
+  if (!forLab) event.stopPropagation();
+}
+
+/** The view's frame: title, provenance, body, error text and caption; listeners end with the view. */
+export class Frame {
+  constructor({ model, el }, name = "plain") {
+    this.model = model;
+    this.endings = [];
+    this.saved = Boolean(model.get("saved"));
+    this.body = element("div", { class: "gl-body" });
+    const title = element("div", { class: "gl-title" });
+    const chip = element("span", { class: "gl-chip" });
+    const error = element("div", { class: "gl-error", role: "alert", hidden: true });
+    const caption = element("div", { class: "gl-caption" });
+    this.root = element(
+      "section",
+      { class: `gpulab-view gpulab-${name}`, onkeydown: keepPlainKeys },
+      element("div", { class: "gl-head" }, title, chip), this.body, error, caption,
+      ...(this.saved ? [element("div", { class: "gl-note gl-saved" }, model.get("saved"))] : []),
+    );
+    this.show("title", (text) => {
+      title.textContent = text;
+      this.root.setAttribute("aria-label", text);
+    });
+    this.show("source", (text) => {
+      chip.textContent = text;
+      chip.dataset.source = text;
+    });
+    this.show("caption", (text) => { caption.textContent = text; });
+    this.show("error", (text) => {
+      error.textContent = text;
+      error.hidden = !text;
+    });
+    el.replaceChildren(this.root);
+  }
+
+  /** Call `update` with a trait's value now and whenever it changes. */
+  show(trait, update) {
+    update(this.model.get(trait));
+    this.on(trait, () => update(this.model.get(trait)));
+  }
+
+  /** Listen to a trait until the view ends. */
+  on(trait, listener) {
+    this.model.on(`change:${trait}`, listener);
+    this.endings.push(() => this.model.off(`change:${trait}`, listener));
+  }
+
+  /** Send a trait's new value to Python. */
+  send(trait, value) {
+    this.model.set(trait, value);
+    this.model.save_changes();
+  }
+
+  /** Redraw when the size or the colour theme changes, at most once a frame. */
+  redraw(node, draw) {
+    let asked = 0;
+    const ask = () => {
+      cancelAnimationFrame(asked);
+      asked = requestAnimationFrame(draw);
+    };
+    const sizes = new ResizeObserver(ask);
+    sizes.observe(node);
+    const themes = new MutationObserver(ask);
+    themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
+    const scheme = matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", ask);
+    this.endings.push(() => {
+      sizes.disconnect();
+      themes.disconnect();
+      scheme.removeEventListener("change", ask);
+      cancelAnimationFrame(asked);
+    });
+  }
+
+  /** The value of a colour in the present theme. */
+  colour(name) {
+    return getComputedStyle(this.root).getPropertyValue(`--gl-${name}`).trim();
+  }
+
+  ending() {
+    return () => this.endings.forEach((end) => end());
+  }
+}

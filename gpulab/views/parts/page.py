@@ -1,0 +1,74 @@
+"""A page that shows one view alone: no kernel, no network, nothing beside the file."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+NOTE = "Saved page: it works without Python and without a network; what needs Python is switched off."
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><style>
+body {{ margin: 12px; background: #ffffff; font-family: system-ui, sans-serif; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #0d1117; }} }}
+{css}</style></head><body><main id="view"></main>
+<noscript><p>{words}</p><img alt="{title}" src="data:image/png;base64,{picture}"></noscript>
+<script type="module">
+{module}
+const traits = {traits};
+for (const [name, value] of Object.entries(traits)) {{
+  if (value?.$bytes === undefined) continue;
+  traits[name] = new DataView(Uint8Array.from(atob(value.$bytes), (c) => c.charCodeAt(0)).buffer);
+}}
+const heard = new Map();
+gpulabView.render({{
+  el: document.getElementById("view"),
+  model: {{
+    get: (name) => traits[name],
+    set(name, value) {{
+      if (traits[name] === value) return;
+      traits[name] = value;
+      [...(heard.get(`change:${{name}}`) ?? [])].forEach((listener) => listener());
+    }},
+    save_changes() {{}},
+    send() {{}},
+    on: (event, listener) => heard.set(event, [...(heard.get(event) ?? []), listener]),
+    off: (event, listener) => heard.set(event, (heard.get(event) ?? []).filter((each) => each !== listener)),
+  }},
+}});
+</script></body></html>
+"""
+
+
+def page(
+    traits: Mapping[str, Any], module: str, css: str, title: str, description: str, picture: bytes
+) -> str:
+    """HTML of a view.
+
+    Parameters
+    ----------
+    traits
+        What the browser reads: JSON values, and bytes.
+    module
+        The view's ES module, without imports.
+    description, picture
+        The view in words and as PNG, for a reader without scripts.
+    """
+    sent = {
+        name: {"$bytes": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
+        for name, value in traits.items()
+    }
+    # A "<" inside a script could end it.
+    text = json.dumps(sent | {"saved": NOTE}, ensure_ascii=False).replace("<", "\\u003c")
+    return _PAGE.format(
+        title=html.escape(title, quote=True),
+        css=css,
+        words=html.escape(description),
+        picture=base64.b64encode(picture).decode("ascii"),
+        module=module.replace("export default", "const gpulabView ="),
+        traits=text,
+    )

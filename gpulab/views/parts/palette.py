@@ -1,0 +1,53 @@
+"""Colours by name, in the light and the dark theme; the only place that says what a colour is."""
+
+from __future__ import annotations
+
+# Okabe and Ito's colours, told apart by every common kind of colour vision, lighter in the dark.
+COLOURS: dict[str, tuple[str, str]] = {
+    "fg": ("#1f2328", "#e6edf3"),
+    "muted": ("#57606a", "#a5b0bb"),
+    "bg": ("#ffffff", "#0d1117"),
+    "panel": ("#f6f8fa", "#1d2329"),
+    "rule": ("#d0d7de", "#454e58"),
+    "grid": ("#eaeef2", "#30373f"),
+    "accent": ("#0072b2", "#4aa8e0"),
+    "accent-2": ("#56b4e9", "#2b6f9b"),
+    "tail": ("#d55e00", "#f0803c"),
+    "tail-text": ("#a94400", "#f0803c"),
+    "warn": ("#e69f00", "#efb93b"),
+    "good": ("#009e73", "#2fbf93"),
+    "good-text": ("#00704f", "#2fbf93"),
+    "purple": ("#cc79a7", "#d793b8"),
+    "other": ("#b6bfc8", "#5a6672"),
+    "on-accent": ("#ffffff", "#0b1117"),
+    "highlight": ("#fff3c4", "#4a3f12"),
+    "error": ("#a40e26", "#ffb1ba"),
+    "error-bg": ("#ffebe9", "#4a1a20"),
+}
+# Taken from the page where it has them, so that a view stands on the notebook's own ground.
+_FROM_PAGE = {
+    "fg": "var(--jp-ui-font-color0, var(--vscode-editor-foreground, {}))",
+    "bg": "var(--jp-layout-color1, var(--vscode-editor-background, {}))",
+}
+# Who says that it is dark: JupyterLab, VS Code, or else the system.
+_DARK = 'body[data-jp-theme-light="false"] .gpulab-view, body.vscode-dark .gpulab-view'
+_SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) .gpulab-view'
+
+
+def light(name: str) -> str:
+    """The colour on the light paper of static pictures, ``#rrggbb``."""
+    return COLOURS[name][0]
+
+
+def css() -> str:
+    """The colours as variables ``--gl-NAME`` of every view, in both themes."""
+    theme = [
+        " ".join(
+            f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[at])};" for name, pair in COLOURS.items()
+        )
+        for at in (0, 1)
+    ]
+    return (
+        f".gpulab-view {{ {theme[0]} }}\n{_DARK} {{ {theme[1]} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK} {{ {theme[1]} }} }}\n"
+    )

@@ -1,0 +1,229 @@
+"""The static picture: boxes laid out on light paper and painted with Pillow, `WIDTH_PX` wide."""
+
+from __future__ import annotations
+
+import io
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image
+
+from gpulab.views.parts import palette
+from gpulab.views.parts.boxes import Box, column, words
+from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width, wrapped
+from gpulab.views.parts.plot_picture import paint_plot
+
+WIDTH_PX = 900
+MARGIN_PX = 14
+COLOURS = 256
+_STYLES = {
+    # style -> size, weight, colour
+    "plain": (11.5, "normal", "fg"), "heading": (12, "bold", "fg"), "note": (10.5, "normal", "muted"),
+    "strong": (11.5, "bold", "fg"), "mono": (10.5, "mono", "fg"), "title": (15.5, "bold", "fg"),
+}  # fmt: skip
+
+Painter = Callable[[Pen, float, float], None]
+# Fonts keep state while they measure and draw.
+_drawing = threading.Lock()
+
+
+def lay(box: Box, width: float) -> tuple[float, Painter]:
+    """How high `box` is at a width, and what paints it at a place."""
+    if box.get("only") == "page":
+        return 0.0, lambda pen, x, y: None
+    return _LAYS[box["box"]](box, width)
+
+
+def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
+    laid = [lay(box, width) for box in boxes]
+    laid = [each for each in laid if each[0]]
+    height = sum(high for high, _ in laid) + gap * max(0, len(laid) - 1)
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        for high, painter in laid:
+            painter(pen, x, y)
+            y += high + gap
+
+    return height, paint
+
+
+def _column(box: Box, width: float) -> tuple[float, Painter]:
+    return _stacked(box["boxes"], width, box["gap"])
+
+
+def _row(box: Box, width: float) -> tuple[float, Painter]:
+    """As CSS wraps flexible boxes: as many on a line as their least widths allow, the rest shared out."""
+    gap, least = box["gap"], box["least"]
+    lines: list[list[int]] = [[]]
+    for at in range(len(box["boxes"])):
+        taken = sum(least[i] + gap for i in lines[-1])
+        if lines[-1] and taken + least[at] > width:
+            lines.append([])
+        lines[-1].append(at)
+    parts: list[tuple[float, float, Painter]] = []
+    top = 0.0
+    for line in lines:
+        spare = width - sum(least[i] for i in line) - gap * (len(line) - 1)
+        total = sum(box["weights"][i] for i in line)
+        left, tallest = 0.0, 0.0
+        for i in line:
+            own = least[i] + spare * box["weights"][i] / total
+            high, painter = lay(box["boxes"][i], own)
+            parts.append((left, top, painter))
+            left, tallest = left + own + gap, max(tallest, high)
+        top += tallest + 8
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        for left, down, painter in parts:
+            painter(pen, x + left, y + down)
+
+    return top - 8, paint
+
+
+def _words(box: Box, width: float) -> tuple[float, Painter]:
+    size, weight, colour = _STYLES[box["style"]]
+    lines = wrapped(box["text"], width, size, weight)
+    high = round(size * 1.42, 1)
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        for at, text in enumerate(lines):
+            pen.text(x, y + (at + 0.5) * high, text, size=size, weight=weight, colour=colour)
+
+    return high * len(lines), paint
+
+
+def _legend(box: Box, width: float) -> tuple[float, Painter]:
+    places: list[tuple[float, float, str, str]] = []
+    x, y = 0.0, 0.0
+    for colour, text in box["entries"]:
+        wide = 16 + text_width(text, 11)
+        if x and x + wide > width:
+            x, y = 0.0, y + 17
+        places.append((x, y, colour, text))
+        x += wide + 16
+
+    def paint(pen: Pen, left: float, top: float) -> None:
+        for x, y, colour, text in places:
+            pen.rect(left + x, top + y + 3, left + x + 11, top + y + 14, colour)
+            pen.text(left + x + 16, top + y + 8.5, text)
+
+    return (y + 17 if places else 0.0), paint
+
+
+def _numbers(box: Box, width: float) -> tuple[float, Painter]:
+    across = max(1, int((width + 16) // (box["least"] + 16)))
+    wide = (width + 16) / across - 16
+    rows = -(-len(box["rows"]) // across)
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        for at, (term, value, detail) in enumerate(box["rows"]):
+            left, top = x + (at % across) * (wide + 16), y + (at // across) * 36
+            pen.text(left, top + 7, shortened(term, wide, 10.5), size=10.5, colour="muted")
+            pen.text(left, top + 22, value, size=14, weight="bold")
+            rest = wide - text_width(value, 14, "bold") - 7
+            pen.text(left + wide - rest, top + 23, shortened(detail, rest, 10), size=10, colour="muted")
+
+    return 36.0 * rows, paint
+
+
+def _bars(box: Box, width: float) -> tuple[float, Painter]:
+    rows = box["rows"]
+    label = box["label"] * width
+    values = [f"{each['value']} {each.get('mark', '')}".strip() for each in rows]
+    value_wide = max((text_width(value, 10.5, "bold") for value in values), default=0.0)
+    track = max(10.0, width - label - value_wide - 12)
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        for at, each in enumerate(rows):
+            middle, strong = y + 16 * at + 8, bool(each.get("strong"))
+            weight = "bold" if strong else "normal"
+            pen.text(x, middle, shortened(each["label"], label - 4, 10.5, weight), size=10.5, weight=weight)
+            left = x + label
+            if each["share"] is not None:
+                pen.rect(left, middle - 4.5, left + track, middle + 4.5, "grid")
+                full = track * min(1.0, max(0.0, each["share"]))
+                pen.rect(left, middle - 4.5, left + full, middle + 4.5,
+                         each.get("colour") or ("accent" if strong else "other"))  # fmt: skip
+            mark = f" {each['mark']}" if each.get("mark") else ""
+            pen.text(x + width, middle, mark, size=10.5, weight=weight, colour="tail-text", anchor="end")
+            end = x + width - text_width(mark, 10.5, weight)
+            pen.text(end, middle, each["value"], size=10.5, weight=weight, anchor="end")
+
+    return 16.0 * len(rows), paint
+
+
+def _table(box: Box, width: float) -> tuple[float, Painter]:
+    rows = ([box["headings"]] if box["headings"] else []) + box["rows"]
+    widths = (
+        [max(text_width(cell, 10.5) for cell in cells) for cells in zip(*rows, strict=True)] if rows else []
+    )
+    spare = (width - sum(widths)) / max(1, len(widths) - 1)
+    top = 18.0 if box["title"] else 0.0
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        if box["title"]:
+            pen.text(x, y + 9, box["title"], size=11, weight="bold")
+        for at, cells in enumerate(rows):
+            middle, left = y + top + 16 * at + 8, x
+            for place, (cell, wide) in enumerate(zip(cells, widths, strict=True)):
+                quiet = place == 0 or (at == 0 and bool(box["headings"]))
+                last = place == len(cells) - 1 and place > 0
+                text = shortened(cell, max(wide, 20) + min(0.0, spare), 10.5)
+                pen.text(x + width if last else left, middle, text, size=10.5,
+                         colour="muted" if quiet else "fg", anchor="end" if last else "start")  # fmt: skip
+                left += wide + spare
+            pen.rect(x, middle + 8, x + width, middle + 8.5, "grid")
+
+    return top + 16.0 * len(rows) + 2, paint
+
+
+def _fold(box: Box, width: float) -> tuple[float, Painter]:
+    return _stacked([words(box["summary"], "heading"), box["inner"]], width, 2)
+
+
+def _switch(box: Box, width: float) -> tuple[float, Painter]:
+    return lay(box["cases"][box["chosen"]], width)
+
+
+def _plot(box: Box, width: float) -> tuple[float, Painter]:
+    return box["height"], lambda pen, x, y: paint_plot(pen, box, x, y, width)
+
+
+def _nothing(box: Box, width: float) -> tuple[float, Painter]:
+    return 0.0, lambda pen, x, y: None
+
+
+_LAYS: dict[str, Callable[[Box, float], tuple[float, Painter]]] = {
+    "column": _column, "row": _row, "words": _words, "legend": _legend, "numbers": _numbers, "bars": _bars,
+    "table": _table, "fold": _fold, "switch": _switch, "plot": _plot, "slider": _nothing,
+}  # fmt: skip
+
+
+def png(scene: Box, title: str, caption: str) -> bytes:
+    """The view's picture: title, scene, provenance."""
+    with _drawing:
+        inside = WIDTH_PX - 2 * MARGIN_PX
+        whole = column(words(title, "title"), scene, words(caption, "note"), gap=8)
+        height, paint = lay(whole, inside)
+        pen = Pen(WIDTH_PX, round(height) + 2 * 12)
+        paint(pen, MARGIN_PX, 12)
+        wide, high = pen.image.size
+        pen.draw.rectangle((0, 0, wide - 1, high - 1), outline=palette.light("rule"), width=SHARPNESS)
+        return encoded(pen.image)
+
+
+def encoded(image: Any) -> bytes:
+    """PNG with a palette, which keeps notebooks with saved pictures a third of the size."""
+    out = io.BytesIO()
+    image.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
+        out, format="PNG", compress_level=3
+    )
+    return out.getvalue()
+
+
+def nominal_size(picture: bytes) -> tuple[int, int]:
+    """Width and height in page pixels, read off the PNG's header (bytes 16 to 24)."""
+    width, height = struct.unpack(">II", picture[16:24])
+    return width // SHARPNESS, height // SHARPNESS

@@ -1,0 +1,377 @@
+import { element } from "./frame.js";
+
+// The canvas painter of a plot: items of the display list, made in Python, at any width and in any theme.
+
+const MOST_ZOOM = 64;
+
+/** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
+function pixelOf(colour) {
+  const pixel = new Uint32Array(1);
+  const bytes = new Uint8Array(pixel.buffer);
+  for (let part = 0; part < 3; part += 1) bytes[part] = parseInt(colour.slice(1 + 2 * part, 3 + 2 * part), 16);
+  bytes[3] = 255;
+  return pixel[0];
+}
+
+const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+
+/** The sentence of one span or rect. */
+export function said(item, at) {
+  return item.say.map((piece) => {
+    if (typeof piece === "string") return piece;
+    const [name, texts] = piece;
+    return texts ? texts[item[name][at]] : grouped(item[name][at]);
+  }).join("");
+}
+
+/** One plot: its canvas, what is chosen in it, and the line of text that says so. */
+export class Plot {
+  constructor(frame, box) {
+    this.frame = frame;
+    this.box = box;
+    this.sight = [...box.domain];
+    this.item = box.items.find(({ say }) => say);
+    this.chosen = box.trait ? this.held() : -1;
+    const active = this.item || box.zoom;
+    this.canvas = element("canvas", {
+      tabindex: active ? 0 : null, role: box.trait ? "slider" : active ? "application" : "img", "aria-label": box.label,
+      "aria-roledescription": active && !box.trait ? "chart" : null,
+      ...(active ? { onkeydown: (event) => this.onKey(event), onpointermove: (event) => this.onPointer(event), onwheel: (event) => this.onWheel(event) } : {}),
+      ...(this.item ? { onfocus: () => { if (this.chosen < 0 && this.count) this.choose(0); }, onclick: (event) => this.onClick(event) } : {}),
+    });
+    this.line = element("div", { class: "gl-said", "aria-live": "polite" }, box.hint ?? "");
+    this.holder = element("div", { class: "gl-plot" }, this.canvas);
+    this.node = element("div", { class: "gl-plot-box" }, this.holder, ...(this.item && !box.trait ? [this.line] : []));
+    if (box.trait) frame.on(box.trait, () => { this.chosen = this.held(); this.draw(); });
+  }
+
+  get count() { return this.item?.x0.length ?? 0; }
+
+  held() { return this.box.values.indexOf(this.frame.model.get(this.box.trait)); }
+
+  // Scales ----------------------------------------------------------------------------------------
+  x(value) { return this.box.left + ((value - this.sight[0]) / (this.sight[1] - this.sight[0])) * this.wide; }
+
+  value(x) { return this.sight[0] + ((x - this.box.left) / this.wide) * (this.sight[1] - this.sight[0]); }
+
+  font(size, weight = "normal", mono = false) {
+    const family = mono ? "ui-monospace, Menlo, Consolas, monospace" : getComputedStyle(this.frame.root).fontFamily;
+    this.pen.font = `${weight} ${size}px ${family}`;
+  }
+
+  // Painting --------------------------------------------------------------------------------------
+  draw() {
+    const { canvas, box } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.floor(this.holder.clientWidth);
+    if (width < 1) return;
+    this.ratio = ratio;
+    this.wide = Math.max(10, width - box.left - box.right);
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(box.height * ratio);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${box.height}px`;
+    this.pen = canvas.getContext("2d");
+    this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    for (const item of box.items) {
+      this.pen.save();
+      if (!item.pin && item.item !== "axis" && item.item !== "labels") {
+        this.pen.beginPath();
+        this.pen.rect(box.left - 1, 0, this.wide + 2, box.height);
+        this.pen.clip();
+      }
+      this[`draw_${item.item}`](item);
+      this.pen.restore();
+    }
+    this.drawChosen();
+  }
+
+  /** Top and height of a place on its row, on whole device pixels. */
+  band(item, row, lane, lanes) {
+    const high = item.height / item.rows;
+    const inner = high - (high > 6 && !item.joined ? 1 : 0);
+    const edge = (at) => Math.round((item.top + row * high + (at * inner) / lanes) * this.ratio) / this.ratio;
+    return [edge(lane), Math.max(edge(lane + 1) - edge(lane), 1 / this.ratio)];
+  }
+
+  /** Spans go into pixels, in order of their start: far quicker than a rectangle each. */
+  draw_spans(item) {
+    const { ratio } = this;
+    const { x0, x1, row, lane, colour } = item;
+    const width = Math.max(1, Math.round(this.wide * ratio));
+    const above = Math.round(item.top * ratio);
+    const picture = this.pen.createImageData(width, Math.max(1, Math.round((item.top + item.height) * ratio) - above));
+    const pixels = new Uint32Array(picture.data.buffer);
+    pixels.fill(pixelOf(this.frame.colour(item.ground)));
+    const shades = item.colours.map((name) => pixelOf(this.frame.colour(name)));
+    const lanes = Math.max(1, Math.min(item.lanes, Math.floor((item.height / item.rows) * ratio)));
+    const bands = Array.from({ length: lanes * item.rows }, (_, key) => {
+      const [top, high] = this.band(item, Math.floor(key / lanes), key % lanes, lanes);
+      const first = Math.round(top * ratio) - above;
+      return [first, first + Math.max(1, Math.round((high > 4 && !item.joined ? high - 1 : high) * ratio))];
+    });
+    const painted = new Int32Array(lanes * item.rows);
+    const scale = width / (this.sight[1] - this.sight[0]);
+    for (let at = 0; at < x0.length; at += 1) {
+      if (row[at] < 0 || row[at] >= item.rows) continue;
+      const place = lane ? Math.floor((lane[at] * lanes) / item.lanes) : 0;
+      const left = Math.max(0, Math.min(width - 1, Math.floor((x0[at] - this.sight[0]) * scale)));
+      let right = Math.min(width, Math.max(left + 1, Math.floor((x1[at] - this.sight[0]) * scale)));
+      const key = row[at] * lanes + place;
+      // One inside a pixel that its row has already painted adds nothing; nor does one out of sight.
+      if (right <= painted[key] || x1[at] < this.sight[0] || x0[at] > this.sight[1]) continue;
+      painted[key] = right;
+      if (right - left > 5 && !item.joined) right -= 1;
+      for (let y = bands[key][0]; y < bands[key][1]; y += 1) pixels.fill(shades[colour[at]], y * width + left, y * width + right);
+    }
+    this.pen.putImageData(picture, Math.round(this.box.left * ratio), above);
+  }
+
+  draw_rects(item) {
+    const shades = item.colours.map((name) => this.frame.colour(name));
+    for (let at = 0; at < item.x0.length; at += 1) {
+      const left = this.x(item.x0[at]) + item.inset;
+      this.pen.fillStyle = shades[item.colour[at]];
+      this.pen.fillRect(left, item.y0[at], Math.max(1, this.x(item.x1[at]) - item.inset - left), item.y1[at] - item.y0[at]);
+    }
+  }
+
+  draw_line(item) {
+    const { pen } = this;
+    if (!item.x.length) return;
+    const trace = () => {
+      pen.lineTo(this.x(item.x[0]), item.y[0]);
+      for (let at = 1; at < item.x.length; at += 1) {
+        if (item.step) pen.lineTo(this.x(item.x[at]), item.y[at - 1]);
+        pen.lineTo(this.x(item.x[at]), item.y[at]);
+      }
+    };
+    if (item.fill) {
+      pen.beginPath();
+      pen.moveTo(this.x(item.x[0]), item.base);
+      trace();
+      pen.lineTo(this.x(item.x[item.x.length - 1]), item.base);
+      pen.fillStyle = this.frame.colour(item.fill);
+      pen.fill();
+    }
+    if (!item.width) return;
+    pen.beginPath();
+    trace();
+    pen.lineWidth = item.width;
+    pen.strokeStyle = this.frame.colour(item.colour);
+    pen.stroke();
+  }
+
+  draw_rules(item) {
+    const { pen } = this;
+    pen.strokeStyle = this.frame.colour(item.colour);
+    pen.fillStyle = pen.strokeStyle;
+    pen.lineWidth = item.width;
+    for (let at = 0; at < item.x0.length; at += 1) {
+      const [left, right] = [this.x(item.x0[at]), this.x(item.x1[at])];
+      const [top, bottom] = [item.y0[at], item.y1[at]];
+      pen.setLineDash(item.dash ? [4, 3] : []);
+      pen.beginPath();
+      pen.moveTo(left, top);
+      pen.lineTo(right, bottom);
+      pen.stroke();
+      if (!item.arrow) continue;
+      const angle = Math.atan2(bottom - top, right - left);
+      pen.beginPath();
+      pen.moveTo(right, bottom);
+      for (const turn of [2.7, -2.7]) pen.lineTo(right + 8 * Math.cos(angle + turn), bottom + 8 * Math.sin(angle + turn));
+      pen.fill();
+    }
+  }
+
+  draw_labels(item) {
+    const { pen, box } = this;
+    this.font(item.size, item.weight, item.mono);
+    pen.fillStyle = this.frame.colour(item.colour);
+    pen.textBaseline = "middle";
+    pen.textAlign = item.anchor === "middle" ? "center" : item.anchor;
+    const last = new Map();
+    const scale = this.wide / (item.pin ? box.domain[1] - box.domain[0] : this.sight[1] - this.sight[0]);
+    item.text.forEach((forms, at) => {
+      const origin = item.pin ? box.domain[0] : this.sight[0];
+      const x = box.left + (item.x[at] - origin) * scale + item.dx;
+      if (!item.pin && (item.x[at] < this.sight[0] || item.x[at] > this.sight[1])) return;
+      const text = item.room
+        ? forms.split("\n").find((form) => pen.measureText(form).width <= item.room[at] * scale - 4)
+        : forms.split("\n")[0];
+      if (!text) return;
+      const width = pen.measureText(text).width;
+      const left = x - (item.anchor === "middle" ? width / 2 : item.anchor === "end" ? width : 0);
+      if (item.spread && left < (last.get(item.y[at]) ?? -Infinity) + 6) return;
+      last.set(item.y[at], left + width);
+      if (!item.turn) {
+        pen.fillText(text, x, item.y[at]);
+        return;
+      }
+      pen.save();
+      pen.translate(x, item.y[at]);
+      pen.rotate(-Math.PI / 2);
+      pen.fillText(text, 0, 0);
+      pen.restore();
+    });
+  }
+
+  draw_axis(item) {
+    const { pen, box } = this;
+    this.font(11);
+    const scale = this.wide / (this.sight[1] - this.sight[0]);
+    const fits = ([step, texts]) => step * scale >= 16 + Math.max(pen.measureText(texts.at(-1)).width, pen.measureText(texts[texts.length >> 1]).width);
+    const [step, texts] = item.levels.findLast(fits) ?? item.levels[0];
+    pen.strokeStyle = this.frame.colour("muted");
+    pen.fillStyle = this.frame.colour("fg");
+    pen.textBaseline = "top";
+    pen.textAlign = "center";
+    pen.beginPath();
+    pen.moveTo(box.left, item.y);
+    pen.lineTo(box.left + this.wide, item.y);
+    texts.forEach((text, at) => {
+      const x = this.x(at * step);
+      if (x < box.left - 1 || x > box.left + this.wide + 1) return;
+      pen.moveTo(x, item.y);
+      pen.lineTo(x, item.y + 4);
+      pen.fillText(text, Math.min(x, box.left + this.wide + box.right - pen.measureText(text).width / 2), item.y + 6);
+    });
+    pen.stroke();
+    pen.textAlign = "left";
+    pen.fillStyle = this.frame.colour("muted");
+    const title = item.title.find((words) => pen.measureText(words).width <= this.wide) ?? item.title.at(-1);
+    pen.fillText(title, box.left, item.y + 20);
+  }
+
+  drawChosen() {
+    const { pen, item, chosen, box } = this;
+    if (!item || chosen < 0 || chosen >= this.count) return;
+    const [left, right] = [this.x(item.x0[chosen]), this.x(item.x1[chosen])];
+    if (right < box.left || left > box.left + this.wide) return;
+    const [top, high] = item.item === "spans"
+      ? this.band(item, item.row[chosen], item.lane ? item.lane[chosen] : 0, item.lanes)
+      : [item.y0[chosen], item.y1[chosen] - item.y0[chosen]];
+    pen.strokeStyle = this.frame.colour("fg");
+    pen.lineWidth = 2;
+    const inset = item.inset ?? 0;
+    pen.strokeRect(left + inset - 1, top - 1, Math.max(3, right - left - 2 * inset + 2), Math.max(3, high) + 2);
+    if (!box.marks) return;
+    // Away from the nearer edge, so that it is never cut off.
+    const late = left > box.left + this.wide / 2;
+    this.font(11, "bold");
+    pen.fillStyle = this.frame.colour("fg");
+    pen.textBaseline = "middle";
+    pen.textAlign = late ? "right" : "left";
+    pen.fillText(late ? `${box.marks[chosen]} ▼` : `▼ ${box.marks[chosen]}`, (left + right) / 2 + (late ? 5 : -5), box.mark_y);
+    this.canvas.setAttribute("aria-valuetext", said(item, chosen));
+    this.canvas.setAttribute("aria-valuenow", box.values[chosen]);
+  }
+
+  // Pointing and keys -----------------------------------------------------------------------------
+  choose(at) {
+    if (at === undefined || at < 0 || at >= this.count || at === this.chosen) return;
+    if (this.box.trait) {
+      this.frame.send(this.box.trait, this.box.values[at]);
+      return;
+    }
+    this.chosen = at;
+    this.line.textContent = said(this.item, at);
+    this.draw();
+  }
+
+  /** The span or rect at a point of the canvas, or -1. */
+  at(x, y) {
+    const { item } = this;
+    if (!item || x < this.box.left || x > this.box.left + this.wide) return -1;
+    const here = this.value(x);
+    if (item.item !== "spans") {
+      // In a chart of bars the whole column is meant.
+      for (let at = 0; at < this.count; at += 1) {
+        if (item.x0[at] <= here && here < item.x1[at] && (this.box.trait || (item.y0[at] <= y && y < item.y1[at]))) return at;
+      }
+      return -1;
+    }
+    const high = item.height / item.rows;
+    const row = Math.floor((y - item.top) / high);
+    const lane = Math.floor((((y - item.top) % high) / high) * item.lanes);
+    let found = -1;
+    for (let at = 0; at < this.count && item.x0[at] <= here; at += 1) {
+      if (item.row[at] !== row || item.x1[at] <= here) continue;
+      if (!item.lane || item.lane[at] === lane) return at;
+      if (found < 0) found = at;
+    }
+    return found;
+  }
+
+  onPointer(event) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    if (event.buttons && this.box.zoom && this.dragged !== undefined) this.pan(((this.dragged - event.clientX) / this.wide) * (this.sight[1] - this.sight[0]));
+    this.dragged = event.clientX;
+    if (!this.box.trait && !event.buttons) this.choose(this.at(event.clientX - left, event.clientY - top));
+  }
+
+  onClick(event) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    this.choose(this.at(event.clientX - left, event.clientY - top));
+  }
+
+  onWheel(event) {
+    if (!this.box.zoom || !event.ctrlKey) return; // the plain wheel scrolls the page
+    event.preventDefault();
+    this.zoom(event.deltaY < 0 ? 1.25 : 0.8, this.value(event.clientX - this.canvas.getBoundingClientRect().left));
+  }
+
+  zoom(by, around) {
+    const [low, high] = this.box.domain;
+    const width = Math.min(high - low, Math.max((high - low) / MOST_ZOOM, (this.sight[1] - this.sight[0]) / by));
+    const share = (around - this.sight[0]) / (this.sight[1] - this.sight[0]);
+    this.sight = [around - share * width, around + (1 - share) * width];
+    this.pan(0);
+  }
+
+  pan(by) {
+    const [low, high] = this.box.domain;
+    const width = this.sight[1] - this.sight[0];
+    const start = Math.max(low, Math.min(high - width, this.sight[0] + by));
+    this.sight = [start, start + width];
+    this.draw();
+  }
+
+  /** Where an arrow leads: along the row, or to the nearest start on the next one. */
+  next(key) {
+    const { item } = this;
+    const at = Math.max(0, this.chosen);
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
+    if (item.item !== "spans") return Math.max(0, Math.min(this.count - 1, at + (this.box.trait && key === "ArrowDown" ? -1 : this.box.trait && key === "ArrowUp" ? 1 : by)));
+    if (key === "ArrowRight" || key === "ArrowLeft") {
+      for (let other = at + by; other >= 0 && other < this.count; other += by) if (item.row[other] === item.row[at]) return other;
+      return at;
+    }
+    let best = at;
+    for (let other = 0; other < this.count; other += 1) {
+      if (item.row[other] === item.row[at] + by && (best === at || Math.abs(item.x0[other] - item.x0[at]) < Math.abs(item.x0[best] - item.x0[at]))) best = other;
+    }
+    return best;
+  }
+
+  onKey(event) {
+    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    const middle = (this.sight[0] + this.sight[1]) / 2;
+    const zooms = this.box.zoom ? { "+": () => this.zoom(1.5, middle), "-": () => this.zoom(1 / 1.5, middle), 0: () => this.zoom(1e-9, middle) } : {};
+    const arrow = () => this.choose(this.chosen < 0 ? 0 : this.next(event.key));
+    const moves = this.count ? { ArrowRight: arrow, ArrowLeft: arrow, ArrowDown: arrow, ArrowUp: arrow, Home: () => this.choose(0), End: () => this.choose(this.count - 1) } : {};
+    const move = zooms[event.key] ?? moves[event.key];
+    if (!move) return;
+    event.preventDefault();
+    event.stopPropagation();
+    move();
+    this.keepInSight();
+  }
+
+  /** What the keys chose comes into sight. */
+  keepInSight() {
+    if (this.chosen < 0 || this.box.trait) return;
+    const start = this.item.x0[this.chosen];
+    if (start < this.sight[0] || start > this.sight[1]) this.pan(start - (this.sight[0] + this.sight[1]) / 2);
+  }
+}

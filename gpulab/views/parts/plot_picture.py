@@ -1,0 +1,184 @@
+"""Items of a plot on the static picture: the same as ``plot.js`` paints on a canvas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from gpulab.views.parts import palette
+from gpulab.views.parts.boxes import Box, Item
+from gpulab.views.parts.pen import SHARPNESS, Pen, text_width
+
+ROW_GAP_FROM_PX = 6
+
+
+class Scale:
+    """Where a plot's x values are on the picture."""
+
+    def __init__(self, box: Box, left: float, top: float, width: float) -> None:
+        self.left, self.top, self.box = left + box["left"], top, box
+        self.width = width - box["left"] - box["right"]
+        self.low, high = map(float, box["domain"])
+        self.px: float = self.width / (high - self.low)
+
+    def x(self, value: float) -> float:
+        return float(self.left + (value - self.low) * self.px)
+
+
+def paint_plot(pen: Pen, box: Box, left: float, top: float, width: float) -> None:
+    """Paint every item, and the outline and mark of what is chosen."""
+    scale = Scale(box, left, top, width)
+    for item in box["items"]:
+        _PAINTERS[item["item"]](pen, item, scale)
+    if "chosen" in box:
+        _chosen(pen, box, scale)
+
+
+def _spans(pen: Pen, item: Item, scale: Scale) -> None:
+    width = max(1, round(scale.width * SHARPNESS))
+    rows, above = item["rows"], round(item["top"] * SHARPNESS)
+    high = item["height"] / rows
+    lanes = max(1, min(item["lanes"], int(high * SHARPNESS)))
+    joined = bool(item.get("joined"))
+    row = np.asarray(item["row"], np.int64)
+    start, end = (np.asarray(item[name], np.float64) - scale.low for name in ("x0", "x1"))
+    seen = (row >= 0) & (row < rows)
+    row, start, end = row[seen], start[seen], end[seen]
+    key = row * lanes
+    if item["lane"] is not None:
+        key = key + np.asarray(item["lane"], np.int64)[seen] * lanes // item["lanes"]
+    colour = np.asarray(item["colour"], np.int64)[seen] + 1
+    first = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
+    last = np.minimum(width, np.maximum(first + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64)))
+    image = np.zeros(rows * lanes * width, np.uint8)
+    # One inside a pixel that its row has already painted adds nothing.
+    order = np.argsort(key, kind="stable")
+    reach = key[order] * (width + 1) + last[order]
+    new = np.ones(reach.size, bool)
+    new[1:] = reach[1:] > np.maximum.accumulate(reach)[:-1]
+    kept = np.sort(order[new])
+    gap = ((last - first > 5) & (not joined)).astype(np.int64)
+    length = (last - gap - first)[kept]
+    begin = (key * width + first)[kept]
+    ramp = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    image[np.repeat(begin, length) + ramp] = np.repeat(colour[kept], length)
+    names = [palette.light(name) for name in (item["ground"], *item["colours"], "bg")]
+    shades = np.array([[int(name[at : at + 2], 16) for at in (1, 3, 5)] for name in names], np.uint8)
+    picture = image.reshape(rows * lanes, width)
+    paper = np.full((max(1, round((item["top"] + item["height"]) * SHARPNESS) - above), width), 0, np.uint8)
+    inner = high - (1 if high > ROW_GAP_FROM_PX and not joined else 0)
+    for at in range(rows * lanes):
+        base = item["top"] + at // lanes * high
+        edge = [round((base + (at % lanes + i) * inner / lanes) * SHARPNESS) - above for i in (0, 1)]
+        tall = max(1, edge[1] - edge[0])
+        paper[edge[0] : edge[0] + tall - (SHARPNESS // 2 if tall > 4 * SHARPNESS and not joined else 0)] = (
+            picture[at]
+        )
+    pen.image.paste(
+        Image.fromarray(shades[paper]), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
+    )
+
+
+def _rects(pen: Pen, item: Item, scale: Scale) -> None:
+    for x0, x1, y0, y1, colour in zip(
+        item["x0"], item["x1"], item["y0"], item["y1"], item["colour"], strict=True
+    ):
+        left = scale.x(x0) + item["inset"]
+        right = max(left + 1, scale.x(x1) - item["inset"])
+        pen.rect(left, scale.top + y0, right, scale.top + y1, item["colours"][int(colour)])
+
+
+def _line(pen: Pen, item: Item, scale: Scale) -> None:
+    if not len(item["x"]):
+        return
+    xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item["x"], np.float64) - scale.low) * scale.px
+    ys = scale.top + np.asarray(item["y"], np.float64)
+    if item["step"]:
+        xs, ys = np.repeat(xs, 2)[1:], np.repeat(ys, 2)[:-1]
+    points = list(zip(xs.tolist(), ys.tolist(), strict=True))
+    if item["fill"]:
+        base = scale.top + item["base"]
+        pen.polygon([(points[0][0], base), *points, (points[-1][0], base)], item["fill"])
+    if item["width"]:
+        pen.line(points, item["colour"], item["width"])
+
+
+def _rules(pen: Pen, item: Item, scale: Scale) -> None:
+    for x0, y0, x1, y1 in zip(item["x0"], item["y0"], item["x1"], item["y1"], strict=True):
+        a, b = (scale.x(x0), scale.top + y0), (scale.x(x1), scale.top + y1)
+        length = math.dist(a, b)
+        if item["dash"] and length:
+            ux, uy = (b[0] - a[0]) / length, (b[1] - a[1]) / length
+            for at in np.arange(0, length, 7).tolist():
+                to = min(length, at + 4)
+                pen.line([(a[0] + ux * at, a[1] + uy * at), (a[0] + ux * to, a[1] + uy * to)], item["colour"],
+                         item["width"])  # fmt: skip
+        else:
+            pen.line([a, b], item["colour"], item["width"])
+        if item["arrow"]:
+            angle = math.atan2(b[1] - a[1], b[0] - a[0])
+            wings = [(b[0] + 8 * math.cos(angle + t), b[1] + 8 * math.sin(angle + t)) for t in (2.7, -2.7)]
+            pen.polygon([b, *wings], item["colour"])
+
+
+def _labels(pen: Pen, item: Item, scale: Scale) -> None:
+    weight = "mono" if item["mono"] else item["weight"]
+    size = item["size"] - (1 if item["mono"] else 0)
+    reached: dict[float, float] = {}
+    for at, forms in enumerate(item["text"]):
+        choices = forms.split("\n")
+        if item["room"] is not None:
+            room = item["room"][at] * scale.px - 4
+            choices = [form for form in choices if text_width(form, size, weight) <= room]
+        if not choices or not choices[0]:
+            continue
+        x, y = scale.x(item["x"][at]) + item["dx"], float(item["y"][at])
+        wide = text_width(choices[0], size, weight)
+        left = x - {"start": 0, "middle": wide / 2, "end": wide}[item["anchor"]]
+        if item["spread"] and left < reached.get(y, -math.inf) + 6:
+            continue
+        reached[y] = left + wide
+        pen.text(x, scale.top + y, choices[0], size=size, weight=weight, colour=item["colour"],
+                 anchor=item["anchor"], turn=item["turn"])  # fmt: skip
+
+
+def _axis(pen: Pen, item: Item, scale: Scale) -> None:
+    chosen = item["levels"][0]
+    for level in item["levels"]:
+        texts = level[1]
+        if level[0] * scale.px >= 16 + max(text_width(texts[-1], 11), text_width(texts[len(texts) // 2], 11)):
+            chosen = level
+    y = scale.top + item["y"]
+    right = scale.left + scale.width
+    pen.rect(scale.left, y, right, y + 1, "muted")
+    for at, text in enumerate(chosen[1]):
+        x = scale.x(at * chosen[0])
+        if x > right + 1:
+            break
+        pen.rect(x, y, x + 1, y + 4, "muted")
+        pen.text(min(x, right + scale.box["right"] - text_width(text, 11) / 2), y + 12, text, anchor="middle")
+    title = next((t for t in item["title"] if text_width(t, 11) <= scale.width), item["title"][-1])
+    pen.text(scale.left, y + 26, title, colour="muted")
+
+
+def _chosen(pen: Pen, box: Box, scale: Scale) -> None:
+    item = next(item for item in box["items"] if item.get("say"))
+    at = box["chosen"]
+    left, right = scale.x(item["x0"][at]) + item["inset"], scale.x(item["x1"][at]) - item["inset"]
+    top, bottom = scale.top + item["y0"][at], scale.top + item["y1"][at]
+    pen.outline(left - 1, top - 1, right + 1, bottom + 1, "fg")
+    if not box.get("marks"):
+        return
+    late = left > scale.left + scale.width / 2
+    mark = f"{box['marks'][at]} ▼" if late else f"▼ {box['marks'][at]}"
+    pen.text((left + right) / 2 + (5 if late else -5), scale.top + box["mark_y"], mark, weight="bold",
+             anchor="end" if late else "start")  # fmt: skip
+
+
+_PAINTERS: dict[str, Callable[[Pen, Item, Scale], None]] = {
+    "spans": _spans, "rects": _rects, "line": _line, "rules": _rules, "labels": _labels, "axis": _axis,
+}  # fmt: skip

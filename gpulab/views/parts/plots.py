@@ -1,0 +1,295 @@
+"""Plots and what can stand in them: x in data units, y in pixels from the plot's top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.views.parts.boxes import Box, Item
+
+Numbers = Sequence[float] | npt.NDArray[Any]
+AXIS_PX = 34
+FINEST = 64
+MOST_POINTS = 4096
+
+
+def plot(
+    height: float,
+    domain: tuple[float, float],
+    *items: Item | None,
+    label: str = "",
+    left: int = 8,
+    right: int = 8,
+    zoom: bool = False,
+    **more: Any,
+) -> Box:
+    """A plot `height` pixels high whose width stands for `domain`; `label` is read aloud.
+
+    With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight.
+    """
+    low, high = map(float, domain)
+    return {
+        "box": "plot",
+        "height": height,
+        "domain": [low, high if high > low else low + 1],
+        "left": left,
+        "right": right,
+        "label": label,
+        "zoom": zoom,
+        "items": [item for item in items if item is not None],
+        **more,
+    }
+
+
+def spans(
+    start: npt.NDArray[Any],
+    end: npt.NDArray[Any],
+    row: npt.NDArray[Any],
+    colour: npt.NDArray[Any],
+    colours: Sequence[str],
+    *,
+    rows: int,
+    top: float,
+    height: float,
+    lane: npt.NDArray[Any] | None = None,
+    lanes: int = 1,
+    ground: str = "grid",
+    **more: Any,
+) -> Item:
+    """Intervals over `rows` rows between `top` and `top + height`, in order of their start.
+
+    Parameters
+    ----------
+    start, end
+        In data units.
+    row, lane
+        Row of each and place in it, from 0; what lies outside is not drawn.
+    colour
+        Index into `colours` of each.
+    """
+    return {
+        "item": "spans", "x0": start, "x1": end, "row": row, "colour": colour, "colours": list(colours),
+        "rows": max(1, rows), "top": top, "height": height, "lane": lane, "lanes": max(1, lanes),
+        "ground": ground, **more,
+    }  # fmt: skip
+
+
+def rects(
+    x0: Numbers, x1: Numbers, y0: Numbers, y1: Numbers, colour: str | Sequence[int] | npt.NDArray[Any],
+    colours: Sequence[str] = (), *, inset: float = 0, **more: Any,
+) -> Item:  # fmt: skip
+    """Rectangles, `inset` pixels narrower on the left and right; `colour` is one name or indices into
+    `colours`."""
+    named = isinstance(colour, str)
+    return {
+        "item": "rects", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "inset": inset,
+        "colour": [0] * len(x0) if named else colour, "colours": [colour] if named else list(colours), **more,
+    }  # fmt: skip
+
+
+def line(
+    x: Numbers, y: Numbers, colour: str, *, width: float = 1, fill: str = "", base: float = 0,
+    step: bool = False, **more: Any,
+) -> Item:  # fmt: skip
+    """A line through points; `step` makes it a staircase, `fill` colours the area down to y = `base`.
+
+    A staircase of very many points keeps the highest and the last of each of `MOST_POINTS` stretches.
+    """
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float32)
+    if step and xs.size > 2 * MOST_POINTS:
+        bounds = np.linspace(0, xs.size, MOST_POINTS, endpoint=False).astype(np.int64)
+        highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
+        last = np.append(bounds[1:], xs.size) - 1
+        xs, ys = np.column_stack((xs[bounds], xs[last])).ravel(), np.column_stack((highest, ys[last])).ravel()
+    return {
+        "item": "line", "x": xs, "y": ys, "colour": colour, "width": width, "fill": fill, "base": base,
+        "step": step, **more,
+    }  # fmt: skip
+
+
+def rules(
+    x0: Numbers, y0: Numbers, x1: Numbers, y1: Numbers, colour: str = "muted", *, width: float = 1,
+    dash: bool = False, arrow: bool = False, **more: Any,
+) -> Item:  # fmt: skip
+    """Straight segments, dashed or with an arrow's head."""
+    return {
+        "item": "rules", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "colour": colour, "width": width,
+        "dash": dash, "arrow": arrow, **more,
+    }  # fmt: skip
+
+
+def labels(
+    x: Numbers, y: Numbers, text: Sequence[str], *, anchor: str = "start", colour: str = "fg",
+    size: float = 11, weight: str = "normal", dx: float = 0, room: Numbers | None = None,
+    spread: bool = False, turn: bool = False, mono: bool = False, pin: bool = False, **more: Any,
+) -> Item:  # fmt: skip
+    """Texts, their vertical middle at `y` and their `anchor` (start, middle, end) at `x` plus `dx` pixels.
+
+    Parameters
+    ----------
+    room
+        Data units that each text may take: one that does not fit is left out. A text may have shorter
+        forms after a line break, the first that fits is taken.
+    spread
+        Leave out a text that would touch the last one drawn.
+    turn
+        Read upwards (a y axis' name).
+    pin
+        Stay where they are when the plot is zoomed, as the names of rows do.
+    """
+    return {
+        "item": "labels", "x": x, "y": y, "text": list(text), "anchor": anchor, "colour": colour,
+        "size": size, "weight": weight, "dx": dx, "room": room, "spread": spread, "turn": turn,
+        "mono": mono, "pin": pin, **more,
+    }  # fmt: skip
+
+
+def nice_step(raw: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is not below `raw`."""
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
+
+
+def x_axis(
+    y: float,
+    limit: float,
+    text: Callable[[float], str],
+    title: str,
+    *,
+    scale: float = 1,
+    zoom: bool = False,
+    whole: bool = False,
+) -> Item:
+    """Ticks from 0 to `limit` below y, in several finenesses of which the painter takes one that fits.
+
+    Parameters
+    ----------
+    text
+        Writes a tick's value, given in units of `scale`.
+    title
+        What the axis shows; shorter forms follow after a line break.
+    zoom
+        Also ticks so fine that the plot can be zoomed.
+    whole
+        No ticks between whole numbers (of `scale`).
+    """
+    levels: list[list[Any]] = []
+    step = nice_step(limit / scale / 2) if limit > 0 else 1.0
+    finest = limit / scale / (FINEST * 10 if zoom else 12)
+    while limit > 0 and step >= finest and (not whole or step >= 1):
+        ticks = [at * step for at in range(int(limit / scale / step * 1.0001) + 1)]
+        levels.append([step * scale, [text(tick) for tick in ticks]])
+        step = nice_step(step / 2.6)
+    return {"item": "axis", "y": y, "levels": levels or [[1.0, [text(0)]]], "title": title.split("\n")}
+
+
+def y_ticks(positions: Sequence[float], texts: Sequence[str], domain: tuple[float, float]) -> Item:
+    """Texts left of a plot, at heights in pixels."""
+    at = [float(domain[0])] * len(texts)
+    return labels(at, list(positions), texts, anchor="end", dx=-5, pin=True)
+
+
+def y_name(text: str, y: float, domain: tuple[float, float], left: int) -> Item:
+    """The name of a y axis, read upwards at the left edge, its middle at y."""
+    return labels([float(domain[0])], [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True)
+
+
+def texts_of(
+    values: npt.NDArray[Any], text: Callable[[float], str]
+) -> tuple[npt.NDArray[np.uint32], list[str]]:
+    """A column of numbers into `texts`, one text for all values equal in three significant digits.
+
+    `text` must round to three digits or fewer below 100, and to whole units above.
+    """
+    flat = np.asarray(values, np.float64)
+    magnitude = np.floor(np.log10(np.maximum(np.abs(flat), 1e-300)))
+    # Units change at powers of a thousand: there 100 to 999 are whole, and the rest has three digits.
+    grain = 10.0 ** (magnitude - 2)
+    key = np.round(flat / grain) * grain
+    _, first, code = np.unique(key, return_index=True, return_inverse=True)
+    return code.astype(np.uint32).reshape(flat.shape), [text(float(flat[at])) for at in first]
+
+
+def lane_grid(
+    states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **more: Any
+) -> Item:
+    """Lanes over steps: `states` (lanes, steps) are indices into `colours`; equal neighbours are one span.
+
+    The plot's domain is (0, steps).
+    """
+    rows, steps = states.shape
+    change = np.ones((rows, steps), bool)
+    change[:, 1:] = states[:, 1:] != states[:, :-1]
+    row, start = np.nonzero(change)
+    end = np.append(start[1:], steps)
+    end[np.append(row[1:] != row[:-1], True)] = steps
+    order = np.argsort(start, kind="stable")
+    return spans(
+        start[order].astype(np.float32), end[order].astype(np.float32), row[order].astype(np.uint16),
+        states[row, start][order].astype(np.uint8), colours, rows=rows, top=top, height=rows * row_height,
+        joined=True, **more,
+    )  # fmt: skip
+
+
+def dag(
+    nodes: Mapping[str, tuple[str, str]], edges: Sequence[tuple[str, str]], *, label: str, **more: Any
+) -> Box:
+    """Nodes in layers from left to right, each as far left as what it needs allows, with arrows between.
+
+    Parameters
+    ----------
+    nodes
+        Name of each -> (text, colour name).
+    edges
+        Pairs (before, after).
+
+    Raises
+    ------
+    ValueError
+        If the edges form a circle.
+    """
+    layer = dict.fromkeys(nodes, 0)
+    for _ in nodes:
+        moved = False
+        for before, after in edges:
+            if layer[after] <= layer[before]:
+                layer[after], moved = layer[before] + 1, True
+        if not moved:
+            break
+    else:
+        if nodes:
+            raise ValueError("The edges form a circle; a graph of work has none.")
+    layers: dict[int, list[str]] = {}
+    for name in nodes:
+        layers.setdefault(layer[name], []).append(name)
+    tallest = max((len(names) for names in layers.values()), default=1)
+    node_px, gap_px, room = 30, 14, 0.72
+    height = tallest * (node_px + gap_px)
+    place = {}
+    for x, names in layers.items():
+        top = (height - len(names) * (node_px + gap_px)) / 2
+        for at, name in enumerate(names):
+            place[name] = (float(x), top + at * (node_px + gap_px) + gap_px / 2)
+    names = list(nodes)
+    spot = np.array([place[name] for name in names] or np.empty((0, 2)))
+    arrows = [(place[a], place[b]) for a, b in edges]
+    kinds = sorted({colour for _, colour in nodes.values()})
+    texts = [nodes[name][0] for name in names]
+    middle = node_px / 2
+    return plot(
+        height,
+        (0.0, max(1.0, len(layers) - 1 + room)),
+        rules([a[0] + room for a, _ in arrows], [a[1] + middle for a, _ in arrows],
+              [b[0] for _, b in arrows], [b[1] + middle for _, b in arrows], "muted", arrow=True),
+        rects(spot[:, 0], spot[:, 0] + room, spot[:, 1], spot[:, 1] + node_px,
+              [kinds.index(nodes[name][1]) for name in names], kinds,
+              say=[["node", texts]], node=np.arange(len(names))),
+        labels(spot[:, 0] + room / 2, spot[:, 1] + middle, texts, anchor="middle", colour="on-accent",
+               room=[room] * len(names)),
+        label=label,
+        **more,
+    )  # fmt: skip
