@@ -22,7 +22,6 @@ from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 
 T = TypeVar("T")
-DEFAULT_DEVICE = "A100"
 DEFAULT_WATCHDOG_S = 20.0
 # Typical of what a CUDA context takes before the first allocation on data-centre GPUs.
 CONTEXT_BYTES = 512 << 20
@@ -200,14 +199,14 @@ _slot = _Slot()
 
 
 def current() -> Machine:
-    """The machine that ``cp`` works on; a machine with one A100 if none was chosen."""
+    """The machine that ``cp`` works on; if none was chosen, one as `choice.device_infos` says."""
     machine = _slot.machine
     if machine is None:
         with _slot.lock:
             if _slot.machine is None:
-                from virtualgpu.model.devices import device_info
+                from virtualgpu.model.choice import device_infos
 
-                _slot.machine = Machine([device_info(DEFAULT_DEVICE)])
+                _slot.machine = Machine(device_infos())
             machine = _slot.machine
     return machine
 
@@ -215,3 +214,10 @@ def current() -> Machine:
 def use(machine: Machine) -> None:
     """Make `machine` the current one. Arrays of the previous machine stay readable."""
     _slot.machine = machine
+
+
+def use_device(name: str | None = None, count: int | None = None) -> None:
+    """Make a new machine with the GPUs that `choice.device_infos` says the current one."""
+    from virtualgpu.model.choice import device_infos
+
+    use(Machine(device_infos(name, count)))

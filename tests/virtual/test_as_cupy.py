@@ -1,0 +1,308 @@
+"""Unchanged CuPy programs on the virtual GPU, under CuPy's names; and what there is of ``cupyx``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ABSENT = """
+import sys
+for name in ("gpulab", "matplotlib", "IPython", "ipywidgets", "anywidget", "ipykernel"):
+    sys.modules[name] = None
+"""
+PROGRAM = """
+import sys
+import cupy
+import cupy as cp
+import cupy.cuda.runtime
+import cupyx
+from cupy.cuda import stream
+from cupy.cuda.stream import Event
+from cupy.cuda.memory import MemoryPool
+from cupyx.profiler import benchmark, time_range
+from cupy.testing import assert_array_equal
+
+double = cp.RawKernel(r'''
+extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }''', "twice")
+x = cp.arange(32, dtype=cp.float32)
+with stream.Stream():
+    double((1,), (32,), (x,))
+assert_array_equal(x, 2 * cp.arange(32))
+assert Event is cupy.cuda.Event and stream.Event is Event
+print(sys.argv[1:], cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(), cupy.__version__)
+"""
+
+
+def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+
+def printed(*arguments: str, **variables: str) -> str:
+    done = python(*arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_cp_works_alone() -> None:
+    code = (
+        ABSENT + "import virtualgpu.cp as cp\n"
+        'k = cp.RawKernel(\'extern "C" __global__ void k(int* x) { x[threadIdx.x] = threadIdx.x; }\', "k")\n'
+        "x = cp.zeros(4, cp.int32)\nk((1,), (4,), (x,))\nprint(x, cp.cuda.Device().compute_capability)"
+    )
+    assert printed("-c", code, VIRTUALGPU_DEVICE="T4") == "[0 1 2 3] 75\n"
+
+
+def test_a_script_runs_unchanged(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    out = printed("-m", "virtualgpu", "--device", "T4", str(script), "--size", "3")
+    assert out.startswith("['--size', '3'] T4 ")
+    assert printed("-m", "virtualgpu", str(script), VIRTUALGPU_DEVICE="H200").startswith("[] H200 ")
+
+
+def test_a_module_and_a_line_of_code(tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text("import cupy, sys\nprint(__name__, sys.argv[1:], cupy.arange(3).sum())")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "virtualgpu", "-m", "tool", "-v"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
+    assert done.stdout == "__main__ ['-v'] 3\n"
+    code = "import sys, cupy; print(cupy.cuda.runtime.getDeviceCount(), sys.argv, __name__)"
+    assert printed("-m", "virtualgpu", "--count", "2", "-c", code, "x") == "2 ['-c', 'x'] __main__\n"
+    assert printed("-m", "virtualgpu", "-c", code, VIRTUALGPU_COUNT="3").startswith("3 ")
+
+
+def test_scripts_find_the_modules_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("import cupy\nanswer = int(cupy.asarray(42))")
+    (tmp_path / "program.py").write_text("from helper import answer\nprint(answer)")
+    assert printed("-m", "virtualgpu", str(tmp_path / "program.py")) == "42\n"
+
+
+FAILURES = {
+    "in a kernel": (
+        """k = cupy.RawKernel('extern "C" __global__ void k(int* x) { x[1 << 20] = 1; }', "k")
+k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
+        "IllegalAddressError",
+    ),
+    "in a function": ("cupy.arange(3) + cupy.arange(4)", "ValueError"),
+    "in a compiler": ("cupy.RawKernel('nonsense', 'k').compile()", "CompileException"),
+    "of its own": ("raise KeyError('mine')", "KeyError: 'mine'"),
+    "of a name": ("cupy.arrange", "the nearest is cp.arange"),
+    "of an import": ("from cupy import arrange", "the nearest is cp.arange"),
+    "of a module": ("import cupyx.scipy.ndimage", "SciPy"),
+}
+
+
+@pytest.mark.parametrize("kind", FAILURES)
+def test_tracebacks_end_in_the_program(tmp_path: Path, kind: str) -> None:
+    body, says = FAILURES[kind]
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import cupy\ndef f():\n" + "".join(f"    {line}\n" for line in body.split("\n")) + "f()\n"
+    )
+    done = python("-m", "virtualgpu", str(script))
+    assert done.returncode == 1
+    assert says in done.stderr
+    frames = [line.split('"')[1] for line in done.stderr.splitlines() if line.startswith("  File ")]
+    assert frames == [str(script)] * 2
+    assert "During handling" not in done.stderr
+
+
+def test_frames_between_the_programs_own_are_left_out(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import cupy\ndef fail(*_):\n    raise KeyError('mine') from ValueError('cause')\n"
+        "cupy.cuda.get_current_stream().launch_host_func(fail, None)\n"
+    )
+    stderr = python("-m", "virtualgpu", str(script)).stderr
+    assert "ValueError: cause" in stderr
+    assert [line.split(", ")[1] for line in stderr.splitlines() if "File" in line] == ["line 4", "line 3"]
+
+
+def test_a_programs_exit_status_is_kept() -> None:
+    assert python("-m", "virtualgpu", "-c", "import sys; sys.exit(7)").returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "name a script"),
+        (("nothing.py",), "there is no file nothing.py"),
+        (("--device", "T5", "-c", "1"), "Did you mean 'T4'"),
+        (("--count", "0", "-c", "1"), "whole number above 0"),
+    ],
+)
+def test_a_wrong_command_line_is_explained(arguments: tuple[str, ...], says: str) -> None:
+    done = python("-m", "virtualgpu", *arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_names_are_given_back() -> None:
+    code = """
+import sys, virtualgpu, virtualgpu.cp as cp
+virtualgpu.use_device("H200")
+spec = cp.cuda.__spec__
+with virtualgpu.as_cupy("T4", count=2) as cupy:
+    import cupy.cuda.runtime, cupyx.profiler
+    assert cupy is cp and sys.modules["cupy.cuda"] is cp.cuda and cp.cuda.__spec__ is spec
+    with virtualgpu.as_cupy():
+        import cupy.linalg
+    assert "cupy" in sys.modules
+    assert cupy.cuda.runtime.getDeviceCount() == 2
+assert cp.cuda.Device().compute_capability == "90"
+assert not [name for name in sys.modules if name.split(".")[0] in ("cupy", "cupyx")]
+assert not [finder for finder in sys.meta_path if type(finder).__module__ == "virtualgpu.aliases"]
+"""
+    printed("-c", code)
+
+
+def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "cupy.py").write_text("real = True")
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport cupy, virtualgpu\n"
+    refused = "try:\n    virtualgpu.as_cupy()\nexcept RuntimeError as error:\n    print(error)\n"
+    out = printed("-c", code + refused + "assert cupy.real and sys.modules['cupy'] is cupy")
+    assert "imported already" in out
+    assert str(tmp_path / "cupy.py") in out
+    # One that is only installed is passed over.
+    assert "virtualgpu" in printed("-m", "virtualgpu", "-c", "import cupy; print(cupy.__name__)")
+
+
+SUITE = """
+import cupy as cp
+import pytest
+
+def test_addition():
+    assert (cp.arange(3) + 1).tolist() == [1, 2, 3]
+
+def test_device():
+    assert cp.cuda.runtime.getDeviceProperties(0)["name"] == b"T4"
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_suite_runs_with_the_pytest_option(tmp_path: Path, workers: tuple[str, ...]) -> None:
+    if workers:
+        pytest.importorskip("xdist")
+    (tmp_path / "test_it.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text("import cupy")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", *workers)
+    out = printed(*command, "--virtual-gpu=T4", str(tmp_path))
+    assert "2 passed" in out
+    assert "cupy: modelled on virtual T4" in out
+
+
+def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n\ndef test_it():\n    assert not {'cupy', 'virtualgpu.cp'} & set(sys.modules)"
+    )
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = ("-m", "pytest", "-p", "virtualgpu.pytest_plugin", "-p", "no:cacheprovider", str(tmp_path))
+    printed(*command)
+    assert "goes with --virtual-gpu" in python(*command, "--virtual-gpu-count=2").stderr
+
+
+# cupyx
+
+
+def test_pinned_arrays_are_pinned_and_keep_their_layout() -> None:
+    from virtualgpu import cp, cupyx
+
+    host = np.arange(6.0).reshape(2, 3).T
+    for make in (cupyx.empty_like_pinned, cupyx.zeros_like_pinned):
+        for like in (host, cp.asarray(host)):
+            made = make(like)
+            assert (made.shape, made.strides, made.dtype) == (host.shape, (8, 24), host.dtype)
+            assert cp.cuda.pinned_memory.is_memory_pinned(made.ctypes.data)
+        assert make(host, dtype="i2", order="C", shape=(4, 5)).strides == (10, 2)
+    zeros = cupyx.zeros_pinned((2, 3), order="F")
+    assert not zeros.any()
+    assert zeros.flags.f_contiguous
+    assert cupyx.empty_pinned(4, "f4").nbytes == 16
+    with pytest.raises(TypeError, match="subok"):
+        cupyx.empty_like_pinned(host, subok=True)
+
+
+def test_scattering_and_reciprocal_roots() -> None:
+    from virtualgpu import cp, cupyx
+
+    x = cp.zeros(3)
+    cupyx.scatter_add(x, cp.array([0, 0, 2]), 1.5)
+    cupyx.scatter_max(x, cp.array([1, 1]), cp.array([4.0, 3.0]))
+    cupyx.scatter_min(x, cp.array([1]), 2.0)
+    assert x.tolist() == [3, 2, 1.5]
+    out = cp.empty(2, cp.float32)
+    assert cupyx.rsqrt(cp.array([4, 16], cp.float32), out=out) is out
+    assert out.tolist() == [0.5, 0.25]
+
+
+def test_benchmark_counts_modelled_time() -> None:
+    from virtualgpu import cp, cupyx
+
+    calls = []
+
+    def work(x: cp.ndarray, times: int = 1) -> None:
+        calls.append(times)
+        for _ in range(times):
+            x *= 2
+
+    x = cp.ones(1 << 20)
+    once = cupyx.profiler.benchmark(work, (x,), n_repeat=5, n_warmup=2)
+    assert len(calls) == 7
+    assert once.cpu_times.shape == (5,)
+    assert once.gpu_times.shape == (1, 5)
+    bytes_moved = 2 * 8 * (1 << 20)
+    bandwidth = cp.cuda.Device().attributes["MemoryClockRate"] * 2e3 * 5120 / 8
+    assert bytes_moved / bandwidth * 0.9 < once.gpu_times.mean() < 1e-3
+    four = cupyx.profiler.benchmark(work, (x,), {"times": 4}, n_repeat=5, name="four")
+    assert four.gpu_times.mean() > 2 * once.gpu_times.mean()
+    assert four.cpu_times.mean() > 2 * once.cpu_times.mean()
+    assert str(four).startswith("four                :    CPU: ")
+    assert "GPU-0:" in str(four)
+    assert "GPU-0:" not in four.to_str()
+    short = cupyx.profiler.benchmark(work, (x,), n_repeat=1000, max_duration=float(once.gpu_times[0, 0]))
+    assert short.cpu_times.size < 5
+    with pytest.raises(ValueError, match="tuple"):
+        cupyx.profiler.benchmark(work, [x])  # type: ignore[arg-type]
+
+
+def test_ranges_and_settings() -> None:
+    from virtualgpu import cupyx
+
+    @cupyx.profiler.time_range()
+    def work(a: int) -> int:
+        """Add one."""
+        return a + 1
+
+    assert work(1) == 2
+    assert work.__doc__ == "Add one."
+    with cupyx.profiler.time_range("block", argb_color=0xFF00FF00, sync=True):
+        pass
+    with pytest.raises(ValueError, match="message"), cupyx.profiler.time_range():
+        pass
+    with cupyx.errstate(linalg="raise"):
+        assert cupyx.geterr()["linalg"] == "raise"
+    assert cupyx.geterr()["linalg"] == "ignore"
+    with pytest.raises(NotImplementedError):
+        cupyx.seterr(divide="warn")  # type: ignore[arg-type]
+    assert "cuda_driver_version" in str(cupyx.get_runtime_info())
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("jit", "RawKernel"), ("scipy", "SciPy"), ("rsqr", "cupyx.rsqrt")]
+)
+def test_absent_names_of_cupyx_are_explained(name: str, says: str) -> None:
+    from virtualgpu import cupyx
+
+    with pytest.raises(AttributeError, match=says):
+        getattr(cupyx, name)

@@ -1,0 +1,121 @@
+"""Run an unchanged CuPy program on a virtual GPU: ``python -m virtualgpu [--device T4] script.py ...``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import runpy
+import sys
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+
+from virtualgpu import as_cupy
+
+_HERE = str(Path(__file__).resolve().parent) + os.sep
+_LIBRARIES = tuple(
+    {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "purelib", "platlib")}
+)
+_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program that the command line names, and return the process's exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m virtualgpu",
+        usage="%(prog)s [--device NAME] [--count N] (script.py | -m module | -c code) [argument ...]",
+        description="Run an unchanged CuPy program on a virtual GPU.",
+    )
+    rest = argparse.REMAINDER
+    parser.add_argument("--device", metavar="NAME", help="such as T4 or H200 (VIRTUALGPU_DEVICE, else A100)")
+    parser.add_argument("--count", type=int, metavar="N", help="how many GPUs (VIRTUALGPU_COUNT, else 1)")
+    parser.add_argument(
+        "-m", nargs=rest, dest="module", metavar="MODULE", help="run a module, as python -m does"
+    )
+    parser.add_argument("-c", nargs=rest, dest="code", metavar="CODE", help="run a line of code")
+    parser.add_argument("script", nargs=rest, help="run a script, with its arguments after it")
+    options = parser.parse_args(arguments)
+    program = options.module or options.code or options.script
+    if not program:
+        parser.error("name a script, -m a module or -c code")
+    if options.script and not options.module and not options.code and not Path(program[0]).exists():
+        parser.error(f"there is no file {program[0]}")
+    try:
+        as_cupy(options.device, options.count)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
+    try:
+        if options.module:
+            _run_module(program)
+        elif options.code:
+            _run_code(program)
+        else:
+            _run_script(program)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        print_exception(error)
+        return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+    return 0
+
+
+def _run_module(program: list[str]) -> None:
+    sys.argv = program
+    sys.path[0] = str(Path.cwd())
+    runpy.run_module(program[0], run_name="__main__", alter_sys=True)
+
+
+def _run_code(program: list[str]) -> None:
+    sys.argv = ["-c", *program[1:]]
+    sys.path[0] = ""
+    module = sys.modules["__main__"] = ModuleType("__main__")
+    exec(compile(program[0], "<string>", "exec"), module.__dict__)
+
+
+def _run_script(program: list[str]) -> None:
+    sys.argv = program
+    sys.path[0] = str(Path(program[0]).resolve().parent)
+    runpy.run_path(program[0], run_name="__main__")
+
+
+# Tracebacks: a program's own frames, not those of what runs it -------------------------------------
+
+
+def print_exception(error: BaseException) -> None:
+    """Print a traceback that ends in the program: without the virtual GPU's frames and what they call."""
+    told = traceback.TracebackException.from_exception(error)
+    _strip(told)
+    print("".join(told.format()), end="", file=sys.stderr)
+
+
+def _strip(told: traceback.TracebackException) -> None:
+    told.stack = traceback.StackSummary.from_list(_shown(told.stack))
+    for name in ("__cause__", "__context__"):
+        before = getattr(told, name)
+        if before is None:
+            continue
+        raised = bool(before.stack)
+        _strip(before)
+        if raised and not before.stack:  # within the virtual GPU, and caught there
+            setattr(told, name, None)
+    for part in told.exceptions or ():
+        _strip(part)
+
+
+def _shown(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
+    shown = []
+    inside = False
+    for frame in frames:
+        path = str(Path(frame.filename).resolve()) if not frame.filename.startswith("<") else frame.filename
+        if path.startswith(_HERE):
+            inside = True
+        elif not (inside and (path.startswith(_LIBRARIES) or path.startswith("<frozen"))):
+            inside = False
+            shown.append(frame)
+    return shown
+
+
+if __name__ == "__main__":
+    sys.exit(main())

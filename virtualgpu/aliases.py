@@ -1,0 +1,128 @@
+"""The names ``cupy`` and ``cupyx`` for the virtual GPU's modules, so that unchanged programs find them."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from virtualgpu.cp._missing_names import Namespace
+from virtualgpu.model import machine as _machine
+
+# CuPy's packages, and what stands for them.
+PACKAGES = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
+
+
+class AsCupy:
+    """CuPy's names as the virtual GPU's, until `undo` or the end of a ``with`` block.
+
+    Parameters
+    ----------
+    device, count
+        As for `virtualgpu.as_cupy`.
+    """
+
+    def __init__(self, device: str | None = None, count: int | None = None) -> None:
+        check_free()
+        self._finder = None if is_on() else _Finder()
+        self._before = None if device is None and count is None else _machine.current()
+        if self._before is not None:
+            _machine.use_device(device, count)
+        if self._finder:
+            sys.meta_path.insert(0, self._finder)
+            for name, home in PACKAGES.items():
+                sys.modules[name] = importlib.import_module(home)
+
+    def undo(self) -> None:
+        """Take the names back, and the machine that was in use before."""
+        if self._finder:
+            sys.meta_path.remove(self._finder)
+            for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
+                del sys.modules[name]
+            self._finder = None
+        if self._before is not None:
+            _machine.use(self._before)
+            self._before = None
+
+    def __enter__(self) -> ModuleType:
+        return sys.modules["cupy"]
+
+    def __exit__(self, *_: object) -> None:
+        self.undo()
+
+
+def is_on() -> bool:
+    """Whether the names stand for the virtual GPU's modules now."""
+    return any(isinstance(finder, _Finder) for finder in sys.meta_path)
+
+
+def check_free() -> None:
+    """Make sure that no other CuPy is in this process.
+
+    Raises
+    ------
+    RuntimeError
+        If one is imported already.
+    """
+    for name, home in PACKAGES.items():
+        other = sys.modules.get(name)
+        if other is not None and other is not sys.modules.get(home):
+            raise RuntimeError(
+                f"{name} is imported already ({getattr(other, '__file__', None) or 'unknown place'}): call "
+                f"virtualgpu.as_cupy() before the program's first `import {name}`, or run it with "
+                "`python -m virtualgpu`."
+            )
+
+
+class _Finder(MetaPathFinder):
+    """Finds ``cupy.cuda.stream`` as what ``virtualgpu.cp.cuda`` calls ``stream``, module or not."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        parent_name, _, name = fullname.rpartition(".")
+        if parent_name.startswith(tuple(PACKAGES.values())):
+            # Python looks here for `from cupy import name` where there is no such name.
+            spec = PathFinder.find_spec(fullname, path)
+            return spec or ModuleSpec(fullname, _Loader(_child(sys.modules[parent_name], parent_name, name)))
+        if fullname.split(".")[0] not in PACKAGES:
+            return None
+        if not parent_name:
+            module: Any = importlib.import_module(PACKAGES[fullname])
+        else:
+            module = _child(sys.modules[parent_name], parent_name, name)
+        return ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
+
+
+def _child(parent: Any, parent_name: str, name: str) -> Any:
+    """A submodule of one of ours, or the namespace that stands for one."""
+    path = getattr(parent, "__path__", None)
+    if path and PathFinder.find_spec(f"{parent.__name__}.{name}", path):
+        return importlib.import_module(f"{parent.__name__}.{name}")
+    try:
+        child = getattr(parent, name)
+    except AttributeError as error:
+        # Without a name, as Python would otherwise put words of its own in the place of these.
+        raise ModuleNotFoundError(str(error)) from None
+    if isinstance(child, (ModuleType, Namespace)):
+        return child
+    raise ModuleNotFoundError(f"{parent_name}.{name} is no module; write `from {parent_name} import {name}`.")
+
+
+class _Loader(Loader):
+    """Gives a module that exists, and leaves it as it was."""
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+        self.spec = module.__dict__.get("__spec__")
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        module: ModuleType = self.module
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.spec  # which the import system has overwritten

@@ -1,0 +1,50 @@
+"""The part of ``cupyx`` that the virtual GPU has: page-locked arrays, scattering, profiling by events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cupyx import profiler, time
+from virtualgpu.cupyx._error_state import errstate, geterr, seterr
+from virtualgpu.cupyx._functions import get_runtime_info, rsqrt, scatter_add, scatter_max, scatter_min
+from virtualgpu.cupyx._pinned_array import empty_like_pinned, empty_pinned, zeros_like_pinned, zeros_pinned
+
+__all__ = [
+    "empty_like_pinned",
+    "empty_pinned",
+    "errstate",
+    "get_runtime_info",
+    "geterr",
+    "profiler",
+    "rsqrt",
+    "scatter_add",
+    "scatter_max",
+    "scatter_min",
+    "seterr",
+    "time",
+    "zeros_like_pinned",
+    "zeros_pinned",
+]
+
+_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
+_LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
+_REMEDIES = {
+    "scipy": _HOST,
+    "jit": "write the kernel in CUDA C++ with cp.RawKernel, or with cp.ElementwiseKernel",
+    "optimizing": "leave the tuning out; kernels of the virtual GPU have nothing to tune",
+    "linalg": "cp.linalg has the common functions",
+    "distributed": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
+    "allow_synchronize": "leave it out; cp.cuda.get_current_stream().done tells what is pending",
+    "cusparse": _LIBRARY,
+    "cusolver": _LIBRARY,
+    "cutensor": _LIBRARY,
+    "cudnn": _LIBRARY,
+    "lapack": _LIBRARY,
+    "GeneralizedUFunc": "loop over the leading axes, or write a cp.RawKernel",
+}
+_explain = module_getattr("cupyx", globals(), _REMEDIES)
+
+
+def __getattr__(name: str) -> Any:
+    return _explain(name)

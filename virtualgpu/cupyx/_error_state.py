@@ -1,0 +1,65 @@
+"""``cupyx.errstate``: whether linear algebra checks its results, of which CuPy has only ``linalg``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from virtualgpu.model import machine as _machine
+
+_NONE: dict[str, str | None] = {
+    "divide": None,
+    "over": None,
+    "under": None,
+    "invalid": None,
+    "linalg": "ignore",
+}
+
+
+def geterr() -> dict[str, str | None]:
+    """The calling thread's settings. Only ``linalg`` can be other than None, as in CuPy."""
+    return dict(getattr(_machine.current().thread, "error_state", _NONE))
+
+
+def seterr(
+    *,
+    divide: None = None,
+    over: None = None,
+    under: None = None,
+    invalid: None = None,
+    linalg: str | None = None,
+) -> dict[str, str | None]:
+    """Change the settings and return those before. ``linalg`` is ``"ignore"`` or ``"raise"``.
+
+    The virtual GPU's linear algebra knows its failures without a copy to the host, so it raises
+    ``LinAlgError`` with either.
+
+    Raises
+    ------
+    NotImplementedError
+        For any other setting, as in CuPy.
+    """
+    before = geterr()
+    if any(value is not None for value in (divide, over, under, invalid)):
+        raise NotImplementedError("only linalg= can be set; a GPU raises nothing in arithmetic")
+    if linalg not in (None, "ignore", "raise"):
+        raise NotImplementedError(f'linalg is "ignore" or "raise", not {linalg!r}')
+    _machine.current().thread.error_state = {**before, "linalg": linalg or before["linalg"]}
+    return before
+
+
+@contextmanager
+def errstate(
+    *,
+    divide: None = None,
+    over: None = None,
+    under: None = None,
+    invalid: None = None,
+    linalg: str | None = None,
+) -> Iterator[None]:
+    """Settings as of `seterr` for one block."""
+    before = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
+    try:
+        yield
+    finally:
+        seterr(linalg=before["linalg"])

@@ -1,0 +1,63 @@
+"""``cupyx``'s functions of device arrays, and what it tells about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from virtualgpu import cp
+
+
+def rsqrt(x: Any, out: Any = None) -> Any:
+    """Reciprocal square root, element by element."""
+    return cp.reciprocal(cp.sqrt(x), out=out)
+
+
+def scatter_add(a: Any, slices: Any, value: Any) -> None:
+    """Add `value` to ``a[slices]``, once for each time that an element is named."""
+    a.scatter_add(slices, value)
+
+
+def scatter_max(a: Any, slices: Any, value: Any) -> None:
+    """Set ``a[slices]`` to the maximum of itself and `value`."""
+    a.scatter_max(slices, value)
+
+
+def scatter_min(a: Any, slices: Any, value: Any) -> None:
+    """Set ``a[slices]`` to the minimum of itself and `value`."""
+    a.scatter_min(slices, value)
+
+
+@dataclass(frozen=True)
+class RuntimeInfo:
+    """Versions, under CuPy's names for them."""
+
+    cupy_version: str
+    numpy_version: str
+    device_name: str
+    device_compute_capability: str
+    cuda_runtime_version: int
+    cuda_driver_version: int
+    nvrtc_version: tuple[int, int] | None
+
+    def __str__(self) -> str:
+        return "\n".join(f"{item.name:26}: {getattr(self, item.name)}" for item in fields(self))
+
+
+def get_runtime_info(*, full: bool = True) -> RuntimeInfo:
+    """What stands behind ``cp``; `full` is accepted for CuPy's sake."""
+    from virtualgpu.compile import nvrtc
+
+    runtime = cp.cuda.runtime
+    device = cp.cuda.Device()
+    return RuntimeInfo(
+        cupy_version=cp.__version__,
+        numpy_version=np.__version__,
+        device_name=runtime.getDeviceProperties(device.id)["name"].decode(),
+        device_compute_capability=device.compute_capability,
+        cuda_runtime_version=runtime.runtimeGetVersion(),
+        cuda_driver_version=runtime.driverGetVersion(),
+        nvrtc_version=nvrtc.version() if nvrtc.available() else None,
+    )

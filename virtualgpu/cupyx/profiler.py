@@ -1,0 +1,200 @@
+"""``cupyx.profiler``: times of functions by events, and named ranges. All times are modelled."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu import cp
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.model import machine as _machine
+
+__all__ = ["benchmark", "profile", "time_range"]
+
+_NANOSECONDS = 1e-9
+
+
+class BenchmarkResult:
+    """Times of one function; its text is CuPy's line of means, deviations and extremes.
+
+    Attributes
+    ----------
+    name : str
+        The function's.
+    cpu_times : array of float64, shape (repeats,)
+        Seconds on the host's modelled clock from call to return.
+    gpu_times : array of float64, shape (devices, repeats)
+        Seconds between events before and after each call, as modelled.
+    """
+
+    def __init__(self, name: str, times_s: npt.NDArray[np.float64], devices: tuple[int, ...]) -> None:
+        self.name = name
+        self.cpu_times = times_s[0]
+        self.gpu_times = times_s[1:]
+        self._devices = devices
+
+    def to_str(self, show_gpu: bool = False) -> str:
+        """One line: the host's times, and with `show_gpu` each device's."""
+        rows = [("CPU", self.cpu_times)]
+        if show_gpu:
+            rows += [(f"GPU-{d}", times) for d, times in zip(self._devices, self.gpu_times, strict=True)]
+        return f"{self.name:<20s}:{' '.join(_row(*row) for row in rows)}"
+
+    def __str__(self) -> str:
+        return self.to_str(show_gpu=True)
+
+    __repr__ = __str__
+
+
+def _row(name: str, times_s: npt.NDArray[np.float64]) -> str:
+    us = times_s * 1e6
+    text = f"    {name}: {us.mean():9.03f} us"
+    if us.size > 1:
+        text += f"   +/- {us.std():6.03f} (min: {us.min():9.03f} / max: {us.max():9.03f}) us"
+    return text
+
+
+def benchmark(
+    func: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    n_repeat: int = 10000,
+    *,
+    name: str | None = None,
+    n_warmup: int = 10,
+    max_duration: float = math.inf,
+    devices: tuple[int, ...] | None = None,
+) -> BenchmarkResult:
+    """Time a function on the modelled clocks of host and device.
+
+    Parameters
+    ----------
+    func, args, kwargs
+        What to call.
+    n_repeat, n_warmup
+        Number of timed calls, and of calls before them.
+    name
+        Instead of the function's own.
+    max_duration
+        Modelled seconds after which no further call is made.
+    devices
+        Numbers of the devices to time; the current one by default.
+
+    Raises
+    ------
+    ValueError
+        For arguments of another type, as in CuPy.
+    """
+    if not callable(func):
+        raise ValueError("`func` should be a callable object.")
+    devices = (cp.cuda.get_device_id(),) if devices is None else devices
+    name = func.__name__ if name is None else name
+    kwargs = {} if kwargs is None else kwargs
+    for value, kind, what in (
+        (args, tuple, "`args` should be of tuple type."),
+        (kwargs, dict, "`kwargs` should be of dict type."),
+        (n_repeat, int, "`n_repeat` should be an integer."),
+        (name, str, "`name` should be a string."),
+        (n_warmup, int, "`n_warmup` should be an integer."),
+        (devices, tuple, "`devices` should be of tuple type"),
+    ):
+        if not isinstance(value, kind):
+            raise ValueError(what)
+    for _ in range(n_warmup):
+        func(*args, **kwargs)
+    for device in devices:
+        cp.cuda.Device(device).synchronize()
+    clock = _machine.current().clock
+    rows = []
+    begun_ns = clock.now_ns
+    for _ in range(n_repeat):
+        starts = _recorded(devices)
+        called_ns = clock.now_ns
+        func(*args, **kwargs)
+        cpu_s = (clock.now_ns - called_ns) * _NANOSECONDS
+        ends = _recorded(devices)
+        for end in ends:
+            end.synchronize()
+        pairs = zip(starts, ends, strict=True)
+        rows.append([cpu_s, *(cp.cuda.get_elapsed_time(start, end) * 1e-3 for start, end in pairs)])
+        if (clock.now_ns - begun_ns) * _NANOSECONDS > max_duration:
+            break
+    return BenchmarkResult(name, np.array(rows, np.float64).T, devices)
+
+
+def _recorded(devices: tuple[int, ...]) -> list[cp.cuda.Event]:
+    events = []
+    for device in devices:
+        with cp.cuda.Device(device):
+            events.append(cp.cuda.Event())
+            events[-1].record()
+    return events
+
+
+class time_range:  # noqa: N801 - CuPy's name
+    """A named range around a function (as a decorator) or a block (as a context).
+
+    Parameters
+    ----------
+    message
+        The range's name; a decorated function's own by default.
+    color_id, argb_color
+        At most one of them.
+    sync
+        Wait for the device before both ends.
+    """
+
+    def __init__(
+        self,
+        message: str | None = None,
+        color_id: int | None = None,
+        argb_color: int | None = None,
+        sync: bool = False,
+    ) -> None:
+        if color_id is not None and argb_color is not None:
+            raise ValueError("Only either color_id or argb_color can be specified")
+        self.message = message
+        self.color_id = -1 if color_id is None else color_id
+        self.argb_color = argb_color
+        self.sync = sync
+
+    def __enter__(self) -> time_range:
+        if self.message is None:
+            raise ValueError("when used as a context manager, the message argument cannot be None")
+        if self.sync:
+            cp.cuda.runtime.deviceSynchronize()
+        if self.argb_color is not None:
+            cp.cuda.nvtx.RangePushC(self.message, self.argb_color)
+        else:
+            cp.cuda.nvtx.RangePush(self.message, self.color_id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.sync:
+            cp.cuda.runtime.deviceSynchronize()
+        cp.cuda.nvtx.RangePop()
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        """Decorate a function."""
+        if self.message is None:
+            self.message = func.__name__
+
+        @functools.wraps(func)
+        def inner(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return func(*args, **kwargs)
+
+        return inner
+
+
+def profile() -> Any:
+    """Region for an external profiler; none watches a virtual GPU."""
+    return cp.cuda.profile()
+
+
+__getattr__ = module_getattr("cupyx.profiler", globals())

@@ -1,0 +1,39 @@
+"""Which GPUs a virtual machine has: by name and number, or from the environment."""
+
+from __future__ import annotations
+
+import os
+
+from virtualgpu.model.devices import device_info
+from virtualgpu.records import DeviceInfo
+
+DEVICE_VARIABLE = "VIRTUALGPU_DEVICE"
+COUNT_VARIABLE = "VIRTUALGPU_COUNT"
+DEFAULT_DEVICE = "A100"
+
+
+def device_infos(name: str | None = None, count: int | None = None) -> list[DeviceInfo]:
+    """The GPUs of a machine that is to be made.
+
+    Parameters
+    ----------
+    name
+        A GPU of the device table, such as ``"T4"``; by default ``VIRTUALGPU_DEVICE``, else an A100.
+    count
+        How many of it; by default ``VIRTUALGPU_COUNT``, else one.
+
+    Raises
+    ------
+    UnknownDeviceError
+        If no GPU has that name; the message suggests the nearest.
+    ValueError
+        If the number is no whole number above 0.
+    """
+    if name is None:
+        name = os.environ.get(DEVICE_VARIABLE, "").strip() or DEFAULT_DEVICE
+    text = os.environ.get(COUNT_VARIABLE, "").strip() or "1" if count is None else str(count)
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"A number of virtual GPUs ({COUNT_VARIABLE}) is a whole number above 0, not {text}."
+        )
+    return [device_info(name)] * int(text)

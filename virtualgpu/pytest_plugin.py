@@ -1,0 +1,50 @@
+"""A pytest option for tests of CuPy programs: ``pytest -p virtualgpu.pytest_plugin --virtual-gpu[=T4]``."""
+
+from __future__ import annotations
+
+import pytest
+
+from virtualgpu import as_cupy
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--virtual-gpu`` and ``--virtual-gpu-count``."""
+    group = parser.getgroup("virtual GPU")
+    group.addoption(
+        "--virtual-gpu",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="let `import cupy` mean a virtual GPU; --virtual-gpu=T4 chooses which (VIRTUALGPU_DEVICE, A100)",
+    )
+    group.addoption(
+        "--virtual-gpu-count",
+        type=int,
+        metavar="N",
+        help="how many virtual GPUs there are (VIRTUALGPU_COUNT, 1)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Take CuPy's name before a conftest file may import CuPy."""
+    options = early_config.known_args_namespace
+    if options.virtual_gpu is None:
+        if options.virtual_gpu_count is not None:
+            raise pytest.UsageError("--virtual-gpu-count goes with --virtual-gpu.")
+        return
+    try:
+        as_cupy(options.virtual_gpu or None, options.virtual_gpu_count)
+    except (RuntimeError, ValueError) as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which GPUs the tests run on."""
+    if config.getoption("virtual_gpu") is None:
+        return None
+    from virtualgpu.model import machine
+
+    devices = machine.current().devices
+    count = f"{len(devices)} x " if len(devices) > 1 else ""
+    return f"cupy: {count}{devices[0].info.provenance.label} (virtualgpu)"
