@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from html.parser import HTMLParser
 
@@ -56,13 +57,20 @@ def test_reading_what_nvdisasm_prints() -> None:
     assert [i.address for i in code] == list(range(0, 0xA0, 0x10))
 
 
+# NVRTC's machine code of all kernels for all targets takes more than a minute: each kernel has one of
+# them, or with GPULAB_FUZZ=all every one.
+TARGETS = (75, 80, 90, 100, 120)
+EVERY = os.environ.get("GPULAB_FUZZ") == "all"
+
+
 @needs_nvdisasm
 @pytest.mark.slow
-@pytest.mark.parametrize("target", [75, 80, 90, 100, 120])
+@pytest.mark.parametrize("target", TARGETS)
 def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None:
     wanted = re.compile(r"\b(?:ld|st|atom|red)\.")
     found = 0
-    for file in kernel_files():
+    files = kernel_files() if EVERY else kernel_files()[TARGETS.index(target) :: len(TARGETS)]
+    for file in files:
         code = kernel_code(file)
         ptx = nvrtc.compile_ptx(code, target=target, options=nvrtc.CUPY_OPTIONS).ptx.splitlines()
         cubin = nvrtc.compile_cubin(code, target=target, options=("-lineinfo", *nvrtc.CUPY_OPTIONS)).cubin
@@ -71,7 +79,7 @@ def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None
                 if i.space:
                     assert wanted.search(ptx[i.ptx_line - 1]), (file, i)
                     found += 1
-    assert found > 250
+    assert found > 5 * len(files), found
 
 
 def test_what_is_no_cubin_is_refused() -> None:
