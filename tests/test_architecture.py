@@ -55,8 +55,6 @@ COURSE = {
 SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",
          "virtualgpu.launch", "virtualgpu.sanitizer"}  # fmt: skip
 MAY_TOUCH_A_SIDE = {"session", "diagnosis"}
-# Modules that hold the one current session or machine.
-MAY_HAVE_STATE = {"gpulab/session/current.py", "virtualgpu/model/machine.py"}
 
 # A room is a folder of Python modules: so many that one still finds the right door.
 MAX_MODULES_IN_A_ROOM = 18
@@ -158,7 +156,6 @@ def test_the_rules_name_parts_that_exist() -> None:
     named = {name.rstrip(".") for name in named}
     named |= {f"gpulab.{name}" for name in MAY_TOUCH_A_SIDE} | set().union(*COURSE.values())
     assert not named - parts
-    assert all(module_id(path) in {*map(module_id, MODULES)} for path in map(ROOT.joinpath, MAY_HAVE_STATE))
 
 
 def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
@@ -221,14 +218,6 @@ def test_modules_keep_to_one_subject() -> None:
     long = [f"{module_id(path)}: {length} lines" for path in MODULES
             if (length := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES]  # fmt: skip
     assert not long, "\n".join(long)
-
-
-@pytest.mark.parametrize("path", MODULES, ids=module_id)
-def test_only_session_and_machine_rebind_module_state(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    rebound = [f"line {n.lineno}: {', '.join(n.names)}" for n in ast.walk(tree) if isinstance(n, ast.Global)]
-    if module_id(path) not in MAY_HAVE_STATE:
-        assert not rebound, "module-level state belongs to the session: " + "; ".join(rebound)
 
 
 def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:

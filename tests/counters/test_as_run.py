@@ -97,7 +97,8 @@ def test_kernels_that_run_otherwise_say_why(
         for kind, operation in (("load", "ld"), ("store", "st")):
             executed = hardware[f"inst_executed_op_shared_{operation}"]
             differ |= plain.total("requests", "shared", kind) != executed
-        assert found.differences
+        why = "side by side run as one LDS.128" if kernel in MERGED else "its body is predicated"
+        assert any(why in sentence for sentence in found.differences)
     assert differ
 
 

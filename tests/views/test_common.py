@@ -64,9 +64,9 @@ def test_equal_records_give_equal_sentences_and_pictures() -> None:
     for make in MAKERS.values():
         first, second = make(), make()
         assert repr(first) == repr(second)
+        assert first.png() == second.png()
         first.close()
         second.close()
-    assert first.png() == second.png()
 
 
 def test_bundle_holds_widget_picture_and_text(view: Any) -> None:

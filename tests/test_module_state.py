@@ -1,0 +1,141 @@
+"""No state at module level, but what is listed here with its reason.
+
+State is a global that a function rebinds, a module's table or object that a function changes, and what
+``functools`` keeps between calls. Two runs in one process would see each other through it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("gpulab", "virtualgpu")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+ALLOWED = {
+    # The one session and the one virtual machine.
+    "current._session": "the session",
+    "machine._slot": "the virtual machine that cp works on",
+    # Filled while modules load, and only read afterwards.
+    "operands.OPERANDS": "instructions register themselves",
+    # Facts about this computer, found out once.
+    "nvrtc._load": "NVRTC's library",
+    "nvrtc.include_options": "where the CUDA headers lie",
+    "nvrtc.version": "of the one library",
+    "nvrtc._targets": "of the one library",
+    "sass._nvdisasm": "where the program lies",
+    "shipped._store": "a file of the package, read once",
+    "jit._host": "this machine's processor",
+    "crew._pool": "worker threads, which do not end between launches",
+    "pen.font": "fonts, read once",
+    "pen.text_width": "of texts in a font",
+    "store._store_at": "a learner's folder, opened once",
+    # Answers that depend on the arguments alone; bounded.
+    "parameters.parameters": "parsed text",
+    "ufunc._resolved": "result types",
+    "ufunc._name_of": "names of types",
+    "pinned._pointer_class": "classes by type",
+    "program._parsed": "parsed PTX",
+    "program._compiled": "machine code by PTX",
+    "compiled._compile": "compiled modules by source",
+    "signature.source_params": "parameter types by source",
+}
+CHANGES = {
+    *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop", "popitem"),
+    *("popleft", "remove", "setdefault", "update"),
+}
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+def root(node: ast.AST) -> str:
+    """The name that an attribute or element hangs on."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """Names that a module binds at its top, or takes from our packages."""
+    names = set()
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+        elif isinstance(node, ast.ImportFrom) and (
+            node.level or (node.module or "").startswith((*PACKAGES, "tools"))
+        ):
+            names |= {alias.asname or alias.name for alias in node.names}
+    return names
+
+
+def state(text: str) -> Iterator[tuple[str, int]]:
+    """Names of a module whose contents outlast a call, with the line that shows it."""
+    tree = ast.parse(text)
+    names = own_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Global):
+            yield from ((name, node.lineno) for name in node.names)
+        elif isinstance(node, FUNCTIONS):
+            for decorator in getattr(node, "decorator_list", ()):
+                if ast.unparse(decorator).split("(")[0].rpartition(".")[2] in ("cache", "lru_cache"):
+                    yield getattr(node, "name", ""), node.lineno
+            inside = list(ast.walk(node))
+            local = {n.arg for n in inside if isinstance(n, ast.arg)}
+            local |= {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            for n in inside:
+                stored = isinstance(n, (ast.Attribute, ast.Subscript)) and isinstance(
+                    n.ctx, ast.Store | ast.Del
+                )
+                called = (
+                    isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in CHANGES
+                )
+                name = root(n) if stored else root(n.func) if called else ""  # type: ignore[attr-defined]
+                if name in names - local:
+                    yield name, n.lineno  # type: ignore[attr-defined]
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            made = node.value.func
+            if ast.unparse(made).split("(")[0] in (
+                "functools.cache",
+                "functools.lru_cache",
+                "cache",
+                "lru_cache",
+            ):
+                yield ast.unparse(node.targets[0]), node.lineno
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_modules_keep_no_state(path: Path) -> None:
+    found = {f"{path.stem}.{name}": line for name, line in state(path.read_text(encoding="utf-8"))}
+    wrong = [f"line {line}: {name}" for name, line in found.items() if name not in ALLOWED]
+    assert not wrong, "state at module level belongs to the session: " + "; ".join(wrong)
+
+
+def test_what_is_allowed_is_there() -> None:
+    found = {f"{path.stem}.{name}" for path in MODULES for name, _ in state(path.read_text(encoding="utf-8"))}
+    assert not set(ALLOWED) - found
+
+
+@pytest.mark.parametrize(
+    ("text", "caught"),
+    [
+        ("N = 0\ndef f():\n    global N\n    N = 1", {"N"}),
+        ("SEEN = {}\ndef f(k):\n    SEEN[k] = 1", {"SEEN"}),
+        ("SEEN: list[int] = []\ndef f(k):\n    SEEN.append(k)", {"SEEN"}),
+        ("SLOT = Slot()\ndef f(k):\n    SLOT.value.inner = k", {"SLOT"}),
+        ("from virtualgpu.model import machine as slot\ndef f(k):\n    slot.current = k", {"slot"}),
+        ("@functools.lru_cache(maxsize=3)\ndef f(k): ...", {"f"}),
+        ("class A:\n    @cache\n    def f(self): ...", {"f"}),
+        ("g = functools.cache(len)", {"g"}),
+        ("h = functools.lru_cache(maxsize=2)(len)", {"h"}),
+        ("TABLE = {}\ndel TABLE['a']\nTABLE['b'] = 2", set()),
+        ("TABLE = {}\ndef f():\n    TABLE = {}\n    TABLE['b'] = 2", set()),
+        ("import numpy as np\ndef f(a):\n    return np.append(a, 1)", set()),
+        ("class A:\n    def f(self):\n        self.x = 1\n        self.y.append(2)", set()),
+    ],
+)
+def test_state_is_seen(text: str, caught: set[str]) -> None:
+    assert {name for name, _ in state(text)} == caught
