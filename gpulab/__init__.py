@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         sanitize,
         warps,
     )
+    from gpulab.lab.recorded import recorded
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz
     from gpulab.teach.progress import progress
@@ -45,6 +46,7 @@ __all__ = [
     "predict",
     "progress",
     "quiz",
+    "recorded",
     "sanitize",
     "use_device",
     "warps",
@@ -65,6 +67,7 @@ _HOME = {
     "predict": "gpulab.teach",
     "progress": "gpulab.teach.progress",
     "quiz": "gpulab.teach",
+    "recorded": "gpulab.lab.recorded",
     "sanitize": "gpulab.lab.kernels",
     "use_device": "gpulab.session",
     "warps": "gpulab.lab.kernels",

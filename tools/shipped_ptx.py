@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import io
-import json
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.cells import ROOT, cells, notebooks, run
+
 DEVICE = "virtual:A100"
 
-_SOLUTION = re.compile(
-    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
-)
-_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
 _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
-_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -53,7 +46,7 @@ def requests() -> list[Request]:
     found += [Request(code, nvrtc.CUPY_OPTIONS, ()) for code in course_kernels()]
     with recorded(found):
         doctor()
-        for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for path in notebooks():
             session.use_device(DEVICE)
             run(list(cells(path)), path.name)
         session.use_device(DEVICE)
@@ -93,28 +86,6 @@ def recorded(found: list[Request]) -> Iterator[None]:
         yield
     finally:
         setattr(nvrtc, "compile_ptx", compile_ptx)  # noqa: B010
-
-
-def cells(path: Path) -> Iterator[str]:
-    """The code of a notebook, exercises with their folded solutions."""
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
-    text = "\n".join(source for kind, source in sources if kind == "markdown")
-    answers = {match["id"]: match["code"] for match in _SOLUTION.finditer(text)}
-    for kind, source in sources:
-        if kind != "code":
-            continue
-        check = _CHECK.search(source)
-        yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else source
-
-
-def run(sources: list[str], name: str) -> None:
-    """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    for number, source in enumerate(sources, 1):
-        code = compile(_MAGIC.sub("", source), f"{name}, cell {number}", "exec")
-        with contextlib.redirect_stdout(io.StringIO()):
-            exec(code, names)
 
 
 def main() -> int:

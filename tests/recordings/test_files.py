@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpulab
-from gpulab.recorded import load_recorded
+from gpulab.lab.recorded import load
 from tools.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance, WarpTrace
 from virtualgpu.records import io as trace_io
@@ -112,7 +112,7 @@ def test_shipped_recordings_name_their_device_and_day() -> None:
 
 @pytest.mark.parametrize("name", TRACES)
 def test_shipped_traces_are_recorded_and_sane(name: str) -> None:
-    trace = load_recorded(name)
+    trace = load(name)
     assert trace.provenance.source == "recorded"
     assert trace.provenance.device == "NVIDIA H200"
     if isinstance(trace, WarpTrace):

@@ -22,15 +22,24 @@ import numpy as np
 
 from gpulab import session
 from gpulab.real.driver import cuda_version
+from gpulab.session.choose import DEFAULT_VIRTUAL_DEVICE
 from tools.corpus import CASES, Case, case
 from tools.corpus.inputs import Arguments
 from tools.corpus.workloads import WORKLOADS, Workload, workload
 from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text
+from tools.recordings.traces import (
+    SHIPPED,
+    Recorder,
+    Shown,
+    on_device,
+    record_blocks,
+    record_warps,
+    shown_in_notebooks,
+)
 from virtualgpu.errors import GpulabError
-from virtualgpu.records.io import VERSION, as_recorded, save
+from virtualgpu.records import KernelSource
+from virtualgpu.records.io import VERSION
 
-# Where the traces lie that ship with the package.
-SHIPPED = FOLDER.parents[2] / "gpulab" / "data" / "recordings"
 SEED = 1
 # Arrays up to this size are kept whole; of larger exact ones the hash is enough.
 SMALL_BYTES = 512
@@ -64,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="one folder for everything, instead of this checkout's")
     parser.add_argument("--name", help="name of the recording; by default made from the GPU's name")
     parser.add_argument("--no-ncu", action="store_true", help="without Nsight Compute's counters")
+    parser.add_argument(
+        "--traces-only", action="store_true", help="only the traces that ship, not the tests' answers"
+    )
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if session.use_device("cuda").kind != "cuda":
@@ -73,19 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     device = session.which_device().device
     name = options.name or re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).strip("_")
-    recording = record(with_ncu=not options.no_ncu and nsight.available())
     answers, shipped = options.out or FOLDER, options.out or SHIPPED
     for folder in (answers, shipped):
         folder.mkdir(parents=True, exist_ok=True)
-    path = answers / f"{name}.json"
-    path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
-    detail = f"{recording['date']}, driver {recording['versions']['driver']}"
-    traces = _record_traces(shipped, name, detail)
-    print(f"{path} ({path.stat().st_size:,} bytes), {', '.join(traces)}")
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    if not options.traces_only:
+        recording = record(date, with_ncu=not options.no_ncu and nsight.available())
+        path = answers / f"{name}.json"
+        path.write_text(json.dumps(recording, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+        print(f"{path} ({path.stat().st_size:,} bytes)")
+    driver = session.backend().device_info().driver
+    out = Recorder(shipped, name, date, f"driver {driver}")
+    record_traces(out, device)
+    print(f"{out.write_index()}: {', '.join(entry.name for entry in out.entries)}")
     return 0
 
 
-def record(*, with_ncu: bool = True) -> dict[str, Any]:
+def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
     """Run everything and return the recording as JSON-ready data."""
     info = session.backend().device_info()
     cases = {c.name: record_case(c) for c in CASES}
@@ -100,7 +116,7 @@ def record(*, with_ncu: bool = True) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "device": info.name,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": date,
         "versions": _versions(info.driver, with_ncu=with_ncu),
         "seed": SEED,
         "cases": cases,
@@ -144,16 +160,8 @@ def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str
 
 
 def device_arguments(arguments: Arguments, cp: Any) -> tuple[Any, ...]:
-    """Kernel arguments with arrays on the device; a struct becomes an array, as CuPy wants it."""
-    values: list[Any] = []
-    for value in arguments.values:
-        if isinstance(value, np.ndarray):
-            values.append(cp.asarray(value))
-        elif isinstance(value, np.void):
-            values.append(np.array(value))
-        else:
-            values.append(value)
-    return tuple(values)
+    """A case's kernel arguments with their arrays on the device."""
+    return on_device(arguments.values, cp)
 
 
 def inputs_digest(arguments: Arguments) -> str:
@@ -236,23 +244,17 @@ def _time(w: Workload) -> dict[str, Any]:
     return {"name": w.name, "alone_ns": round(alone, 1), "in_a_row_ns": round(in_a_row, 1)}
 
 
-def _record_traces(folder: Path, name: str, detail: str) -> list[str]:
-    backend = session.backend()
-    cp = session.cp()
-    written = []
+def record_traces(out: Recorder, device: str) -> None:
+    """Record what the notebooks show on the default virtual GPU and on `device`, and some of the corpus."""
+    virtual = [f"virtual:{name}" for name in (DEFAULT_VIRTUAL_DEVICE, device)]
+    shown = shown_in_notebooks(virtual)
+    session.use_device("cuda")
     for title, of in BLOCK_TRACES.items():
         w = workload(of)
-        kernel, arguments = _kernel(w), w.make_args(cp)
-        backend.trace_launch(kernel, w.grid, w.block, arguments, w.shared_bytes)  # warm: code and clocks
-        trace = backend.trace_launch(kernel, w.grid, w.block, arguments, w.shared_bytes)
-        written.append(save(as_recorded(trace, detail), folder / f"{name}_{title}_blocks.npz").name)
-    for c in map(case, WARP_TRACES):
-        values = device_arguments(c.make_args(SEED), cp)
-        warp = backend.trace_warp(
-            _kernel(c), c.grid, c.block, values, (1, 0, 0), 1, shared_bytes=c.shared_bytes
-        )
-        written.append(save(as_recorded(warp, detail), folder / f"{name}_{c.name}_warp.npz").name)
-    return written
+        source = KernelSource(w.kernel, w.code)
+        shown.append(Shown(title, source, w.grid, w.block, w.make_args(np), w.shared_bytes))
+    record_blocks(shown, out)
+    record_warps(map(case, WARP_TRACES), SEED, out)
 
 
 def _versions(driver: str | None, *, with_ncu: bool) -> dict[str, str]:

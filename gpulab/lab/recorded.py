@@ -1,0 +1,217 @@
+"""``gl.recorded``: traces that a named GPU gave on a day, shipped for those who have none."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.compile.shipped import plain
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Dim3, KernelSource, LaunchTrace, io
+
+if TYPE_CHECKING:
+    from gpulab.views import LaunchChart, WarpStepper
+    from gpulab.views.tables import Table
+
+FORMAT = "gpulab-recorded-launches"
+INDEX = "launches.json"
+# What sources are compiled for where their text differs: one of the targets that ship with the package.
+_TARGET = 90
+
+
+class NotRecordedError(GpulabError, LookupError):
+    """No shipped record fits; the message says which there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One launch that was recorded: what ran, on what, when.
+
+    ``what`` is ``"blocks"`` or ``"warp"``; ``arguments`` are in words (`in_words`); ``code`` is the CUDA C++
+    source, which a warp's trace holds itself.
+    """
+
+    name: str
+    what: str
+    device: str
+    date: str
+    kernel: str
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    arguments: tuple[str, ...]
+    code: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def trace(self) -> Any:
+        """The record itself, a `LaunchTrace` or a `WarpTrace`."""
+        return load(self.name)
+
+    def __str__(self) -> str:
+        shape = " × ".join(_size(size) for size in (self.grid, self.block))
+        return f"{self.kernel} {shape} ({', '.join(self.arguments)})"
+
+
+class RecordedTable:
+    """The shipped records, as a table; ``.records`` holds them as data."""
+
+    def __init__(self, records: Sequence[Recorded]) -> None:
+        self.records = tuple(records)
+
+    def _table(self) -> Table:
+        from gpulab.views.tables import Table
+
+        rows = tuple(
+            (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
+            for r in self.records
+        )
+        headings = ("gl.recorded(name)", "of", "grid", "block", "arguments", "recorded on")
+        return Table("Recorded launches that ship with gpulab", headings, rows)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepper:
+    """Show what was recorded on a named GPU and ships with gpulab: the list, or one record's picture.
+
+    Parameters
+    ----------
+    name
+        A record's name in the list, such as ``"h200_vector_add_blocks"``; all are listed without one.
+
+    Returns
+    -------
+    RecordedTable, LaunchChart or WarpStepper
+        The list; or where each block of the launch ran and when; or the steps of one warp. Captions say
+        on which GPU it was recorded, when and with what.
+
+    Raises
+    ------
+    NotRecordedError
+        If there is no record of that name; the message names the nearest.
+    """
+    known = {record.name: record for record in records()}
+    if name is None:
+        return RecordedTable(tuple(known.values()))
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise NotRecordedError(f"There is no record {name!r}.{hint} gl.recorded() lists them.")
+    from gpulab.views import LaunchChart, WarpStepper
+
+    trace = known[name].trace
+    return LaunchChart(trace) if isinstance(trace, LaunchTrace) else WarpStepper(trace)
+
+
+def beside(
+    device: str, source: KernelSource, grid: Dim3, block: Dim3, shared_bytes: int, args: Sequence[Any]
+) -> LaunchTrace:
+    """The block trace recorded on `device` of the very launch described: same program, shape and arguments.
+
+    Two sources are the same program if they differ in comments and spaces only, or if the compiler makes the
+    same instructions of them. Of arrays, types and shapes are compared, not what they hold.
+
+    Raises
+    ------
+    NotRecordedError
+        If none fits; the message says which launches were recorded.
+    """
+    on_device = [r for r in records() if r.what == "blocks" and _named(device, r.device)]
+    shape = (grid, block, shared_bytes, in_words(args))
+    for record in on_device:
+        if (record.grid, record.block, record.shared_bytes, record.arguments) == shape and _same_program(
+            KernelSource(record.kernel, record.code, record.options), source
+        ):
+            found: LaunchTrace = record.trace
+            return found
+    asked = f"{source.name} {_size(grid)} × {_size(block)} ({', '.join(in_words(args))})"
+    if on_device:
+        there = f"Recorded are {'; '.join(map(str, on_device))}"
+    else:
+        devices = sorted({r.device for r in records()})
+        there = f"There are records of {', '.join(devices) or 'no GPU'}"
+    raise NotRecordedError(f"No record of {device} fits {asked}. {there}. gl.recorded() lists them.")
+
+
+def in_words(args: Sequence[Any]) -> tuple[str, ...]:
+    """A launch's arguments: ``"float32[1024, 4]"`` for an array, its value for a number."""
+    return tuple(f"{arg.dtype}{list(arg.shape)}" if getattr(arg, "shape", ()) else f"{arg}" for arg in args)
+
+
+def load(name: str) -> Any:
+    """Read one of the shipped records, such as ``h200_maze_warp``: a trace taken on that GPU.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none of that name.
+    """
+    file = _folder() / f"{name}.npz"
+    if not file.is_file():
+        raise FileNotFoundError(f"no recorded trace {name!r} ships with gpulab")
+    return io.read(file.read_bytes(), name)
+
+
+@functools.cache
+def records() -> tuple[Recorded, ...]:
+    """All shipped records, in the index's order."""
+    data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
+    io.check_version(data, FORMAT, INDEX)
+    return tuple(map(_of_entry, data["launches"]))
+
+
+def _of_entry(entry: dict[str, Any]) -> Recorded:
+    read: dict[str, Any] = {key: tuple(p) if isinstance(p, list) else p for key, p in entry.items()}
+    return Recorded(**read)
+
+
+def _folder() -> Any:
+    return resources.files("gpulab") / "data" / "recordings"
+
+
+def _size(size: Dim3) -> str:
+    return "×".join(f"{n:,}" for n in size[: 3 if size[2] > 1 else 2 if size[1] > 1 else 1])
+
+
+def _named(asked: str, device: str) -> bool:
+    """Whether ``"H200"`` or ``"nvidia h200"`` means ``"NVIDIA H200"``."""
+    return set(asked.lower().split()) <= set(device.lower().split())
+
+
+def _same_program(one: KernelSource, other: KernelSource) -> bool:
+    if one.name == other.name and _tokens(one.code) == _tokens(other.code):
+        return one.options == other.options
+    try:
+        return _instructions(one) == _instructions(other)
+    except (GpulabError, KeyError):  # no compiler here, a source it refuses, a template's name
+        return False
+
+
+def _tokens(code: str) -> str:
+    # Between two words a space counts, elsewhere none does.
+    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(plain(code).split()))
+
+
+def _instructions(source: KernelSource) -> list[str]:
+    """What the compiler makes of a kernel, its own name taken out."""
+    options = (*source.options, *nvrtc.CUPY_OPTIONS)
+    module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)
+    functions = [module.functions[source.name], *(f for f in module.functions.values() if not f.is_entry)]
+    return [
+        i.text.replace(f"[{source.name}_param", "[param")
+        for function in functions
+        for i in function.instructions
+    ]

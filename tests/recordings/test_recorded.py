@@ -1,0 +1,142 @@
+"""What was recorded on a named GPU reaches the learner: the list, each picture, and the launch that fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.lab import recorded
+from gpulab.lab.recorded import NotRecordedError, beside, in_words, records
+from gpulab.views import LaunchChart, WarpStepper
+from tools.corpus import case
+from tools.corpus.workloads import workload
+from tools.recordings.record import BLOCK_TRACES, SEED, WARP_TRACES
+from tools.recordings.traces import Recorder, shown_in_notebooks
+from virtualgpu.compile import nvrtc
+from virtualgpu.records import KernelSource, LaunchTrace
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+N = 1 << 20
+ARGS: Any = (*(np.ones(N, np.float32) for _ in range(3)), np.int32(N))
+SHAPE: Any = ((4096, 1, 1), (256, 1, 1), 0, ARGS)
+VECTOR_ADD = workload("vector_add_2^20").code
+# The same program in other words, much as notebook 00 has it; and another one.
+IN_OTHER_WORDS = """extern "C" __global__
+void add(const float* p, const float* q, float* sum, int count) {
+    int k = blockIdx.x * blockDim.x + threadIdx.x;  // which element is mine?
+    if (k < count) {
+        sum[k] = p[k] + q[k];
+    }
+}"""
+SUBTRACTS = VECTOR_ADD.replace("a[i] + b[i]", "a[i] - b[i]")
+
+
+def test_the_index_holds_every_record_and_says_what_the_record_says() -> None:
+    folder = Path(gl.__file__).parent / "data" / "recordings"
+    assert {record.name for record in records()} == {path.stem for path in folder.glob("*.npz")}
+    for record in records():
+        trace = record.trace
+        assert record.what == ("blocks" if isinstance(trace, LaunchTrace) else "warp")
+        assert (record.kernel, record.grid, record.block) == (trace.kernel_name, trace.grid, trace.block)
+        assert trace.provenance.source == "recorded"
+        assert trace.provenance.device == record.device
+        assert trace.provenance.detail.startswith(record.date)
+        assert record.kernel in (record.code or trace.code)
+
+
+def test_arguments_in_the_index_are_the_corpus_s() -> None:
+    known = {record.name: record.arguments for record in records()}
+    for title, of in BLOCK_TRACES.items():
+        assert known[f"h200_{title}_blocks"] == in_words(workload(of).make_args(np))
+    for name in WARP_TRACES:
+        assert known[f"h200_{name}_warp"] == in_words(case(name).make_args(SEED).values)
+
+
+def test_the_list_is_a_table_and_each_record_a_picture() -> None:
+    shown = repr(gl.recorded())
+    assert all(record.name in shown for record in records())
+    assert "NVIDIA H200, 2026-" in shown
+    assert "<table>" in gl.recorded()._repr_html_()  # type: ignore[union-attr]
+    chart, stepper = gl.recorded("h200_vector_add_blocks"), gl.recorded("h200_maze_warp")
+    assert isinstance(chart, LaunchChart)
+    assert isinstance(stepper, WarpStepper)
+    for view in (chart, stepper):
+        assert "recorded on NVIDIA H200 (2026-" in repr(view)
+    with pytest.raises(NotRecordedError, match=r"Did you mean 'h200_mandelbrot_\w+'\? gl.recorded\(\) lists"):
+        gl.recorded("mandelbrot")
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("vector_add", VECTOR_ADD),
+        ("vector_add", "/* mine */ " + VECTOR_ADD.replace("\n", "\n\n").replace("    ", "\t")),
+        ("add", IN_OTHER_WORDS),
+    ],
+)
+def test_the_same_program_finds_its_record(name: str, code: str) -> None:
+    trace = beside("H200", KernelSource(name, code), *SHAPE)
+    assert trace.provenance.label.startswith("recorded on NVIDIA H200 (2026-")
+    assert (trace.grid, trace.block) == SHAPE[:2]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("code", "shape"),
+    [
+        (SUBTRACTS, SHAPE),
+        (VECTOR_ADD, ((8192, 1, 1), (128, 1, 1), 0, ARGS)),
+        (VECTOR_ADD, (*SHAPE[:2], 64, ARGS)),
+        (VECTOR_ADD, (*SHAPE[:3], (*ARGS[:3], np.int32(N - 1)))),
+        (VECTOR_ADD, (*SHAPE[:3], (*(np.ones(N, np.float64) for _ in range(3)), np.int32(N)))),
+        ("this does not compile", SHAPE),
+    ],
+)
+def test_another_launch_does_not_and_hears_which_there_are(code: str, shape: Any) -> None:
+    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*Recorded are vector_add 4,096"):
+        beside("H200", KernelSource("vector_add", code), *shape)
+
+
+def test_the_same_text_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise nvrtc.NvrtcMissingError("none here")
+
+    monkeypatch.setattr(recorded.nvrtc, "compile_ptx", none)
+    assert beside("nvidia h200", KernelSource("vector_add", VECTOR_ADD), *SHAPE)
+    with pytest.raises(NotRecordedError):
+        beside("H200", KernelSource("add", IN_OTHER_WORDS), *SHAPE)
+
+
+def test_a_gpu_that_was_not_recorded_is_told_which_was() -> None:
+    with pytest.raises(NotRecordedError, match="There are records of NVIDIA H200"):
+        beside("T4", KernelSource("vector_add", VECTOR_ADD), *SHAPE)
+
+
+def test_a_new_record_replaces_the_gpus_own_alone(tmp_path: Path) -> None:
+    trace = recorded.load("h200_vector_add_blocks")
+    for prefix, titles in (("h200", ("a", "b")), ("t4", ("a",)), ("h200", ("c",))):
+        out = Recorder(tmp_path, prefix, "2026-01-02", "driver 1")
+        for title in titles:
+            out.keep(title, "blocks", trace, ARGS, KernelSource("vector_add", VECTOR_ADD))
+        index = out.write_index()
+    names = [line.split('"')[3] for line in index.read_text().splitlines() if '"name"' in line]
+    assert names == ["t4_a_blocks", "h200_c_blocks"]
+
+
+@pytest.mark.slow
+def test_the_launches_that_notebooks_show_are_found() -> None:
+    """What `gpulab record` makes again on a real GPU."""
+    shown = shown_in_notebooks(["virtual:A100"])
+    kernels = [launch.source.name for launch in shown]
+    assert kernels.count("vector_add") == 2
+    assert kernels.count("spin") >= 3
+    large = next(launch for launch in shown if launch.grid == (4096, 1, 1))
+    assert in_words(large.args) == in_words(ARGS)
+    assert all(isinstance(launch.args[0], np.ndarray) for launch in shown)
+    assert len({launch.title for launch in shown}) == len(shown)

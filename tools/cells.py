@@ -1,0 +1,46 @@
+"""The notebooks' code as plain Python: cells with their folded solutions, run one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+
+_SOLUTION = re.compile(
+    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
+)
+_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
+_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+
+
+def notebooks() -> list[Path]:
+    """The course's notebooks, in order."""
+    return sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def cells(path: Path) -> Iterator[str]:
+    """The code of a notebook, exercises with their folded solutions."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    text = "\n".join(source for kind, source in sources if kind == "markdown")
+    answers = {match["id"]: match["code"] for match in _SOLUTION.finditer(text)}
+    for kind, source in sources:
+        if kind != "code":
+            continue
+        check = _CHECK.search(source)
+        yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else source
+
+
+def run(sources: Sequence[str], name: str) -> None:
+    """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for number, source in enumerate(sources, 1):
+        code = compile(_MAGIC.sub("", source), f"{name}, cell {number}", "exec")
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(code, names)

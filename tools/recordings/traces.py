@@ -1,0 +1,153 @@
+"""Traces that ship with the package, and their index: of corpus kernels, and of what the notebooks show.
+
+The notebooks are run on virtual GPUs, and every launch that ``gl.launch`` shows there is noted with its
+arguments and made again on the real GPU: what a learner without one sees first has its recorded counterpart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpulab
+from gpulab import session
+from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
+from tools.cells import cells, notebooks, run
+from tools.corpus import Case
+from virtualgpu.protocol import kernel_source
+from virtualgpu.records import Dim3, KernelSource
+from virtualgpu.records.io import VERSION, as_recorded, save
+
+# Where they lie: in the package.
+SHIPPED = Path(gpulab.__file__).parent / "data" / "recordings"
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One launch with everything needed to make it again; arrays are NumPy's. `title` names its file."""
+
+    title: str
+    source: KernelSource
+    grid: Dim3
+    block: Dim3
+    args: tuple[Any, ...]
+    shared_bytes: int = 0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.source, self.grid, self.block, self.shared_bytes, in_words(self.args))
+
+
+def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
+    """Run all notebooks on some virtual GPUs; every launch they show, each once."""
+    found: dict[tuple[Any, ...], Shown] = {}
+    for device in devices:
+        for path in notebooks():
+            session.use_device(device)
+            with _noted(found, path.name[:2]):
+                run(list(cells(path)), path.name)
+    return list(found.values())
+
+
+@contextmanager
+def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
+    launch: Callable[..., Any] = gpulab.launch
+
+    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), *more: Any, **named: Any) -> Any:
+        cp = session.cp()
+        host = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
+        chart = launch(kernel, grid, block, args, *more, **named)
+        trace, source = chart.trace, kernel_source(kernel)
+        title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
+        shown = Shown(title, source, trace.grid, trace.block, host, trace.shared_bytes)
+        found.setdefault(shown.key, shown)
+        return chart
+
+    setattr(gpulab, "launch", noting)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(gpulab, "launch", launch)  # noqa: B010
+
+
+def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
+    """Make launches on the session's GPU; of `REPEATS` warm ones the record has the one of median span."""
+    backend, cp = session.backend(), session.cp()
+    for shown in launches:
+        kernel = cp.RawKernel(shown.source.code, shown.source.name, options=shown.source.options)
+        traces = []
+        for _ in range(1 + REPEATS):  # the first pays for code and clocks
+            traces.append(
+                backend.trace_launch(
+                    kernel, shown.grid, shown.block, on_device(shown.args, cp), shown.shared_bytes
+                )
+            )
+        trace = sorted(traces[1:], key=lambda trace: trace.span_ns)[REPEATS // 2]
+        out.keep(shown.title, "blocks", trace, shown.args, shown.source)
+
+
+def record_warps(cases: Iterable[Case], seed: int, out: Recorder) -> None:
+    """Trace warp 1 of block 1 of some cases on the session's GPU."""
+    backend, cp = session.backend(), session.cp()
+    for c in cases:
+        args = c.make_args(seed).values
+        kernel = cp.RawKernel(c.code, c.kernel, options=c.options)
+        warp = backend.trace_warp(
+            kernel, c.grid, c.block, on_device(args, cp), (1, 0, 0), 1, shared_bytes=c.shared_bytes
+        )
+        # A warp's trace holds its code itself.
+        out.keep(c.name, "warp", warp, args, KernelSource(c.kernel, "", c.options))
+
+
+def on_device(args: Sequence[Any], cp: Any) -> tuple[Any, ...]:
+    """A launch's arguments with their arrays on the device; a struct becomes an array, as CuPy wants it."""
+
+    def placed(arg: Any) -> Any:
+        if isinstance(arg, np.ndarray):
+            return cp.asarray(arg)
+        return np.array(arg) if isinstance(arg, np.void) else arg
+
+    return tuple(map(placed, args))
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Writes records of one GPU into a folder, and the index of what it wrote.
+
+    ``prefix`` opens their names (``"h200"``); ``versions`` is what stands behind the date in captions.
+    """
+
+    folder: Path
+    prefix: str
+    date: str
+    versions: str
+    entries: list[Recorded] = field(default_factory=list)
+
+    def keep(self, title: str, what: str, trace: Any, args: Sequence[Any], source: KernelSource) -> None:
+        """Write a trace as a record of this GPU."""
+        record = as_recorded(trace, f"{self.date}, {self.versions}")
+        path = save(record, self.folder / f"{self.prefix}_{title}_{what}.npz")
+        self.entries.append(
+            Recorded(
+                path.stem, what, record.provenance.device, self.date, trace.kernel_name, trace.grid,
+                trace.block,
+                getattr(trace, "shared_bytes", 0), in_words(args), source.code, source.options,
+            )
+        )  # fmt: skip
+
+    def write_index(self) -> Path:
+        """Put this GPU's entries into the folder's index, in the place of those it had."""
+        path = self.folder / INDEX
+        known = json.loads(path.read_text(encoding="utf-8"))["launches"] if path.is_file() else []
+        others = [one for one in known if not one["name"].startswith(f"{self.prefix}_")]
+        launches = [*others, *map(asdict, self.entries)]
+        content = {"format": FORMAT, "version": VERSION, "launches": launches}
+        path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return path
