@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gpulab.views.device_card import DeviceCard
     from gpulab.views.launch_chart import LaunchChart
     from gpulab.views.occupancy_chart import OccupancyChart
-    from gpulab.views.warp_stepper import WarpStepper
+    from gpulab.views.warp.stepper import WarpStepper
 
 __all__ = ["DeviceCard", "LaunchChart", "OccupancyChart", "WarpStepper"]
 
@@ -21,7 +21,7 @@ _HOMES = {
     "DeviceCard": "gpulab.views.device_card",
     "LaunchChart": "gpulab.views.launch_chart",
     "OccupancyChart": "gpulab.views.occupancy_chart",
-    "WarpStepper": "gpulab.views.warp_stepper",
+    "WarpStepper": "gpulab.views.warp.stepper",
 }
 
 

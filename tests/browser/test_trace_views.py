@@ -17,7 +17,7 @@ CELLS = [
 import numpy as np
 import gpulab as gl
 from gpulab import cp
-from virtualgpu.records.state import registers_at, shared_at
+from tests.trace_state import registers_at, shared_at
 gl.use_device("virtual:A100")
 code = r"""
 extern "C" __global__ void scan(float* x, int n)

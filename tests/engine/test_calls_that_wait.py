@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from tests.fuzz import generator, virtual_run
+from tests.trace_state import registers_at
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import callgraph, inline, ir, parser
 from virtualgpu.cuda_errors import IllegalAddressError, LaunchFailure, LaunchTimeoutError
@@ -17,7 +18,6 @@ from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, T
 from virtualgpu.engine.run import program
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.records.state import registers_at
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 

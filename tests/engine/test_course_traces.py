@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from gpulab import session
+from tests.trace_state import shared_at
 from tools.corpus import CASES, Case
-from virtualgpu.records.state import shared_at
 
 
 @pytest.fixture(autouse=True)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.trace_state import registers_at, shared_at, shared_changes
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine import LaunchResult, PackedLaunch, Program, RunOptions, TraceRequest
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.state import registers_at, shared_at, shared_changes
 
 HEAD = 'extern "C" __global__ void k'
 

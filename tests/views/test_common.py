@@ -166,7 +166,7 @@ def test_without_a_notebook_nothing_is_closed() -> None:
 
 def test_modules_are_joined_without_leftover_imports() -> None:
     for name in (
-        "static/warp_stepper",
+        "warp/stepper",
         "static/launch_chart",
         "static/device_card",
         "static/occupancy_chart",

@@ -10,11 +10,12 @@ import pytest
 
 import gpulab as gl
 from gpulab import cp, session
-from gpulab.views import WarpStepper, _warp_columns
-from gpulab.views._loops import find_loops
-from gpulab.views._warp_steps import WarpSteps
+from gpulab.views import WarpStepper
+from gpulab.views.warp import columns
+from gpulab.views.warp.loops import find_loops
+from gpulab.views.warp.steps import WarpSteps
+from tests.trace_state import registers_at
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.state import registers_at
 
 CODE = """
 extern "C" __global__ void nested(int* x, int turns)
@@ -88,12 +89,13 @@ def test_moves_by_iteration() -> None:
     steps = WarpSteps(nested(6))
     loops = steps.loops
     outer, inner = loops.turns(0).tolist(), loops.turns(2).tolist()
-    assert steps.next_iteration(outer[1]) == outer[2]
-    assert steps.next_iteration(inner[0]) == inner[1]
-    assert steps.previous_iteration(inner[1] + 1) == inner[1]
-    assert steps.past_loop(inner[0]) == loops.last[2] + 1
-    assert steps.past_loop(outer[0]) == loops.last[0] + 1
-    assert steps.next_iteration(0) == steps.previous_iteration(0) == steps.past_loop(0) == 0
+    on, back, past = (steps.moves[name] for name in ("next_iteration", "previous_iteration", "past_loop"))
+    assert on[outer[1]] == outer[2]
+    assert on[inner[0]] == inner[1]
+    assert back[inner[1] + 1] == inner[1]
+    assert past[inner[0]] == loops.last[2] + 1
+    assert past[outer[0]] == loops.last[0] + 1
+    assert on[0] == back[0] == past[0] == 0
     assert ", iteration 2 of 6, inside it 1 of 4: " in steps.sentence(inner[0])
 
 
@@ -124,7 +126,7 @@ def test_traces_without_loops_or_detail_have_none() -> None:
 
 def test_a_cut_view_agrees_with_the_whole_trace() -> None:
     trace = nested(6)
-    short = _warp_columns.bounded(trace, 50)
+    short = columns.bounded(trace, 50)
     assert len(short) == 50
     assert short.truncated
     whole, cut = registers_at(trace, 49), registers_at(short, 49)
@@ -160,10 +162,10 @@ def test_the_course_call_traces_a_whole_block() -> None:
     view = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2, whole_block=True)
     assert view.warp == 2
     np.testing.assert_array_equal(x.get(), np.arange(96)[::-1])
-    assert [warp for warp, _ in view.facts["warps"]] == [0, 1, 2]
-    assert view.facts["shared_bytes"] == 384
+    assert [warp for warp, *_ in view.contents["warps"]] == [0, 1, 2]
+    assert view.contents["shared"]["size_bytes"] == 384
     one = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2)
-    assert [warp for warp, _ in one.facts["warps"]] == [2]
+    assert [warp for warp, *_ in one.contents["warps"]] == [2]
     np.testing.assert_array_equal(one.trace.pc, view.trace.pc)
     cut = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), max_steps=20, whole_block=True)
     assert "The trace stops after 20 steps of all warps; the block ran on." in cut.describe()

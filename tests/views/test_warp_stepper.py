@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gpulab.views import WarpStepper, _lane_rows
-from gpulab.views._warp_steps import WarpSteps, confirm, value_type
+from gpulab.views import WarpStepper
+from gpulab.views.warp import lane_rows
+from gpulab.views.warp.steps import WarpSteps
+from gpulab.views.warp.words import confirm, value_type
 from tests.views import synthetic
 
 
@@ -31,10 +33,11 @@ def test_a_step_without_a_line_belongs_to_the_line_before(steps: WarpSteps) -> N
 
 def test_moves(steps: WarpSteps) -> None:
     assert steps.accesses.tolist() == [4, 9, 11, 12]
-    assert [steps.next_access(s) for s in (0, 4, 12)] == [4, 9, 12]
-    assert [steps.previous_access(s) for s in (13, 4, 0)] == [12, 4, 0]
-    assert [steps.next_line(s) for s in (0, 2, 13)] == [2, 4, 13]
-    assert [steps.previous_line(s) for s in (3, 2, 0)] == [2, 0, 0]
+    moves = {name: column.tolist() for name, column in steps.moves.items()}
+    assert [moves["next_access"][s] for s in (0, 4, 12)] == [4, 9, 12]
+    assert [moves["previous_access"][s] for s in (13, 4, 0)] == [12, 4, 0]
+    assert [moves["next_line"][s] for s in (0, 2, 13)] == [2, 4, 13]
+    assert [moves["previous_line"][s] for s in (3, 2, 0)] == [2, 0, 0]
 
 
 def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
@@ -88,43 +91,16 @@ def test_stepping_stays_inside_the_trace() -> None:
     view.close()
 
 
-def test_columns_reach_the_browser_whole() -> None:
-    trace = synthetic.warp_trace(n=24)
-    view = WarpStepper(trace)
-
-    def column(name: str) -> np.ndarray:
-        code, offset, count = view.layout_of_data[f"0/{name}"]
-        assert offset % 8 == 0
-        return np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
-
-    assert column("active").tolist() == trace.active_mask.tolist()
-    assert column("executed").tolist() == trace.executed_mask.tolist()
-    addresses = rows_of({part: column(f"address_{part}") for part in ("base", "stride", "full", "table")})
-    for at, step in enumerate(view.steps.accesses.tolist()):
-        lanes = trace.address[step] >= 0
-        assert addresses[at][lanes].tolist() == trace.address[step][lanes].tolist()
-    values = rows_of({part: column(f"write_{part}") for part in ("base", "stride", "full", "table")})
-    for at, step in enumerate(column("write_step").tolist()):
-        lanes = (trace.executed_mask[step] >> np.arange(32) & 1).astype(bool)
-        assert values[at][lanes].tolist() == trace.value[step][lanes].tolist()
-        assert (
-            view.facts["registers"][column("write_name")[at]] == synthetic.REGISTERS[trace.text_index[step]]
-        )
-    view.close()
-
-
 def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Rows of 32 values as the browser reads them."""
-    out = np.zeros((columns["full"].size, 32), np.uint64)
+    out = np.zeros((columns["at"].size, 32), np.uint64)
     table = columns["table"].reshape(-1, 32).astype(np.uint64)
-    for n, full in enumerate(columns["full"].tolist()):
-        if full < 0:
-            base, stride = int(columns["base"][n]), int(columns["stride"][n])
+    for n, at in enumerate(columns["at"].tolist()):
+        if at < 0:
+            base, stride = int(columns["base"][~at]), int(columns["stride"][~at])
             out[n] = [(base + stride * lane) % (1 << 64) for lane in range(32)]
         else:
-            out[n] = table[full >> 1] | (
-                table[(full >> 1) + 1] << np.uint64(32) if full & 1 else np.uint64(0)
-            )
+            out[n] = table[at >> 1] | (table[(at >> 1) + 1] << np.uint64(32) if at & 1 else np.uint64(0))
     return out
 
 
@@ -136,9 +112,9 @@ def test_rows_of_lanes_come_back_as_they_went_in() -> None:
     values[10:15] = values[10:15, :1] - np.arange(32, dtype=np.uint64)
     lanes = random.random((60, 32)) < random.random((60, 1))
     lanes[5] = False
-    packed = _lane_rows.encode(values, lanes)
+    packed = lane_rows.encode(values, lanes)
     np.testing.assert_array_equal(rows_of(packed)[lanes], values[lanes])
-    assert np.all(packed["full"][:15] < 0)
+    assert np.all(packed["at"][:15] < 0)
     assert packed["table"].size <= 32 * (20 + 2 * 25)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.records.kernel import WARP_SIZE
+
 
 @dataclass(frozen=True, slots=True)
 class SharedWrites:
@@ -15,8 +17,7 @@ class SharedWrites:
     A piece has at most 8 bytes a lane; ``offset`` (bytes in shared memory) and ``value`` have one entry
     a lane, of which those in ``mask`` count. Rows, and the lanes of a row, are in the order in which
     they took effect. ``sequence`` is the step's place among all recorded steps and ``type_index`` tells
-    the piece's PTX type in ``types``. `virtualgpu.records.state.shared_at` plays the rows up to a step.
-    ``final`` is the memory as it was when the block ended.
+    the piece's PTX type in ``types``. ``final`` is the memory as it was when the block ended.
     """
 
     size_bytes: int
@@ -58,3 +59,8 @@ class StepDetail:
     order: npt.NDArray[np.int32]
     loops: npt.NDArray[np.int32]
     shared: SharedWrites
+
+
+def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
+    """Lane masks as a table of booleans, ``[step, lane]``."""
+    return (masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)

@@ -7,20 +7,18 @@ from typing import Any
 
 import numpy as np
 import traitlets
-from matplotlib.figure import Figure
 
-from gpulab.views import _warp_columns, _warp_figure
 from gpulab.views._base import View
-from gpulab.views._columns import pack
 from gpulab.views._text import count, number
-from gpulab.views._warp_steps import WarpSteps, confirm, lane_bits
+from gpulab.views.parts import Box, pack
+from gpulab.views.warp import columns, picture, words
+from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.state import shared_at, shared_changes
 
 MAX_STEPS = 20_000
 
 
-class WarpStepper(View, module="static/warp_stepper"):
+class WarpStepper(View, module="warp/stepper"):
     """Step through one warp: which line runs, which lanes take part, what registers and memory hold.
 
     Parameters
@@ -40,9 +38,7 @@ class WarpStepper(View, module="static/warp_stepper"):
     of a loop, ``o`` = out of the loop, ``,`` and ``.`` = lane, ``[`` and ``]`` = warp.
     """
 
-    data = traitlets.Bytes(b"").tag(sync=True)
-    layout_of_data = traitlets.Dict().tag(sync=True)
-    facts = traitlets.Dict().tag(sync=True)
+    contents = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True, echo_update=False)
     warp = traitlets.Int(0).tag(sync=True, echo_update=False)
     lane = traitlets.Int(0, min=0, max=31).tag(sync=True, echo_update=False)
@@ -55,30 +51,35 @@ class WarpStepper(View, module="static/warp_stepper"):
         self, trace: WarpTrace | BlockTrace, measured: WarpTrace | None = None, warp: int | None = None
     ) -> None:
         traces: Sequence[WarpTrace] = trace.warps if isinstance(trace, BlockTrace) else (trace,)
-        self._warps = {t.warp_index: WarpSteps(_warp_columns.bounded(t, MAX_STEPS)) for t in traces}
+        self._warps = {t.warp_index: WarpSteps(columns.bounded(t, MAX_STEPS)) for t in traces}
         self.block_steps = trace.steps if isinstance(trace, BlockTrace) else 0
-        self.measured = measured
+        self._trace, self.measured = trace, measured
         first = traces[0]
         shown = warp if warp in self._warps else first.warp_index
         compared = measured.warp_index if measured is not None else shown
         self.confirmation = ""
         if measured is not None and compared in self._warps:
-            self.confirmation = confirm(self._warps[compared].trace, measured)
+            self.confirmation = words.confirm(self._warps[compared].trace, measured)
             if len(self._warps) > 1:
                 self.confirmation = f"Warp {compared}: {self.confirmation}"
-        data, layout, texts = self._packed()
+        detail = first.detail
+        self._shared = columns.SharedStates(detail.shared) if detail and detail.shared.size_bytes else None
         sources = [trace.provenance.label] + ([measured.provenance.label] if measured else [])
         what = f"Warp {shown}" if len(traces) == 1 else count(len(traces), "warp")
-        seen = "Masks, addresses and values" if first.detail is not None else "Masks and addresses"
+        seen = "Masks, addresses and values" if detail is not None else "Masks and addresses"
+        contents, data = pack(self._contents(first))
         super().__init__(
             title=f"{what} of block {_at(trace)} in {trace.kernel_name}",
             caption=f"{seen} {'; masks also '.join(sources)}.",
             source=trace.provenance.source,
+            contents=contents,
             data=data,
-            layout_of_data=layout,
-            facts=self._facts(first, texts),
             warp=shown,
         )
+
+    @property
+    def record(self) -> WarpTrace | BlockTrace:
+        return self._trace
 
     @property
     def steps(self) -> WarpSteps:
@@ -111,37 +112,37 @@ class WarpStepper(View, module="static/warp_stepper"):
 
     def next(self) -> int:
         """Go one step on (one source line where `by_line`); returns the step."""
-        self.step = self.steps.next_line(self.step) if self.by_line else self.step + 1
-        return self.step
+        return self.next_line() if self.by_line else self._go(self.step + 1)
 
     def previous(self) -> int:
         """Go one step back (one source line where `by_line`); returns the step."""
-        self.step = self.steps.previous_line(self.step) if self.by_line else self.step - 1
-        return self.step
+        return self._move("previous_line") if self.by_line else self._go(self.step - 1)
 
     def next_line(self) -> int:
         """Go to where the next source line begins."""
-        self.step = self.steps.next_line(self.step)
-        return self.step
+        return self._move("next_line")
 
     def next_access(self) -> int:
         """Go to the next memory access."""
-        self.step = self.steps.next_access(self.step)
-        return self.step
+        return self._move("next_access")
 
     def next_iteration(self) -> int:
         """Go to the next iteration of the innermost loop."""
-        self.step = self.steps.next_iteration(self.step)
-        return self.step
+        return self._move("next_iteration")
 
     def past_loop(self) -> int:
         """Go to the first step after the innermost loop."""
-        self.step = self.steps.past_loop(self.step)
+        return self._move("past_loop")
+
+    def _move(self, name: str) -> int:
+        return self._go(int(self.steps.moves[name][self.step])) if len(self.steps) else 0
+
+    def _go(self, step: int) -> int:
+        self.step = step
         return self.step
 
     def sentence(self) -> str:
-        masks = self.trace.active_mask
-        lanes = lane_bits(masks).sum(axis=1) if len(self.trace) else np.zeros(1)
+        lanes = np.bitwise_count(self.trace.active_mask) if len(self.trace) else np.zeros(1)
         least = int(lanes.min())
         spread = (
             f"{self.steps.threads} lanes active throughout"
@@ -164,72 +165,48 @@ class WarpStepper(View, module="static/warp_stepper"):
         return f", its masks beside those {self.measured.provenance.label}"
 
     def describe(self) -> str:
-        parts = [self.sentence()]
-        if self.confirmation:
-            parts.append(self.confirmation)
-        if self.trace.truncated:
-            parts.append(self._stops())
-        if self.trace.note:
-            parts.append(self.trace.note)
+        parts = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
             parts.append(self.steps.sentence(self.step))
-            parts += self.shared_words()
+            if self._shared is not None and self.trace.detail is not None:
+                says, which = self._shared.says(self.trace.detail.sequence[[self.step]])
+                parts.append(says[int(which[0])])
         return "\n".join(parts)
 
-    def draw(self) -> Figure:
-        return _warp_figure.draw(self.steps, self.caption, self.confirmation)
-
-    def shared_words(self) -> list[str]:
-        """Shared memory after the current step in words; nothing for a block without."""
-        detail = self.trace.detail
-        if detail is None or not detail.shared.size_bytes:
-            return []
-        sequence = int(detail.sequence[self.step])
-        _, written = shared_at(detail.shared, sequence)
-        changed = shared_changes(detail.shared, sequence).size
-        so_far = f"{number(int(written.sum()))} of {number(written.size)} bytes written so far"
-        return [f"Shared memory: {so_far}, {number(changed)} in this step."]
+    def draw(self) -> Box:
+        return picture.draw(self.steps, self.confirmation)
 
     def _among(self) -> str:
         return f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
 
-    def _stops(self) -> str:
+    def _notes(self, trace: WarpTrace) -> list[str]:
+        """What a learner must know of a trace before reading it."""
+        stops = f"The trace stops after {number(len(trace))} steps; the warp ran on."
         if self.block_steps:
-            return f"The trace stops after {number(self.block_steps)} steps of all warps; the block ran on."
-        return f"The trace stops after {number(len(self.trace))} steps; the warp ran on."
+            stops = f"The trace stops after {number(self.block_steps)} steps of all warps; the block ran on."
+        return [note for note in (self.confirmation, stops if trace.truncated else "", trace.note) if note]
 
-    def _packed(self) -> tuple[bytes, dict[str, list[str | int]], dict[str, list[str]]]:
-        """All columns in one buffer, a warp's named after it, and the texts they number."""
-        registers, types = _warp_columns.Names(), _warp_columns.Names()
-        columns = {
-            f"{warp}/{name}": column
-            for warp, steps in self._warps.items()
-            for name, column in _warp_columns.of_warp(steps, registers, types).items()
-        }
-        detail = next(iter(self._warps.values())).trace.detail
-        if detail is not None and detail.shared.size_bytes:
-            shared = _warp_columns.of_shared(detail.shared, types)
-            columns |= {f"shared/{name}": column for name, column in shared.items()}
-        data, layout = pack(columns)
-        return data, layout, {"registers": registers.texts, "types": types.texts}
-
-    def _facts(self, trace: WarpTrace, texts: dict[str, list[str]]) -> dict[str, Any]:
-        notes = [self.confirmation] if self.confirmation else []
-        cut = next((s.trace for s in self._warps.values() if s.trace.truncated), None)
-        if cut is not None:
-            stops = f"The trace stops after {number(len(cut))} steps; the warp ran on."
-            notes.append(self._stops() if self.block_steps else stops)
-        if trace.note:
-            notes.append(trace.note)
-        detail = trace.detail
-        return texts | {
-            "code": trace.code.splitlines(),
-            "instructions": [text.strip() for text in trace.instruction],
-            "spaces": list(trace.space),
-            "warps": [[warp, steps.threads] for warp, steps in self._warps.items()],
-            "shared_bytes": detail.shared.size_bytes if detail is not None else 0,
-            "granularity": trace.granularity,
-            "notes": notes,
+    def _contents(self, first: WarpTrace) -> dict[str, Any]:
+        """What the browser shows: texts, and columns that number them."""
+        texts = columns.Texts()
+        warps: dict[str, Any] = {}
+        for warp, steps in self._warps.items():
+            warps[str(warp)] = columns.of_warp(steps, texts)
+            if self._shared is not None:
+                warps[str(warp)] |= self._shared.of_steps(steps, texts)
+        cut = next((steps.trace for steps in self._warps.values() if steps.trace.truncated), first)
+        looping = any(len(steps.loops) for steps in self._warps.values())
+        return {
+            "columns": warps,
+            "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
+            "shared": self._shared and {"size_bytes": self._shared.size_bytes} | self._shared.columns(texts),
+            "code": first.code.splitlines(),
+            "granularity": first.granularity,
+            "sentence": words.SENTENCE,
+            "empty": words.EMPTY,
+            "notes": self._notes(cut),
+            "keys": words.keys(looping, first.detail is not None, len(warps) > 1),
+            "texts": texts.all(),
         }
 
 

@@ -1,4 +1,4 @@
-"""The state of a traced warp or block at any step: registers and shared memory, back and forth."""
+"""Registers and shared memory at any step of a trace, played from its writes: what views are held against."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.columns import SharedWrites
+from virtualgpu.records.columns import SharedWrites, lanes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,6 @@ class Register:
     value: npt.NDArray[np.uint64]
     written: npt.NDArray[np.bool_]
     last_step: int
-
-
-def lanes_of(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
-    """Lane masks as a table of booleans, ``[step, lane]``."""
-    return (masks[:, None] >> np.arange(WARP_SIZE, dtype=np.uint32) & 1).astype(np.bool_)
 
 
 def natural(register: str) -> tuple[str, int]:

@@ -19,18 +19,19 @@ def encode(values: npt.NDArray[np.uint64], lanes: npt.NDArray[np.bool_]) -> dict
     Returns
     -------
     dict
-        Columns for `_columns.pack`. A row is ``base + stride * lane`` where ``full`` is negative;
-        otherwise ``full >> 1`` is its place in ``table``, which holds the low halves of 32 lanes and,
-        if ``full`` is odd, the high halves after them. ``LaneRows`` in ``warp_state.js`` reads it.
+        Columns for `_columns.pack`. A row is ``base[~at] + stride[~at] * lane`` where its ``at`` is
+        negative; otherwise ``at >> 1`` is its place in ``table``, which holds the low halves of 32 lanes
+        and, if ``at`` is odd, the high halves after them. ``LaneRows`` in ``record.js`` reads it.
     """
     signed = values.view(np.int64)
     count = len(signed)
     first = np.argmax(lanes, axis=1)
     later = lanes & (first[:, None] < _LANE)
-    second = np.where(later.any(axis=1), np.argmax(later, axis=1), first + 1)
+    more = later.any(axis=1)
+    second = np.where(more, np.argmax(later, axis=1), first + 1)
     rows = np.arange(count)
     start = signed[rows, first]
-    rise = np.where(later.any(axis=1), signed[rows, second % WARP_SIZE] - start, 0)
+    rise = np.where(more, signed[rows, second % WARP_SIZE] - start, 0)
     stride = rise // (second - first)
     base = start - stride * first
     even = np.all((base[:, None] + stride[:, None] * _LANE == signed) | ~lanes, axis=1)
@@ -40,7 +41,7 @@ def encode(values: npt.NDArray[np.uint64], lanes: npt.NDArray[np.bool_]) -> dict
     table = np.zeros((int(place[-1]), WARP_SIZE), np.uint32)
     table[place[:-1]] = rest & _HALF
     table[place[:-1][wide] + 1] = rest[wide] >> np.uint64(32)
-    full = np.full(count, -1, np.int32)
-    full[~even] = place[:-1] << 1 | wide
-    base[~even] = stride[~even] = 0
-    return {"base": base.view(np.uint64), "stride": stride, "full": full, "table": table.reshape(-1)}
+    at = np.empty(count, np.int32)
+    at[even] = ~np.arange(int(even.sum()), dtype=np.int32)
+    at[~even] = place[:-1] << 1 | wide
+    return {"at": at, "base": base[even].view(np.uint64), "stride": stride[even], "table": table.reshape(-1)}
