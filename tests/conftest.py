@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tools import chromium
+
 ROOT = Path(__file__).resolve().parent.parent
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def gpu_obstacle() -> str:
@@ -27,19 +26,11 @@ def gpu_obstacle() -> str:
     return ""
 
 
-def chromium() -> str | None:
-    """Path of the Chromium that the browser tests drive (``GPULAB_CHROMIUM`` names another)."""
-    wish = os.environ.get("GPULAB_CHROMIUM")
-    if wish:
-        return shutil.which(wish)
-    return next((path for path in map(shutil.which, CHROMIUM_NAMES) if path), None)
-
-
 def browser_obstacle() -> str:
     """Why no browser test can run here; empty if they can."""
     if importlib.util.find_spec("playwright") is None:
         return "needs Playwright: pip install -e .[test]"
-    if chromium() is None:
+    if chromium.find() is None:
         return "needs Chromium; `make test` installs Debian's where apt-get needs no password"
     return ""
 
@@ -93,7 +84,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def chromium_path() -> str:
     """Path of the Chromium to drive."""
-    path = chromium()
+    path = chromium.find()
     if path is None:
         pytest.skip(browser_obstacle())
     return path

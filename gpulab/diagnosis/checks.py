@@ -29,6 +29,7 @@ VIRTUAL_GPU = "virtual GPU"
 
 _OLDEST_PYTHON = (3, 11)
 _OLDEST_CUDA = (12, 0)
+_OLDEST_LLVMLITE = (0, 48)
 _NEEDS_A_GPU = "only a real GPU needs it"
 
 _SELF_TEST = r"""
@@ -273,6 +274,8 @@ def check_virtual_gpu() -> Result:
     version = _version("llvmlite")
     if importlib.util.find_spec("llvmlite") is None:
         return "missing", "llvmlite is not installed", "pip install llvmlite"
+    if version and _numbers(version)[:2] < _OLDEST_LLVMLITE:
+        return "wrong", f"llvmlite {version} refuses what the engine generates", "pip install -U llvmlite"
     from virtualgpu.compile import nvrtc
 
     try:

@@ -176,3 +176,13 @@ print(json.dumps(doctor().to_json()))
 def test_nothing_is_hidden_by_this_process() -> None:
     assert importlib.util.find_spec("numpy") is not None
     assert diagnosis.doctor is gl.doctor
+
+
+@pytest.mark.parametrize(("version", "status"), [("0.47.0", "wrong"), ("0.48.0rc1", "ok"), ("1.2", "ok")])
+def test_an_llvmlite_that_breaks_every_kernel_is_named(
+    monkeypatch: pytest.MonkeyPatch, version: str, status: str
+) -> None:
+    monkeypatch.setattr(checks, "_version", lambda name: version)
+    found, _, remedy = checks.check_virtual_gpu()
+    assert found == status
+    assert remedy == ("pip install -U llvmlite" if status == "wrong" else "")

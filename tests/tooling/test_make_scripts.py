@@ -206,7 +206,7 @@ def test_gpu_tests_are_skipped_with_a_reason_and_counted(
     command = [*suite.unit()[0][:-1], "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
     done = subprocess.run(
         [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
     )  # fmt: skip
     assert suite.counts(done.stdout.splitlines()[-1]) == {"passed": 1, "skipped": 3, "deselected": 1}
     assert (
