@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.arena import Arena
+from virtualgpu.model.heap import HEAP_BYTES, DeviceHeap
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
@@ -123,6 +124,39 @@ class DeviceMemory:
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
         self._lock = threading.RLock()
+        self.heap: DeviceHeap | None = None
+        self._heap_bytes = HEAP_BYTES
+
+    def open_heap(self) -> DeviceHeap:
+        """What kernels' own ``malloc`` takes from; made when the first of them is launched."""
+        with self._lock:
+            if self.heap is None:
+                address = self.malloc(self._heap_bytes)
+                self.track(address, self._heap_bytes, "device heap")
+                self.heap = DeviceHeap(address, self.view(address, self._heap_bytes))
+            return self.heap
+
+    @property
+    def heap_bytes(self) -> int:
+        """``cudaLimitMallocHeapSize``; to be set before the first kernel that uses the heap.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 1, ``cudaErrorInvalidValue``, where the heap is in use already.
+        """
+        return self._heap_bytes
+
+    @heap_bytes.setter
+    def heap_bytes(self, size_bytes: int) -> None:
+        if self.heap is not None and size_bytes != self._heap_bytes:
+            raise CUDARuntimeError(
+                1,
+                "cudaErrorInvalidValue",
+                "invalid argument: the size of the device heap is set before the first kernel that calls "
+                "malloc() or free().",
+            )
+        self._heap_bytes = size_bytes
 
     @property
     def base_address(self) -> int:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
+from virtualgpu.model.heap import DeviceHeap
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.sanitizer import copies, history
 from virtualgpu.sanitizer.flags import Flags
@@ -71,6 +72,8 @@ class Checker:
     report_stray
         Is told the segment, thread and address of accesses that leave the allocation their pointer
         belongs to for another one.
+    report_heap
+        Is told of accesses to the device heap outside its blocks: segment, thread and address.
     report_apart
         Is told of threads that come to a barrier without others of their warp, or while others of their
         block wait at another one: block, then warp, instruction and lanes of these and of those.
@@ -96,6 +99,7 @@ class Checker:
         report_absent: Callable[[int, int, int], None],
         report_stray: Callable[[Ints, Ints, Ints], None],
         report_hasty: Callable[[Batch, Ints, Ints], None] = lambda *_: None,
+        report_heap: Callable[[Ints, Ints, Ints], None] | None = None,
         report_apart: Callable[[int, Arrival, Arrival | None], None] | None = None,
         bounds: Callable[[ir.Instruction], tuple[int, int]] = lambda _: UNBOUNDED,
         polled: Set[int] = frozenset(),
@@ -108,11 +112,11 @@ class Checker:
         self.shape, self.memory, self.report = shape, memory, report
         self.report_absent = report_absent
         self.report_stray, self.report_hasty, self.bounds = report_stray, report_hasty, bounds
-        self.report_apart = report_apart
+        self.report_apart, self.report_heap = report_apart, report_heap
         self._waiting: dict[int, dict[int, Arrival]] = {}  # by block, who waits at its barrier 0, and where
         self.polled = polled
         self.races, self.unwritten, self.shuffles, self.strays = races, unwritten, shuffles, strays
-        self._collects = races or unwritten or strays
+        self._collects = races or unwritten or strays or report_heap is not None
         self.unwritten_words = unwritten_words or {}
         self.ordering = Ordering(-(-shape.threads // layout.LANES) * layout.LANES)
         self.sites: list[Site] = []
@@ -259,6 +263,9 @@ class Checker:
             self.ordering.acquire(block, waiting.tolist(), arrived)
         self.ordering.partial_barrier(block, waiting)
 
+    def heap_changes(self) -> None:
+        self.flush()  # what came before is judged by the blocks as they are
+
     def block_end(self, block: int) -> None:
         self._over.append(block)
         self._waiting.pop(block, None)
@@ -311,6 +318,8 @@ class Checker:
     def _global(self, rows: Rows) -> None:
         if self.strays:
             self._find_strays(rows)
+        if self.report_heap is not None and self.memory.heap is not None:
+            self._find_outside_blocks(rows, self.memory.heap, self.report_heap)
         at = np.searchsorted(self._starts, rows.address, side="right") - 1
         for k in np.unique(at[at >= 0]).tolist():
             start, end = int(self._starts[k]), int(self._ends[k])
@@ -330,6 +339,23 @@ class Checker:
             found = rows.take(stray)
             who = found.number << history.THREAD_BITS | found.thread
             self.report_stray(found.segment, who, found.address)
+
+    def _find_outside_blocks(
+        self, rows: Rows, heap: DeviceHeap, report: Callable[[Ints, Ints, Ints], None]
+    ) -> None:
+        """Accesses to the device heap that do not stay within one of its blocks."""
+        mine = rows.take((rows.address >= heap.address) & (rows.address < heap.address + heap.size_bytes))
+        if not mine.address.size:
+            return
+        starts = np.array(sorted(heap.used), np.int64)
+        ends = starts + np.array([heap.used[start] for start in starts.tolist()], np.int64)
+        last = mine.address + np.array([s.size_bytes for s in self.sites])[mine.number]
+        at = np.searchsorted(starts, mine.address, side="right") - 1
+        outside = (at < 0) | (last > ends[at] if ends.size else True)
+        if outside.any():
+            found = mine.take(outside)
+            who = found.number << history.THREAD_BITS | found.thread
+            report(found.segment, who, found.address)
 
     def _region(self, start: int, end: int) -> History | None:
         if start not in self._regions:

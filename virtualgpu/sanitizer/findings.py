@@ -23,6 +23,8 @@ MOST_HAZARDS = 64
 UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
 STRAY = "outside its array"
 HASTY = "copy not awaited"
+FREED, LEAK = "use after free", "leak"
+OUTSIDE_BLOCK = "out of bounds"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
 _WARP, _BLOCK, _GRID, _FLAGS = 0, 1, 2, 3
 _REMEDY = {
@@ -71,6 +73,7 @@ class Findings:
         self.flow: cfg.Flow | None = None
         self._found: dict[tuple[str, str, int, int, int], _Found] = {}
         self._apart: dict[tuple[int, int], _Apart] = {}
+        self._heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
     def add(self, space: str, start: int, conflicts: Conflicts | None, unwritten: Batch | None) -> None:
         """Take in what one batch showed."""
@@ -102,6 +105,24 @@ class Findings:
         """Threads came to a barrier without their warp, or while others waited at another barrier."""
         key = here.instruction.line, other.instruction.line if other is not None else -1
         self._apart.setdefault(key, _Apart(block, here, other)).count += 1
+
+    def outside_blocks(self, segment: Ints, who: Ints, address: Ints) -> None:
+        """Accesses to the device heap met no block that is in use."""
+        heap = self.memory.heap
+        assert heap is not None
+        freed = heap.freed or {}
+        inside = np.array([any(a <= at < a + n for a, n in freed.items()) for at in address.tolist()])
+        for kind, those in ((FREED, inside), (OUTSIDE_BLOCK, ~inside)):
+            for site in np.unique(who[those] >> THREAD_BITS).tolist():
+                rows = np.flatnonzero(those & (who >> THREAD_BITS == site))
+                row = rows[np.lexsort((who[rows], segment[rows]))[0]]
+                place = int(segment[row]), int(who[row])
+                key = (kind, "global", 0, self.sites[site].line, 0)
+                at = int(address[row])
+                blocks = freed if kind == FREED else heap.used
+                start = max((start for start in blocks if start <= at), default=0)
+                self._heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
+                self._count(key, _Found(rows.size, False, "global", at, 0, None, place))
 
     def hasty(self, batch: Batch, segment: Ints, who: Ints) -> None:
         """Accesses to shared words that an asynchronous copy, named by segment and who, was going to."""
@@ -224,6 +245,12 @@ class Findings:
             array = (
                 shared.name(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
             )
+        if kind in (FREED, OUTSIDE_BLOCK):
+            at = self.sites[found.second[1] >> THREAD_BITS]
+            array, message = _heap_words(kind, at, second, address, *self._heap_blocks[key])
+            return Hazard(
+                "memory", kind, "error", space, kernel, None, second, address, array, found.count, message
+            )  # fmt: skip
         if kind == STRAY:
             meant = self.sites[found.second[1] >> THREAD_BITS]
             return Hazard(
@@ -339,6 +366,17 @@ def _apart_hazard(
     return Hazard(
         "sync", "divergent barrier", severity, "", kernel, first, second, None, "", found.count, message
     )  # fmt: skip
+
+
+def _heap_words(kind: str, site: Site, second: Place, address: int, start: int, size: int) -> tuple[str, str]:
+    """What an access that missed the blocks of the device heap is nearest to, and a sentence about it."""
+    does = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
+    if not start:
+        return "device heap", f"{does} the device heap where malloc() gave no block: check the pointer."
+    array = f"byte {address - start:,} of a block of {size:,} bytes on the device heap"
+    if kind == FREED:
+        return array, f"{does} {array} that has been freed: use it before free(), or take another."
+    return array, f"{does} {site.size_bytes} bytes at {array}: check the index against what malloc() gave."
 
 
 def _race_message(

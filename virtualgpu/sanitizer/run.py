@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import RANDOM, block_sequence
 from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.findings import MOST_HAZARDS, Findings, SharedNames
+from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings, SharedNames
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def sanitize(
             report_absent=findings.absent,
             report_stray=findings.stray,
             report_hasty=findings.hasty,
+            report_heap=findings.outside_blocks if "memory" in names else None,
             report_apart=findings.apart if "sync" in names else None,
             bounds=_bounds(launch, kernel),
             polled=polls(kernel.plans),
@@ -112,25 +114,28 @@ def sanitize(
         findings.sites, findings.ordering = checker.sites, checker.ordering
         findings.flow = kernel.plans[0].flow
     fault = None
-    try:
-        launch.run(
-            replace(
-                launch.options,
-                instrument="none",
-                observer=checker,
-                trap_nan=nan,
-                block_order=order,
-                watchdog_s=PATIENCE * launch.device.watchdog_s,
-            )
-        )
-    except KernelFault as error:
-        fault = error
-        if _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
-            raise
+    options = replace(
+        launch.options,
+        instrument="none",
+        observer=checker,
+        trap_nan=nan,
+        block_order=order,
+        watchdog_s=PATIENCE * launch.device.watchdog_s,
+    )
     hazards: list[Hazard] = []
     name, code = launch.stats.name, launch.module.code
+    with _checked_heap(memory, bool(kernel.tables.services)) as left:
+        try:
+            launch.run(options)
+        except KernelFault as error:
+            fault = error
+            if _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
+                raise
+        if checker is not None:
+            checker.flush()
+    if "memory" in names and left and fault is None:
+        hazards.append(_leak(left, name))
     if checker is not None:
-        checker.flush()
         words = -(-shared_bytes // unit), -(-kernel.local_bytes // unit)
         hazards += findings.hazards(
             name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
@@ -152,6 +157,30 @@ def sanitize(
         fault=type(fault).__name__ if fault is not None else "",
         left_out=_left_out(fault, findings, checker),
     )
+
+
+@contextmanager
+def _checked_heap(memory: DeviceMemory, wanted: bool) -> Iterator[list[int]]:
+    """Let the device heap show misuse for a while; yields what will hold the sizes of blocks left behind."""
+    left: list[int] = []
+    if not wanted and memory.heap is None:
+        yield left
+        return
+    heap = memory.open_heap()
+    held = set(heap.used)
+    with heap.checked():
+        yield left
+        left += [size for start, size in heap.used.items() if start not in held]
+
+
+def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
+    blocks = f"{len(sizes):,} block{'s' if len(sizes) > 1 else ''} of {sum(sizes):,} bytes"
+    return Hazard(
+        "memory", LEAK, "info", "global", kernel, None, Place(0, "", (0, 0, 0), (0, 0, 0)), None,
+        "device heap", len(sizes),
+        f"{blocks} that this launch took with malloc() or new stay on the device heap until a kernel frees "
+        "them: the heap lives as long as the CUDA context.",
+    )  # fmt: skip
 
 
 def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction], tuple[int, int]]:

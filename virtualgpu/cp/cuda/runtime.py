@@ -50,6 +50,9 @@ is_hip = False
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
 errorInvalidValue, errorMemoryAllocation = 1, 2  # noqa: N816
 
+# cudaLimit (driver_types.h).
+_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE = 0, 1, 2
+
 # The CUDA version whose rules the virtual GPU follows; the compiler's is in cp.cuda.nvrtc.
 VIRTUAL_CUDA_VERSION = 13000
 
@@ -123,6 +126,38 @@ def runtimeGetVersion() -> int:  # noqa: N802
 def driverGetVersion() -> int:  # noqa: N802
     """Driver version of the virtual GPU, as 1000 x major + 10 x minor."""
     return VIRTUAL_CUDA_VERSION
+
+
+def deviceGetLimit(limit: int) -> int:  # noqa: N802
+    """A ``cudaLimit`` of the current device: 0 stack, 1 ``printf`` buffer, 2 device heap, each in bytes."""
+    memory = _machine.current().current_device.memory
+    limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
+    if limit not in limits:
+        raise _unsupported_limit(limit)
+    return limits[limit]
+
+
+def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
+    """Set the size of the device heap (2). Stack and ``printf`` buffer grow by themselves here.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 once a kernel has used the heap; 215 for a limit that there is not.
+    """
+    if limit not in (_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE):
+        raise _unsupported_limit(limit)
+    if limit == _MALLOC_HEAP_SIZE:
+        _machine.current().current_device.memory.heap_bytes = int(value)
+
+
+def _unsupported_limit(limit: int) -> CUDARuntimeError:
+    return CUDARuntimeError(
+        215,
+        "cudaErrorUnsupportedLimit",
+        f"limit is not supported on this architecture: {limit}; 0 is the stack, 1 the printf buffer, 2 the "
+        "device heap.",
+    )
 
 
 def memGetInfo() -> tuple[int, int]:  # noqa: N802

@@ -66,5 +66,8 @@ class Observer(Protocol):
     def arrive(self, block: int, warp: int, mask: int, number: int) -> None:
         """Lanes of a warp arrived at a barrier and went on."""
 
+    def heap_changes(self) -> None:
+        """A kernel is about to call ``malloc`` or ``free``."""
+
     def block_end(self, block: int) -> None:
         """A block that was told of is over. The last ones of a launch are not announced."""

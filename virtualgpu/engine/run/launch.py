@@ -15,7 +15,6 @@ from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run import jit
-from virtualgpu.engine.run.services import Heap
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3
 
@@ -95,7 +94,6 @@ class RunningLaunch:
     globals: npt.NDArray[np.int64]
     serial: bool
     grid_workspace: int = 0
-    heap: Heap | None = None
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))

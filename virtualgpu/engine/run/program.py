@@ -17,7 +17,6 @@ from virtualgpu.engine.observe import results, tracing
 from virtualgpu.engine.run import jit
 from virtualgpu.engine.run.crew import run
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
-from virtualgpu.engine.run.services import HEAP_BYTES, Heap
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
@@ -73,7 +72,6 @@ class Program:
         self.code = code
         self.module = _parsed(ptx)
         self._variables: dict[str, int] = {}
-        self._heap: Heap | None = None
 
     @property
     def entries(self) -> dict[str, ir.Function]:
@@ -130,6 +128,8 @@ class Program:
         options = options or RunOptions()
         count, trace, observing = options.instrument != "none", options.trace, options.observer is not None
         kernel, code = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
+        if kernel.tables.services:
+            memory.open_heap()  # before the launch looks at what is live
         launch = RunningLaunch(
             kernel=kernel,
             code=code,
@@ -140,7 +140,6 @@ class Program:
             memory=memory,
             globals=self._addresses(kernel, memory),
             serial=packed.cooperative or observing or _needs_order(kernel),
-            heap=self._heap_for(kernel, memory),
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         order = options.block_order
@@ -167,16 +166,6 @@ class Program:
         record = tracing.block_trace(traced, provenance, trace)
         one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
         return LaunchResult(counted, *columns, one, record if trace.whole_block else None)
-
-    def _heap_for(self, kernel: codegen.Kernel, memory: DeviceMemory) -> Heap | None:
-        """The device heap, for kernels that call ``malloc``; it keeps its blocks between launches."""
-        if not any(what[0] == "malloc" for what in kernel.tables.services):
-            return None
-        if self._heap is None:
-            address = memory.malloc(HEAP_BYTES)
-            memory.track(address, HEAP_BYTES, "device heap")
-            self._heap = Heap(address)
-        return self._heap
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""

@@ -13,7 +13,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import copy_queue
 from virtualgpu.engine.observe import origin, results
-from virtualgpu.engine.run import barriers, faults, printf, services
+from virtualgpu.engine.run import barriers, faults, printf
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import Dim3
 
@@ -182,11 +182,12 @@ class Worker:
     ) -> int:
         try:
             inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
-            what = self.launch.kernel.tables.services[number]
-            answer = services.answer(self.launch.heap, what, inputs, mask)
+            (what,) = self.launch.kernel.tables.services[number]
+            if self.launch.options.observer is not None:
+                self.launch.options.observer.heap_changes()
+            answer = self.launch.memory.open_heap().serve(what, inputs[0], mask)
             if outputs:
-                out = self.bytes_at(taken, 256 * outputs).view(np.uint64)
-                out[:] = answer[:outputs].ravel()
+                self.bytes_at(taken, 256).view(np.uint64)[:] = answer
         except BaseException as error:
             self.error = error
             return 1
