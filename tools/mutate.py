@@ -371,13 +371,13 @@ def _linked(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-def files_of(room: str) -> list[str]:
+def files_of(room: str, root: Path = ROOT) -> list[str]:
     """A room's own modules, without those of rooms inside it."""
-    folder = ROOT / room
+    folder = root / room
     if not folder.is_dir():
         return [f"{room}.py"] if folder.with_suffix(".py").exists() else []
     inner = [other for other in ROOMS if other.startswith(f"{room}/")]
-    names = [str(path.relative_to(ROOT)) for path in sorted(folder.rglob("*.py"))]
+    names = [str(path.relative_to(root)) for path in sorted(folder.rglob("*.py"))]
     return [name for name in names if not any(name.startswith(f"{other}/") for other in inner)]
 
 
@@ -385,12 +385,12 @@ def examine(
     room: str, sample: int, seed: int, tree: Path, digest: str, say: Callable[[str], None], only: str = ""
 ) -> dict[str, int]:
     """Plant a sample of faults in one room; counts by outcome."""
-    names = [name for name in files_of(room) if only in name]
-    every = [m for name in names for m in mutants(name, (ROOT / name).read_text(encoding="utf-8"))]
+    names = [name for name in files_of(room, tree) if only in name]
+    every = [m for name in names for m in mutants(name, (tree / name).read_text(encoding="utf-8"))]
     known = equivalents()
     counted = [m for m in every if m.key not in known]
     chosen = random.Random(f"{seed} {room}").sample(counted, min(sample, len(counted)))
-    tests = [name for name in ROOMS[room] if (ROOT / name).exists()]
+    tests = [name for name in ROOMS[room] if (tree / name).exists()]
     sys.path.insert(0, str(tree))
     from virtualgpu.compile.cache import directory
 

@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from virtualgpu.compile.ptx import ir
 from virtualgpu.errors import PtxError
 
+_INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|(?P<octal>0[0-7]+)|0|[1-9][0-9]*)U?")
+_FLOAT_BITS = re.compile(r"(?P<single>0[fF][0-9a-fA-F]{8})|0[dD][0-9a-fA-F]{16}")
+_FRACTION = re.compile(r"-?[0-9]*\.[0-9]*(?:[eE][-+]?[0-9]+)?")
+
 
 def split(text: str) -> Iterator[str]:
     """Pieces between the commas that are in no brackets."""
@@ -27,20 +31,18 @@ def split(text: str) -> Iterator[str]:
 
 
 def integer(text: str) -> int:
-    """An integer constant: decimal, hexadecimal, octal or binary.
+    """An integer constant: decimal, hexadecimal, octal or binary (PTX ISA 9.0, chapter 4.5.1).
 
     Raises
     ------
     PtxError
         If it is none.
     """
-    text = text.rstrip("uU") or "0"
-    try:
-        if len(text) > 1 and text[0] == "0" and text[1] in "01234567":
-            return int(text, 8)
-        return int(text, 0)
-    except ValueError:
-        raise PtxError(f"{text!r} is no integer PTX knows.") from None
+    found = _INTEGER.fullmatch(text)
+    if not found:
+        raise PtxError(f"{text!r} is no integer PTX knows.")
+    digits = text.rstrip("U")
+    return int(digits, 8 if found["octal"] else 0)
 
 
 def immediate(text: str, kind: str = "f64") -> ir.Immediate:
@@ -51,14 +53,12 @@ def immediate(text: str, kind: str = "f64") -> ir.Immediate:
     PtxError
         If it is no number.
     """
-    try:
-        if text[:2] in ("0f", "0F"):
-            return ir.Immediate(int(text[2:], 16) & 0xFFFFFFFF, 32)
-        if text[:2] in ("0d", "0D"):
-            return ir.Immediate(int(text[2:], 16) & 0xFFFFFFFFFFFFFFFF, 64)
-        if re.fullmatch(r"-?\d*\.\d*(?:[eE][-+]?\d+)?", text):
+    if found := _FLOAT_BITS.fullmatch(text):
+        return ir.Immediate(int(text[2:], 16), 32 if found["single"] else 64)
+    if _FRACTION.fullmatch(text):
+        try:
             packed = struct.pack("<f" if kind == "f32" else "<d", float(text))
-            return ir.Immediate(int.from_bytes(packed, "little"), 8 * len(packed))
-    except (ValueError, OverflowError):
-        raise PtxError(f"{text!r} is no number PTX knows.") from None
+        except (ValueError, OverflowError):
+            raise PtxError(f"{text!r} is no number PTX knows.") from None
+        return ir.Immediate(int.from_bytes(packed, "little"), 8 * len(packed))
     return ir.Immediate(integer(text))

@@ -1,0 +1,87 @@
+"""Numbers and lists of operands as PTX spells them (PTX ISA 9.0, chapter 4.5), against rules written anew."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from virtualgpu.compile.ptx import literals
+from virtualgpu.errors import PtxError
+
+# Hexadecimal, binary, octal and decimal integers, with U behind them or not, after an optional minus.
+RADIX = {r"0[xX][0-9a-fA-F]+": 16, r"0[bB][01]+": 2, r"0[0-7]*": 8, r"[1-9][0-9]*": 10}
+
+
+def integer(text: str) -> int | None:
+    """An integer constant by the letter of the ISA; None if it is none."""
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
+    for pattern, base in RADIX.items():
+        if re.fullmatch(pattern + "U?", digits):
+            return sign * int(re.sub("^0[xXbB]", "", digits).rstrip("U"), base)
+    return None
+
+
+@given(st.text("0123456789abcdefxXbBoU_-+ .", max_size=12))
+def test_integers(text: str) -> None:
+    wanted = integer(text)
+    if wanted is None:
+        with pytest.raises(PtxError, match="no integer PTX knows"):
+            literals.integer(text)
+    else:
+        assert literals.integer(text) == wanted
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.sampled_from(["{}", "{:#x}", "{:#b}", "{}U"]))
+def test_integers_of_every_size(value: int, form: str) -> None:
+    assert literals.integer(form.format(value)) == value
+    assert literals.immediate(form.format(value)).value == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["f32", "f64"]))
+def test_decimal_fractions_have_the_bits_of_the_type(value: float, kind: str) -> None:
+    text = f"{value:.17e}" if abs(value) >= 1e16 or 0 < abs(value) < 1e-4 else f"{value:.20f}"
+    code = "f" if kind == "f32" else "d"
+    try:
+        wanted = int.from_bytes(struct.pack(f"<{code}", float(text)), "little")
+    except OverflowError:
+        with pytest.raises(PtxError, match="no number PTX knows"):
+            literals.immediate(text, kind)
+    else:
+        found = literals.immediate(text, kind)
+        assert (found.value, found.float_bits) == (wanted, 32 if kind == "f32" else 64)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1))
+def test_bits_of_floats_in_hexadecimal(single: int, double: int) -> None:
+    for prefix in ("0f", "0F"):
+        found = literals.immediate(f"{prefix}{single:08X}")
+        assert (found.value, found.float_bits) == (single, 32)
+    found = literals.immediate(f"0d{double:016x}")
+    assert (found.value, found.float_bits) == (double, 64)
+
+
+@pytest.mark.parametrize(
+    "text", ["0f3F80", "0f3F8000001", "0d0", "0f-3F80000", "0f3F8000_0", ".", "1.5.2", "0dxyz"]
+)
+def test_what_is_no_float(text: str) -> None:
+    with pytest.raises(PtxError, match=r"no (?:number|integer) PTX knows"):
+        literals.immediate(text)
+
+
+LISTS = st.recursive(
+    st.text("%abr1+", max_size=4),
+    lambda inner: st.tuples(st.sampled_from(["[]", "{}", "()"]), st.lists(inner, min_size=1, max_size=3)).map(
+        lambda made: made[0][0] + ",".join(made[1]) + made[0][1]
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(LISTS, min_size=1, max_size=5))
+def test_lists_are_parted_at_their_own_commas_only(parts: list[str]) -> None:
+    text = ",".join(parts)
+    assert list(literals.split(text)) == (parts if text.strip() else [])
