@@ -33,8 +33,11 @@ ALLOWED = {
     "crew._pool": "worker threads, which do not end between launches",
     "pen.font": "fonts, read once",
     "pen.text_width": "of texts in a font",
+    "recorded.records": "the index of shipped records, read once",
     "store._store_at": "a learner's folder, opened once",
     # Answers that depend on the arguments alone; bounded.
+    "words._kept": "words of instructions",
+    "loops._turn_words": "words of turns",
     "parameters.parameters": "parsed text",
     "ufunc._resolved": "result types",
     "ufunc._name_of": "names of types",
