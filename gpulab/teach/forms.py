@@ -9,6 +9,8 @@ from typing import Any
 import anywidget
 import traitlets
 
+from gpulab.views.parts import palette
+
 _HERE = files("gpulab.teach")
 
 
@@ -16,7 +18,7 @@ class Form(anywidget.AnyWidget):
     """One form: `facts` stay, `state` changes, and what the learner does comes as a message."""
 
     _esm = (_HERE / "forms.js").read_text(encoding="utf-8")
-    _css = (_HERE / "forms.css").read_text(encoding="utf-8")
+    _css = palette.css(".gpulab-form") + (_HERE / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)

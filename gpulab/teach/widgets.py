@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gpulab.teach.question import Question
+from gpulab.views.parts import palette
 
 if TYPE_CHECKING:
     from gpulab.teach.forms import Form
@@ -53,8 +54,6 @@ class Questions(Protocol):
 _WAIT = "Lock your prediction above first, and the comparison appears here."
 _MISSING = "Choose or type an answer first."
 
-_BLUE, _GREEN, _ORANGE = "#0072b2", "#009e73", "#d55e00"
-
 
 def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
     """A mime bundle of `widget`, with `page` (HTML) and `text` for places that cannot show it."""
@@ -65,16 +64,17 @@ def bundle_of(widget: Any | None, text: str, page: str) -> Bundle:
     return bundle | {"text/html": page, "text/plain": text}
 
 
-def boxed(content: str, colour: str = _BLUE) -> str:
-    """HTML set off by a bar at its left; text keeps the page's own colour, light or dark."""
-    return f'<div style="border-left:4px solid {colour};padding:2px 0 2px 10px">{content}</div>'
+def boxed(content: str, colour: str = "accent") -> str:
+    """HTML set off by a coloured bar at its left; text keeps the page's own colour, light or dark."""
+    bar = f"4px solid {palette.light(colour)}"
+    return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
 
 
 def verdict_page(opening: str, message: str, passed: bool) -> str:
     """An exercise's verdict as HTML: a sign and a word, not only a colour."""
     sign = "✓" if passed else "✗"
     content = f"<b>{sign} {html.escape(opening)}</b> {html.escape(message)}"
-    return boxed(content, _GREEN if passed else _ORANGE)
+    return boxed(content, "good" if passed else "tail")
 
 
 def in_jupyter() -> bool:

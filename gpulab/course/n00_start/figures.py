@@ -7,13 +7,14 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from gpulab.session import which_device
 from gpulab.teach.picture import Picture
-from gpulab.views import _figure as palette
+from gpulab.views.parts.palette import light
 
 _DPI = 100
 # Boxes are tints of the views' colours, on which text keeps its contrast.
-_HOST = (palette.BLUE, 0.16)
-_DEVICE = (palette.GREEN, 0.18)
-_BLOCKS = (palette.SKY, palette.VERMILION, palette.GREEN, palette.ORANGE)
+_HOST = (light("accent"), 0.16)
+_DEVICE = (light("good"), 0.18)
+_BLOCKS = tuple(map(light, ("accent-2", "tail", "good", "warn")))
+_INK, _SOFT = light("fg"), light("muted")
 
 
 def stack() -> Picture:
@@ -44,20 +45,20 @@ def stack() -> Picture:
         bottom = (len(layers) - 1 - row) * 1.15 + 0.18
         axes.add_patch(
             FancyBboxPatch(
-                (0.3, bottom), 8.0, 0.72, boxstyle="round,pad=0.03", facecolor=colour, edgecolor=palette.INK
+                (0.3, bottom), 8.0, 0.72, boxstyle="round,pad=0.03", facecolor=colour, edgecolor=_INK
             )
         )
-        axes.text(0.5, bottom + 0.36, name, va="center", weight="bold", color=palette.INK, fontsize=10)
-        axes.text(2.2, bottom + 0.36, what, va="center", color=palette.INK, fontsize=10)
+        axes.text(0.5, bottom + 0.36, name, va="center", weight="bold", color=_INK, fontsize=10)
+        axes.text(2.2, bottom + 0.36, what, va="center", color=_INK, fontsize=10)
         if row:
             axes.annotate(
                 "",
                 xy=(1.1, bottom + 0.76),
                 xytext=(1.1, bottom + 1.14),
-                arrowprops={"arrowstyle": "-|>", "color": palette.INK},
+                arrowprops={"arrowstyle": "-|>", "color": _INK},
             )
-    axes.text(8.5, 4.6, "host:\nPython,\nordinary\nmemory", va="center", color=palette.MUTED, fontsize=9)
-    axes.text(8.5, 1.15, "device:\nits own\nmemory", va="center", color=palette.MUTED, fontsize=9)
+    axes.text(8.5, 4.6, "host:\nPython,\nordinary\nmemory", va="center", color=_SOFT, fontsize=9)
+    axes.text(8.5, 1.15, "device:\nits own\nmemory", va="center", color=_SOFT, fontsize=9)
     place = "on the virtual GPU" if virtual else "on this GPU"
     return Picture.of(
         figure, f"The layers a Python line goes through {place}, from the cell down to the SMs."
@@ -90,7 +91,7 @@ def numbering(n: int, block_threads: int) -> Picture:
             ha="center",
             va="center",
             fontsize=8,
-            color=palette.INK,
+            color=_INK,
             bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none"} if idle else None,
         )
         axes.text(
@@ -100,7 +101,7 @@ def numbering(n: int, block_threads: int) -> Picture:
             ha="center",
             va="center",
             fontsize=8,
-            color=palette.MUTED,
+            color=_SOFT,
         )
     for block in range(blocks):
         axes.text((block + 0.5) * block_threads, 1.35, f"blockIdx.x = {block}", ha="center", fontsize=9)

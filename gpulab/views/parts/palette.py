@@ -30,8 +30,8 @@ _FROM_PAGE = {
     "bg": "var(--jp-layout-color1, var(--vscode-editor-background, {}))",
 }
 # Who says that it is dark: JupyterLab, VS Code, or else the system.
-_DARK = 'body[data-jp-theme-light="false"] .gpulab-view, body.vscode-dark .gpulab-view'
-_SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) .gpulab-view'
+_DARK = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
+_SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 
 
 def light(name: str) -> str:
@@ -39,15 +39,15 @@ def light(name: str) -> str:
     return COLOURS[name][0]
 
 
-def css() -> str:
-    """The colours as variables ``--gl-NAME`` of every view, in both themes."""
-    theme = [
+def css(root: str = ".gpulab-view") -> str:
+    """The colours as variables ``--gl-NAME`` of every element that `root` selects, in both themes."""
+    light, dark = (
         " ".join(
             f"--gl-{name}: {_FROM_PAGE.get(name, '{}').format(pair[at])};" for name, pair in COLOURS.items()
         )
         for at in (0, 1)
-    ]
+    )
     return (
-        f".gpulab-view {{ {theme[0]} }}\n{_DARK} {{ {theme[1]} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK} {{ {theme[1]} }} }}\n"
+        f"{root} {{ {light} }}\n{_DARK.format(root)} {{ {dark} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(root)} {{ {dark} }} }}\n"
     )
