@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import gpulab as gl
+from gpulab import session
 from gpulab.lab import recorded
 from gpulab.lab.recorded import NotRecordedError, beside, in_words, records
 from gpulab.views import LaunchChart, WarpStepper
 from tools.corpus import case
 from tools.corpus.workloads import workload
 from tools.recordings.record import BLOCK_TRACES, SEED, WARP_TRACES
-from tools.recordings.traces import Recorder, shown_in_notebooks
+from tools.recordings.traces import Recorder, Shown, record_blocks, record_warps, shown_in_notebooks
 from virtualgpu.compile import nvrtc
 from virtualgpu.records import KernelSource, LaunchTrace
 
@@ -127,6 +128,28 @@ def test_a_new_record_replaces_the_gpus_own_alone(tmp_path: Path) -> None:
         index = out.write_index()
     names = [line.split('"')[3] for line in index.read_text().splitlines() if '"name"' in line]
     assert names == ["t4_a_blocks", "h200_c_blocks"]
+
+
+@needs_nvrtc
+def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way, with the virtual GPU in the place of a real one."""
+    session.use_device("virtual:T4")
+    args = (np.ones(1000, np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32), np.int32(1000))
+    shown = Shown("small", KernelSource("vector_add", VECTOR_ADD), (8, 1, 1), (128, 1, 1), args)
+    out = Recorder(tmp_path, "t4", "2026-01-02", "driver 1")
+    record_blocks([shown], out)
+    record_warps([case("two_ways")], SEED, out)
+    out.write_index()
+    monkeypatch.setattr(recorded, "_folder", lambda: tmp_path)
+    records.cache_clear()
+    try:
+        assert [record.name for record in records()] == ["t4_small_blocks", "t4_two_ways_warp"]
+        trace = beside("virtual T4", KernelSource("add", IN_OTHER_WORDS), *shown.key[1:4], args)
+        assert trace.provenance.label.startswith("recorded on virtual T4 (2026-01-02, driver 1")
+        assert trace.block_index.size == 8
+        assert records()[1].trace.block_index == (1, 0, 0)
+    finally:
+        records.cache_clear()
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from virtualgpu import records
 from virtualgpu.errors import GpulabError
-from virtualgpu.records import Provenance
+from virtualgpu.records import Provenance, as_run, columns
 
 FORMAT = "gpulab-record"
 VERSION = 1
@@ -28,7 +28,8 @@ Record = TypeVar("Record")
 Array = npt.NDArray[Any]
 _RECORD_TYPES = {
     name: thing
-    for name, thing in vars(records).items()
+    for module in (records, as_run, columns)
+    for name, thing in vars(module).items()
     if isinstance(thing, type) and dataclasses.is_dataclass(thing)
 }
 
