@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.teach import folders
+from gpulab.teach import folders, page
 from gpulab.teach.exercise import Exercise, NotYet, unexpected
 from gpulab.teach.first_lines import first_lines
 from gpulab.teach.store import store
@@ -47,9 +47,7 @@ class Verdict:
         return f"{self.exercise_id}: {'passed' if self.passed else 'not yet'}:"
 
     def _repr_html_(self) -> str:
-        from gpulab.teach.widgets import verdict_page
-
-        return verdict_page(self.opening, self.message, self.passed)
+        return page.verdict_page(self.opening, self.message, self.passed)
 
 
 class UnknownExerciseError(GpulabError, ValueError):

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from gpulab.teach import page
 from gpulab.teach.store import store
 from virtualgpu.records import Provenance
+
+if TYPE_CHECKING:
+    from gpulab.teach.forms import Form
 
 Value = int | float | str
 
 _SECTION = "predictions"
+_WAIT = "Lock your prediction above first, and the comparison appears here."
+_MISSING = "Choose or type an answer first."
 
 
 def predict(
@@ -177,9 +185,11 @@ class Prediction:
         return f"Prediction '{self.key}' ({self.question}): {state}."
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        from gpulab.teach.widgets import prediction_bundle
-
-        return prediction_bundle(self)
+        content = f"<b>Predict:</b> {html.escape(self.question)}"
+        if self.choices:
+            content += "<br>" + " &nbsp;/&nbsp; ".join(html.escape(str(choice)) for choice in self.choices)
+        form = prediction_form(self) if page.in_jupyter() else None
+        return page.bundle_of(form, str(self), page.boxed(content))
 
 
 class Reveal:
@@ -218,9 +228,9 @@ class Reveal:
         return f"{text} {self.because}".rstrip()
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        from gpulab.teach.widgets import reveal_bundle
-
-        return reveal_bundle(self)
+        # In JupyterLab it waits for a prediction that is still open.
+        form = reveal_form(self) if page.in_jupyter() and not self.prediction.locked else None
+        return page.bundle_of(form, repr(self), page.boxed(html.escape(repr(self))))
 
 
 def _is_number(value: object) -> bool:
@@ -246,3 +256,55 @@ def _verdict(said: Value, found: Value, tolerance: float) -> str:
     if ratio < 1 and math.isclose(said / found, round(said / found), rel_tol=1e-3):
         return f"1/{round(said / found):,} of that."
     return f"{ratio:,.3g} times that."
+
+
+def prediction_form(prediction: Prediction) -> Form:
+    """The form that locks a prediction, or takes it back while nothing is revealed."""
+    from gpulab.teach.forms import Form
+
+    def state(wrong: str = "") -> dict[str, object]:
+        value = prediction.value
+        return {
+            "value": "" if value is None else str(value),
+            "locked": prediction.locked,
+            "final": prediction.revealed and prediction.locked,
+            "note": "" if value is None else f"Locked: {prediction.show(value)}",
+            "wrong": wrong,
+        }
+
+    def heard(message: dict[str, Any]) -> None:
+        if prediction.locked:
+            prediction.unlock()
+            return
+        try:
+            prediction.lock(message.get("value", ""))
+        except ValueError as error:
+            form.state = state(str(error) if message.get("value") else _MISSING)
+
+    def refresh() -> None:
+        form.state = state()
+
+    facts = {
+        "question": prediction.question,
+        "choices": [str(choice) for choice in prediction.choices],
+        "unit": prediction.unit,
+    }
+    form = Form("prediction", facts, state(), heard)
+    prediction.on_change(refresh)
+    return form
+
+
+def reveal_form(reveal: Reveal) -> Form:
+    """Hold the number back until the prediction above is locked, or the learner asks for it."""
+    from gpulab.teach.forms import Form
+
+    def show(_: object = None) -> None:
+        form.state = {"shown": repr(reveal)}
+
+    def locked() -> None:
+        if reveal.prediction.locked:
+            show()
+
+    form = Form("reveal", {"wait": _WAIT}, {"shown": ""}, show)
+    reveal.prediction.on_change(locked)
+    return form

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import html
+from typing import TYPE_CHECKING, Any
 
+from gpulab.teach import page
 from gpulab.teach.folders import quizzes
 from gpulab.teach.question import Question
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError
+
+if TYPE_CHECKING:
+    from gpulab.teach.forms import Form
 
 _SECTION = "quizzes"
 _LETTERS = "abcdefgh"
@@ -95,9 +101,14 @@ class Quiz:
         return f"Quiz '{self.topic}': {self.score_words()}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
-        from gpulab.teach.widgets import quiz_bundle
-
-        return quiz_bundle(self)
+        questions = "".join(
+            f'<li>{html.escape(question.text)}<ol type="a">'
+            + "".join(f"<li>{html.escape(choice)}</li>" for choice in question.choices)
+            + "</ol></li>"
+            for question in self.questions
+        )
+        content = f"<b>{html.escape(self.title)}</b><ol>{questions}</ol>"
+        return page.bundle_of(quiz_form(self) if page.in_jupyter() else None, str(self), content)
 
 
 def _position(choice: int | str) -> int:
@@ -105,3 +116,26 @@ def _position(choice: int | str) -> int:
         return choice - 1
     text = choice.strip().lower()
     return _LETTERS.find(text) if len(text) == 1 else -1
+
+
+def quiz_form(quiz: Quiz) -> Form:
+    """All questions of a quiz; every choice answers with its reason."""
+    from gpulab.teach.forms import Form
+
+    answers: dict[str, dict[str, object]] = {}
+
+    def heard(message: dict[str, Any]) -> None:
+        number, choice = int(message["number"]), int(message["choice"])
+        text = quiz.answer(number, choice)
+        right = quiz.questions[number - 1].options[choice - 1].right
+        answers[str(number)] = {"choice": choice, "right": right, "text": text}
+        form.state = {"answers": dict(answers), "score": quiz.score_words()}
+
+    facts = {
+        "title": quiz.title,
+        "questions": [
+            {"text": question.text, "choices": list(question.choices)} for question in quiz.questions
+        ],
+    }
+    form = Form("quiz", facts, {"answers": {}, "score": quiz.score_words()}, heard)
+    return form

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from ipywidgets import Widget
 
-from gpulab.teach import check, predict, quiz, widgets
+from gpulab.teach import check, page, predict, quiz
 from gpulab.teach.forms import Form
-from gpulab.teach.widgets import prediction_form, quiz_form, reveal_form
+from gpulab.teach.prediction import prediction_form, reveal_form
+from gpulab.teach.quizzes import quiz_form
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -38,10 +39,10 @@ def test_pages_say_what_the_text_says_and_escape_it() -> None:
     bundle = guess._repr_mimebundle_()
     assert "Is 1 &lt; 2 &amp; 3?" in str(bundle["text/html"])
     assert "yes &nbsp;/&nbsp; no" in str(bundle["text/html"])
-    page = str(guess.reveal("yes", because="1 < 2.")._repr_mimebundle_()["text/html"])
-    assert "You said no. Found: yes. Not this one. 1 &lt; 2." in page
-    page = str(quiz("device")._repr_mimebundle_()["text/html"])
-    assert page.count("<li>") == sum(1 + len(question.choices) for question in quiz("device").questions)
+    shown = str(guess.reveal("yes", because="1 < 2.")._repr_mimebundle_()["text/html"])
+    assert "You said no. Found: yes. Not this one. 1 &lt; 2." in shown
+    shown = str(quiz("device")._repr_mimebundle_()["text/html"])
+    assert shown.count("<li>") == sum(1 + len(question.choices) for question in quiz("device").questions)
 
 
 def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
@@ -52,7 +53,7 @@ def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
 
 
 def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widgets, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "in_jupyter", lambda: True)
     guess = predict("How many?", key="n", default=1)
     for shown_thing in (guess, guess.reveal(2), quiz("start")):
         assert shown_thing._repr_mimebundle_().keys() == {WIDGET, "text/html", "text/plain"}
@@ -97,7 +98,7 @@ def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
 
 
 def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(widgets, "in_jupyter", lambda: True)
+    monkeypatch.setattr(page, "in_jupyter", lambda: True)
     guess = predict("How many?", key="n", default=1)
     found = guess.reveal(42, "counted")
     form = reveal_form(found)
