@@ -193,6 +193,7 @@ class _Slot:
     def __init__(self) -> None:
         self.machine: Machine | None = None
         self.lock = threading.Lock()
+        self.thread = threading.local()
 
 
 _slot = _Slot()
@@ -221,3 +222,8 @@ def use_device(name: str | None = None, count: int | None = None) -> None:
     from virtualgpu.model.choice import device_infos
 
     use(Machine(device_infos(name, count)))
+
+
+def of_thread() -> dict[str, Any]:
+    """What the calling thread keeps whichever machine is current, by name."""
+    return _slot.thread.__dict__

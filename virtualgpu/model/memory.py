@@ -280,6 +280,10 @@ class DeviceMemory:
                 label = f"{found.label.split(_PARAMETER)[0]}{_PARAMETER}{parameter})"
                 self._tracked[address] = Allocation(address, found.size_bytes, label)
 
+    def allocation(self, address: int) -> Allocation | None:
+        """The live allocation that starts at an address."""
+        return self._tracked.get(address)
+
     def ended(self, address: int) -> Allocation | None:
         """The allocation that ended last of those that contained `address`."""
         with self._lock:

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from virtualgpu.cp._missing_names import Namespace, module_getattr
-from virtualgpu.cp.cuda import handles, pinned, runtime
+from virtualgpu.cp.cuda import handles, memory_hook, memory_hooks, pinned, runtime
 from virtualgpu.cp.cuda.device import Device
+from virtualgpu.cp.cuda.memory_hook import MemoryHook
 from virtualgpu.cp.cuda.pinned import (
     PinnedMemory,
     PinnedMemoryPointer,
@@ -39,6 +40,7 @@ __all__ = [
     "Event",
     "ExternalStream",
     "Memory",
+    "MemoryHook",
     "MemoryPointer",
     "MemoryPool",
     "PinnedMemory",
@@ -58,6 +60,8 @@ __all__ = [
     "get_local_runtime_version",
     "is_available",
     "memory",
+    "memory_hook",
+    "memory_hooks",
     "nvrtc",
     "nvtx",
     "pinned_memory",
@@ -171,8 +175,6 @@ _REMEDIES = {
     "MemoryAsync": _POOL,
     "MemoryAsyncPool": _POOL,
     "malloc_async": _POOL,
-    "MemoryHook": "ask the pool before and after: used_bytes() and total_bytes()",
-    "memory_hooks": "ask the pool before and after: used_bytes() and total_bytes()",
     "Function": _KERNELS,
     "Module": _KERNELS,
     "function": _KERNELS,

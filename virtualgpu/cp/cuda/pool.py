@@ -11,23 +11,29 @@ import gc
 import os
 import sys
 import threading
+import warnings
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
 from virtualgpu.cp.cuda.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import Machine, VirtualDevice
+from virtualgpu.records.memory import Block, BlockMap, Segment
 
 ALLOCATION_UNIT_BYTES = 512
 _OUT_OF_MEMORY = 2
 
 
 class _Chunk:
-    """A piece of a segment; `prev` and `next` are its neighbours in address order."""
+    """A piece of a segment; `prev` and `next` are its neighbours in address order.
+
+    A segment's first chunk stays the same object: splitting and joining keep the lower one.
+    """
 
     __slots__ = ("arena", "is_free", "mem", "next", "offset", "prev", "size")
 
@@ -43,6 +49,13 @@ class _Chunk:
     @property
     def address(self) -> int:
         return self.mem.ptr + self.offset
+
+    def and_after(self) -> Iterator[_Chunk]:
+        """The chunk and those behind it in the segment."""
+        chunk: _Chunk | None = self
+        while chunk is not None:
+            yield chunk
+            chunk = chunk.next
 
     def split(self, size: int) -> _Chunk | None:
         """Keep the first `size` bytes and return the rest, None if there is none."""
@@ -67,9 +80,10 @@ class _Chunk:
 
 
 class _Arena:
-    """Free chunks of one stream, sorted by size and then by address."""
+    """Free chunks of the stream with handle `stream`, sorted by size and then by address."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: int) -> None:
+        self.stream = stream
         self.keys: list[tuple[int, int]] = []
         self.chunks: dict[int, _Chunk] = {}
 
@@ -129,11 +143,20 @@ class PooledMemory(BaseMemory):
 
     def free(self) -> None:
         """Give the memory back to the pool; a second call does nothing."""
-        if self.ptr:
-            self.owner.memory.untrack(self.ptr)
-            self.ptr = 0
+        if not self.ptr:
+            return
+        ptr, self.ptr = self.ptr, 0
+        hooks = tuple(get_memory_hooks().values())
+        told = {"device_id": self.device_id, "mem_size": self.size, "mem_ptr": ptr, "pmem_id": id(self)}
+        for hook in hooks:
+            hook.free_preprocess(**told)
+        try:
+            self.owner.memory.untrack(ptr)
             # No weak reference: the garbage collector clears those of objects it is about to finalise.
             self.pool._give_back(self.chunk)
+        finally:
+            for hook in hooks:
+                hook.free_postprocess(**told)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
@@ -160,8 +183,9 @@ class SingleDeviceMemoryPool:
         self._pending: list[_Chunk] = []
         # An array may die together with its chunk, in a cycle with the frames of an exception. The
         # chunk comes back to the pool then, and its segment must not be finalised with the rest.
-        self._segments: dict[int, BaseMemory] = {}
-        self._mutex = threading.Lock()
+        self._segments: set[_Chunk] = set()  # their first chunks
+        self._mutex = threading.RLock()
+        self._changing = False
         limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
         if limit and limit.endswith("%"):
             self.set_limit(fraction=float(limit[:-1]) / 100.0)
@@ -176,96 +200,174 @@ class SingleDeviceMemoryPool:
         OutOfMemoryError
             When the limit or the device's memory is exceeded even after free blocks were released.
         """
+        if size < 0:
+            raise OverflowError(f"an allocation of {size} bytes: sizes are 0 or more")
         rounded = round_size(size)
+        hooks = tuple(get_memory_hooks().values())
+        told = {"device_id": self._owner.id, "size": size, "mem_size": rounded}
+        for hook in hooks:
+            hook.malloc_preprocess(**told)
+        found = {"mem_ptr": 0, "pmem_id": 0}
+        try:
+            pointer = self._malloc(size, rounded)
+            found = {"mem_ptr": pointer.ptr, "pmem_id": id(pointer.mem)}
+        finally:
+            for hook in hooks:
+                hook.malloc_postprocess(**told, **found)
+        return pointer
+
+    def _malloc(self, size: int, rounded: int) -> MemoryPointer:
         if rounded == 0:
-            return MemoryPointer(BaseMemory(0, 0, self._owner), 0)
+            return MemoryPointer(Memory(0, self._owner), 0)
         handle = get_current_stream(self._owner.id).ptr
-        with self._mutex:
-            self._take_in_pending()
-            arena = self._arenas.setdefault(handle, _Arena())
-            chunk = arena.take(rounded)
+        with self._alone() as alone:
+            arena = self._arenas.get(handle)
+            if arena is None:
+                arena = self._arenas[handle] = _Arena(handle)
+            chunk = arena.take(rounded) if alone else None
+            self._used += rounded if chunk else 0
         if chunk is None:
             chunk = _Chunk(self._new_segment(rounded), 0, rounded, arena)
-        with self._mutex:
-            self._used += chunk.size
+            with self._mutex:
+                self._segments.add(chunk)
+                self._used += rounded
         memory = PooledMemory(chunk, self)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the pool; True if its chunks may be changed.
+
+        False within another call of the same thread: the garbage collector may run at any place of it and
+        free an array, whose hooks may call the pool.
+        """
+        with self._mutex:
+            alone = not self._changing
+            if alone:
+                self._take_in_pending()
+            self._changing = True
+            try:
+                yield alone
+            finally:
+                self._changing = not alone
+
     def _give_back(self, chunk: _Chunk) -> None:
-        # Python's garbage collector may free an array while this very thread holds the mutex.
         self._pending.append(chunk)
         if self._mutex.acquire(blocking=False):
             try:
-                self._take_in_pending()
+                if not self._changing:
+                    self._take_in_pending()
             finally:
                 self._mutex.release()
 
     def _take_in_pending(self) -> None:
-        while self._pending:
-            chunk = self._pending.pop()
-            self._used -= chunk.size
-            chunk.arena.give(chunk)
+        self._changing = True
+        try:
+            while self._pending:
+                chunk = self._pending.pop()
+                self._used -= chunk.size
+                chunk.arena.give(chunk)
+        finally:
+            self._changing = False
 
     def _new_segment(self, size: int) -> BaseMemory:
-        limit = self._limit or sys.maxsize
-        if size > limit:
+        """Memory from the device, counted in the total; free blocks in the way go back to it."""
+        if 0 < self._limit < size or not any(self._reserve(size) for _ in self._make_room()):
             raise OutOfMemoryError(size, self._total, self._limit)
-        if self._total + size > limit:
-            self.free_all_blocks()
-        if self._total + size > limit:
-            gc.collect()
-            self.free_all_blocks()
-        if self._total + size > limit:
-            raise OutOfMemoryError(size, self._total, self._limit)
-        memory = self._try_allocate(size)
-        if memory is None:
-            self.free_all_blocks()
-            memory = self._try_allocate(size)
-        if memory is None:
-            gc.collect()
-            self.free_all_blocks()
-            memory = self._try_allocate(size)
-        if memory is None:
-            raise OutOfMemoryError(size, self._total, self._limit)
+        memory = None
+        try:
+            for _ in self._make_room():
+                memory = self._try_allocate(size)
+                if memory is not None:
+                    return memory
+        finally:
+            if memory is None:
+                with self._mutex:
+                    self._total -= size
+        raise OutOfMemoryError(size, self._total, self._limit)
+
+    def _make_room(self) -> Iterator[None]:
+        """Three states to try in: as it is; without free blocks; without those that only cycles hold."""
+        yield
+        self.free_all_blocks()
+        yield
+        gc.collect()
+        self.free_all_blocks()
+        yield
+
+    def _reserve(self, size: int) -> bool:
         with self._mutex:
-            self._total += size
-            self._segments[id(memory)] = memory
-        return memory
+            fits = not self._limit or self._total + size <= self._limit
+            self._total += size if fits else 0
+        return fits
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
+        hooks = tuple(get_memory_hooks().values())
+        told = {"device_id": self._owner.id, "mem_size": size}
+        for hook in hooks:
+            hook.alloc_preprocess(**told)
+        memory: BaseMemory | None = None
         try:
-            if self._allocator is not None:
-                return self._allocator(size).mem
-            return Memory(size, self._owner)
+            memory = self._allocator(size).mem if self._allocator else Memory(size, self._owner)
         except CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
-            return None
+        finally:
+            for hook in hooks:
+                hook.alloc_postprocess(**told, mem_ptr=memory.ptr if memory else 0)
+        return memory
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Give free blocks that are whole segments back to the device (of one stream's arena only
         if `stream` is given). A segment with a part in use stays."""
-        with self._mutex:
-            self._take_in_pending()
-            for handle in list(self._arenas) if stream is None else [stream.ptr]:
-                if handle not in self._arenas:
-                    continue
-                for chunk in self._arenas[handle].release_whole_segments():
+        with self._alone() as alone:
+            arenas = self._arenas.values() if stream is None else [self._arenas.get(stream.ptr)]
+            for arena in list(arenas) if alone else ():
+                for chunk in arena.release_whole_segments() if arena else ():
                     self._total -= chunk.size
-                    self._segments.pop(id(chunk.mem), None)
+                    self._segments.discard(chunk)
+
+    def free_all_free(self) -> None:
+        """Deprecated; see `free_all_blocks`."""
+        warnings.warn(
+            "free_all_free is deprecated. Use free_all_blocks instead.", DeprecationWarning, stacklevel=2
+        )
+        self.free_all_blocks()
+
+    def block_map(self) -> BlockMap:
+        """The pool's segments and their blocks, in use and free, as they are now.
+
+        CuPy's pools cannot say this; with them a `MemoryHook` has to keep the books.
+        """
+        with self._alone():
+            segments = tuple(
+                Segment(
+                    first.mem.ptr,
+                    first.mem.size,
+                    first.arena.stream,
+                    tuple(map(self._block, first.and_after())),
+                )
+                for first in sorted(self._segments, key=lambda chunk: chunk.address)
+            )
+        owner = self._owner
+        return BlockMap(owner.info.provenance, owner.id, owner.clock.now_ns, self._limit, segments)
+
+    def _block(self, chunk: _Chunk) -> Block:
+        owned = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
+        if owned is None:
+            return Block(chunk.address, chunk.size, chunk.is_free)
+        return Block(chunk.address, chunk.size, False, owned.size_bytes, owned.label)
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""
-        with self._mutex:
-            self._take_in_pending()
-            return sum(len(arena.keys) for arena in self._arenas.values())
+        with self._alone():
+            return sum(len(arena.keys) for arena in list(self._arenas.values()))
 
     def used_bytes(self) -> int:
         """Bytes of all blocks in use, each rounded up to 512."""
-        with self._mutex:
-            self._take_in_pending()
-            return self._used
+        with self._alone():
+            return self._used - sum(chunk.size for chunk in self._pending)
 
     def free_bytes(self) -> int:
         """Bytes the pool holds but nobody uses."""
@@ -327,6 +429,14 @@ class MemoryPool:
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Give free blocks that are whole segments back to the device."""
         self.device_pool().free_all_blocks(stream)
+
+    def free_all_free(self) -> None:
+        """Deprecated; see `free_all_blocks`."""
+        self.device_pool().free_all_free()
+
+    def block_map(self) -> BlockMap:
+        """The segments and blocks of the current device's part."""
+        return self.device_pool().block_map()
 
     def n_free_blocks(self) -> int:
         return self.device_pool().n_free_blocks()

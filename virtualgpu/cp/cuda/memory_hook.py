@@ -1,0 +1,69 @@
+"""``cp.cuda.memory_hook``: what a program lets the memory pool call on every allocation."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from virtualgpu.model import machine as _machine
+
+
+def get_memory_hooks() -> dict[str, MemoryHook]:
+    """The calling thread's hooks by name, in the order in which they were entered."""
+    hooks: dict[str, MemoryHook] = _machine.of_thread().setdefault("memory_hooks", {})
+    return hooks
+
+
+class MemoryHook:
+    """Base class of what watches a memory pool; ``with hook:`` registers it for the thread.
+
+    A pool calls the hooks of the thread that allocates or frees, in the order in which they were entered,
+    with keyword arguments: ``device_id``, ``size`` (bytes asked for), ``mem_size`` (bytes rounded up to the
+    pool's unit), ``mem_ptr`` (the address, 0 if the call failed) and ``pmem_id`` (which allocation, 0 if the
+    call failed)::
+
+        malloc_preprocess(device_id, size, mem_size)
+            alloc_preprocess(device_id, mem_size)              only if no free block fits
+            alloc_postprocess(device_id, mem_size, mem_ptr)
+        malloc_postprocess(device_id, size, mem_size, mem_ptr, pmem_id)
+
+        free_preprocess(device_id, mem_size, mem_ptr, pmem_id)
+        free_postprocess(device_id, mem_size, mem_ptr, pmem_id)
+
+    Raises
+    ------
+    KeyError
+        On entering a hook while another of the same `name` is registered.
+    """
+
+    name = "MemoryHook"
+
+    def __enter__(self) -> MemoryHook:
+        hooks = get_memory_hooks()
+        if self.name in hooks:
+            raise KeyError(f"memory hook {self.name} already exists")
+        hooks[self.name] = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        del get_memory_hooks()[self.name]
+
+    def alloc_preprocess(self, **kwargs: Any) -> None:
+        """Before the pool takes a segment from the device."""
+
+    def alloc_postprocess(self, **kwargs: Any) -> None:
+        """After the pool took a segment from the device, or failed to."""
+
+    def malloc_preprocess(self, **kwargs: Any) -> None:
+        """Before a block is taken from the pool."""
+
+    def malloc_postprocess(self, **kwargs: Any) -> None:
+        """After a block was taken from the pool, or could not be."""
+
+    def free_preprocess(self, **kwargs: Any) -> None:
+        """Before a block goes back to the pool."""
+
+    def free_postprocess(self, **kwargs: Any) -> None:
+        """After a block went back to the pool."""

@@ -1,0 +1,44 @@
+"""A memory hook that prints what the pool does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, TextIO
+
+from virtualgpu.cp.cuda.memory_hook import MemoryHook
+
+
+class DebugPrintHook(MemoryHook):
+    """Prints one line of JSON after every ``alloc``, ``malloc`` and ``free``.
+
+    Parameters
+    ----------
+    file
+        Where to print; standard output as it is now by default.
+    flush
+        Whether to flush `file` after each line.
+    """
+
+    name = "DebugPrintHook"
+
+    def __init__(self, file: TextIO | None = None, flush: bool = True) -> None:
+        self.file = sys.stdout if file is None else file
+        self.flush = flush
+
+    def _print(self, hook: str, values: dict[str, Any], *keys: str) -> None:
+        line: dict[str, Any] = {"hook": hook, **{key: values[key] for key in keys}}
+        if "pmem_id" in line:
+            line["pmem_id"] = hex(line["pmem_id"])
+        self.file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        if self.flush:
+            self.file.flush()
+
+    def alloc_postprocess(self, **kwargs: Any) -> None:
+        self._print("alloc", kwargs, "device_id", "mem_size", "mem_ptr")
+
+    def malloc_postprocess(self, **kwargs: Any) -> None:
+        self._print("malloc", kwargs, "device_id", "size", "mem_size", "mem_ptr", "pmem_id")
+
+    def free_postprocess(self, **kwargs: Any) -> None:
+        self._print("free", kwargs, "device_id", "mem_size", "mem_ptr", "pmem_id")

@@ -1,0 +1,81 @@
+"""A memory hook that adds up allocations by the lines of the program that asked for them."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from virtualgpu.cp.cuda.memory_hook import MemoryHook
+
+# What is compiled in CuPy and therefore in no traceback: the arrays' core and the CUDA interface.
+_CUDA = Path(__file__).resolve().parent.parent
+_UNSEEN = (str(_CUDA), str(_CUDA.parent / "_core"))
+
+
+@dataclass(slots=True)
+class _Line:
+    """A line of the program within its caller's: what it and all it calls allocated."""
+
+    used_bytes: int = 0
+    acquired_bytes: int = 0
+    calls: dict[tuple[str, int | None, str], _Line] = field(default_factory=dict)
+
+    def add(self, used_bytes: int, acquired_bytes: int) -> None:
+        self.used_bytes += used_bytes
+        self.acquired_bytes += acquired_bytes
+
+    def report(self, name: str, depth: int = 0) -> Iterator[str]:
+        yield f"{'  ' * depth}{name} ({_readable(self.used_bytes)}, {_readable(self.acquired_bytes)})\n"
+        for (filename, number, function), line in self.calls.items():
+            yield from line.report(f"{filename}:{number}:{function}", depth + 1)
+
+
+class LineProfileHook(MemoryHook):
+    """Memory by line of the program: `print_report` shows the tree of calls.
+
+    Each line of the report ends in ``(used, acquired)``: the bytes of blocks taken from the pool, and the
+    bytes that the pool took from the device for them.
+
+    Parameters
+    ----------
+    max_depth
+        How many calls deep the tree goes, the root counted; 0 for no limit.
+    """
+
+    name = "LineProfileHook"
+
+    def __init__(self, max_depth: int = 0) -> None:
+        self._root = _Line()
+        self._max_depth = max_depth
+
+    def malloc_preprocess(self, **kwargs: Any) -> None:
+        self._add(kwargs["mem_size"], 0)
+
+    def alloc_preprocess(self, **kwargs: Any) -> None:
+        self._add(0, kwargs["mem_size"])
+
+    def _add(self, used_bytes: int, acquired_bytes: int) -> None:
+        line = self._root
+        line.add(used_bytes, acquired_bytes)
+        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_UNSEEN)]
+        for frame in frames[: self._max_depth - 1 if self._max_depth > 0 else None]:
+            line = line.calls.setdefault((frame.filename, frame.lineno, frame.name), _Line())
+            line.add(used_bytes, acquired_bytes)
+
+    def print_report(self, file: TextIO | None = None) -> None:
+        """Write the report to `file`, standard output by default."""
+        file = sys.stdout if file is None else file
+        file.writelines(self._root.report("_root"))
+        file.flush()
+
+
+def _readable(size_bytes: float) -> str:
+    for unit in ("", "K", "M", "G", "T", "P", "E"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.2f}{unit}B"
+        size_bytes /= 1024
+    return f"{size_bytes:.2f}ZB"
