@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -186,11 +186,47 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """JupyterLab with settings, data and notebooks of its own, and a page of Chromium."""
+def browser(chromium_path: str) -> Iterator[Any]:
+    """A Chromium of its own."""
     from playwright.sync_api import sync_playwright
 
     PICTURES.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_saved(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Opens the page that a view saves, offline and without JupyterLab; errors in it fail the test."""
+    pages, problems = [], []
+
+    def open_page(view: Any, width: int = 1280, height: int = 900, dark: bool = False) -> Any:
+        path = tmp_path / f"{len(pages)}.html"
+        view.save(path)
+        context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme="dark" if dark else "light",
+            offline=True,
+        )
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        pages.append(page)
+        page.goto(path.as_uri())
+        page.wait_for_selector(".gpulab-view")
+        page.wait_for_timeout(100)
+        return page
+
+    yield open_page
+    for page in pages:
+        page.context.close()
+    assert problems == []
+
+
+@pytest.fixture(scope="session")
+def lab(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab with settings, data and notebooks of its own, and a page of Chromium."""
     home = tmp_path_factory.mktemp("lab")
     folder, runtime, config = home / "notebooks", home / "runtime", home / "config"
     (config / "labconfig").mkdir(parents=True)
@@ -222,12 +258,10 @@ def lab(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     ]  # fmt: skip
     server, url = until_alive(lambda: _serve(arguments, environment, home))
     try:
-        with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
-            page = browser.new_page(viewport={"width": 1280, "height": 1500})
-            page.set_default_timeout(60_000)
-            yield Lab(url, folder, runtime, page)
-            browser.close()
+        page = browser.new_page(viewport={"width": 1280, "height": 1500})
+        page.set_default_timeout(60_000)
+        yield Lab(url, folder, runtime, page)
+        page.close()
     finally:
         _stop(server)
 

@@ -108,7 +108,7 @@ class Loops:
 @lru_cache(4096)
 def _turn_words(around: str, turns: int, more: str) -> tuple[tuple[str, str], ...]:
     of = [f"{turn} of {turns}{more}" for turn in range(1, turns + 1)]
-    return tuple((f"{around}{each}", f"iteration {each}") for each in of)
+    return tuple((f"{around}{each}", f"iteration {each}\n{each.replace(' of ', '/')}") for each in of)
 
 
 def find_loops(trace: WarpTrace) -> Loops:

@@ -106,6 +106,7 @@ function render({ model, el }) {
   const legend = element("div", { class: "gl-keys" }, ...states.map(([, [symbol, words, help]]) => element("span", { title: help }, `${symbol} ${words}`)));
   const tools = (names, ...more) => element("div", { class: "gl-tools" }, ...more.slice(0, -1), ...names.map((name) => buttons[name]), more.at(-1));
   const loops = tools(["previous-iteration", "next-iteration", "past-loop"], element("span", {}, toggles.fold, " ", turnsText));
+  loops.classList.add("gl-loops");
 
   frame.body.append(
     ...contents.notes.map((note) => element("div", { class: "gl-note gl-confirmation" }, note)),

@@ -1,0 +1,231 @@
+"""The warp stepper in a page of its own: what it looks up is what the record says, without JupyterLab."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from gpulab.views import WarpStepper
+from tests.trace_state import registers_at, shared_at
+from tests.views import synthetic
+from virtualgpu.records import BlockTrace
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+CODE = r"""
+__device__ __noinline__ double power(double base, int times)
+{
+    double result = 1;
+    #pragma unroll 1
+    for (int k = 0; k < times; ++k) result *= base;
+    return result;
+}
+extern "C" __global__ void mixed(int* x, int n)
+{
+    __shared__ double wide[64];
+    __shared__ unsigned char bytes[70];
+    __shared__ int counts[4];
+    int t = threadIdx.x;
+    if (t < 4) counts[t] = t;
+    wide[t] = power(-1.5, t & 3);
+    if (t & 1) bytes[t] = 3 * t;
+    __syncthreads();
+    #pragma unroll 1
+    for (int i = 0; i < n; ++i) {
+        #pragma unroll 1
+        for (int j = 0; j <= (t & 3); ++j) atomicAdd(&counts[j], (int)wide[63 - t]);
+        bytes[t ^ 1] = i;
+    }
+    __syncthreads();
+    x[t] = counts[t & 3] + bytes[t];
+}
+"""
+REGISTERS = """[...document.querySelectorAll('.gl-register')].map(row => row.title)"""
+WORDS = """[...document.querySelectorAll('.gl-words td')].filter(cell => cell.dataset.state !== 'none')
+    .map(cell => [cell.title, cell.dataset.state])"""
+SHOWN = """[document.querySelector('.gl-sentence').textContent,
+    [...document.querySelectorAll('.gl-lane')].map(lane => lane.dataset.state)]"""
+STEP = """step => { const slider = document.querySelector('input[type=range]');
+    slider.value = step; slider.dispatchEvent(new Event('input')); }"""
+
+
+@pytest.fixture(scope="module")
+def block() -> Iterator[BlockTrace]:
+    gl.use_device("virtual:A100")
+    args = (cp.arange(64, dtype=np.int32), np.int32(5))
+    yield session.backend().trace_block(cp.RawKernel(CODE, "mixed"), (1, 1, 1), (64, 1, 1), args)
+    session.use_device("auto")
+
+
+def states(active: int, executed: int) -> list[str]:
+    return [
+        "active" if executed >> lane & 1 else "off" if active >> lane & 1 else "inactive"
+        for lane in range(32)
+    ]
+
+
+def number_of(bits: int, kind: str) -> float | str:
+    """A register's bits as the number that they stand for."""
+    if kind == "pred":
+        return "true" if bits & 1 else "false"
+    if kind[0] == "f":
+        code, whole = ("<f", "<I") if kind == "f32" else ("<d", "<Q")
+        return float(struct.unpack(code, struct.pack(whole, bits & (1 << int(kind[1:])) - 1))[0])
+    width = int(kind[1:])
+    value = bits & (1 << width) - 1
+    return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
+
+
+def test_every_step_reads_as_in_python(open_saved: Any) -> None:
+    trace = synthetic.warp_trace(n=24)
+    view = WarpStepper(trace, synthetic.measured_blocks(trace))
+    page = open_saved(view)
+    for step in range(len(trace)):
+        page.evaluate(STEP, step)
+        sentence, lanes = page.evaluate(SHOWN)
+        assert sentence == view.steps.sentence(step)
+        assert lanes == states(int(trace.active_mask[step]), int(trace.executed_mask[step]))
+    assert page.locator(".gl-confirmation").first.text_content().startswith("Masks confirmed by NVIDIA H200")
+    verdict = page.locator(".gl-verdict")
+    page.evaluate(STEP, 9)
+    assert page.locator(".gl-heading").first.text_content().startswith("Registers of lane 0")
+    assert verdict.text_content() == "24 passes, at best 1 (24×)"
+    page.evaluate(STEP, 4)
+    assert verdict.text_content() == "6 sectors, at best 3 (2×)"
+    assert view.steps.access_views[0].heading == "Sectors: global load · 4 bytes a lane × 24 lanes"
+
+
+def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, open_saved: Any) -> None:
+    view = WarpStepper(block, warp=1)
+    page = open_saved(view)
+    trace, rng = view.trace, np.random.default_rng(5)
+    assert trace.detail is not None
+    assert trace.detail.depth.any()
+    writing = np.flatnonzero(np.isin(trace.detail.sequence, block.shared.sequence))
+    chosen = [*rng.integers(0, len(trace), 16).tolist(), *rng.choice(writing, 8, replace=False).tolist()]
+    for step in [0, len(trace) - 1, *chosen]:
+        lane = int(rng.integers(32))
+        page.evaluate(STEP, step)
+        page.locator(".gl-lane").nth(lane).click()
+        told = {}
+        for title in page.evaluate(REGISTERS):
+            name, kind, value = title.split(",")[0].replace("(", "").replace(") =", "").split()
+            told[name] = (kind, value)
+        expected = {
+            name: int(register.value[lane])
+            for name, register in registers_at(trace, step).items()
+            if register.written[lane]
+        }
+        assert told.keys() == expected.keys()
+        for name, (kind, value) in told.items():
+            number = number_of(expected[name], kind)
+            assert value == number if isinstance(number, str) else float(value) == pytest.approx(number)
+        sequence = int(trace.detail.sequence[step])
+        memory, written = shared_at(block.shared, sequence)
+        page.locator("select[aria-label='Read words as']").select_option("hex")
+        words = page.evaluate(WORDS)
+        size = -(-memory.size // 4)
+        assert len(words) == size
+        padded = np.append(memory, np.full(4 * size - memory.size, 0xFF, np.uint8)).view("<u4")
+        known = np.append(written, np.zeros(4 * size - memory.size, bool)).reshape(-1, 4).any(axis=1)
+        for at, (text, state) in enumerate(words):
+            assert (state == "never") == (not known[at])
+            assert not known[at] or int(text, 16) == int(padded[at])
+        before, _ = shared_at(block.shared, sequence - 1)
+        changed = {at for at, (_, state) in enumerate(words) if state == "changed"}
+        assert set((np.flatnonzero(memory != before) // 4).tolist()) <= changed
+        page.locator("select[aria-label='Read words as']").select_option("stored")
+        if written.any():
+            wide = {title for title, _ in page.evaluate(WORDS)}
+            assert {"-1.5", "2.25"} <= wide or sequence < int(np.median(trace.detail.sequence))
+
+
+def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
+    view = WarpStepper(block, warp=0)
+    page = open_saved(view)
+    listing = page.locator(".gl-listing")
+    keys = {
+        "ArrowDown": "next_line", "ArrowUp": "previous_line", "PageDown": "next_access",
+        "PageUp": "previous_access", "i": "next_iteration", "Shift+I": "previous_iteration", "o": "past_loop",
+    }  # fmt: skip
+    rng = np.random.default_rng(2)
+    for step in rng.integers(0, len(view.trace), 12).tolist():
+        for key, move in keys.items():
+            page.evaluate(STEP, step)
+            listing.press(key)
+            sentence = page.locator(".gl-sentence").text_content()
+            assert sentence == view.steps.sentence(int(view.steps.moves[move][step]))
+    looping = int(view.steps.loops.turns(1)[1])
+    page.evaluate(STEP, looping)
+    turns = page.locator(".gl-turns").text_content()
+    assert turns.lower() == view.steps.loops.words(looping)
+    now = int(view.trace.detail.sequence[looping])
+    listing.press("]")
+    view.step = looping
+    assert view.show_warp(1) >= 0
+    assert page.locator(".gl-sentence").text_content() == view.steps.sentence(view.step)
+    assert view.trace.detail.sequence[view.step] <= now
+
+
+def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
+    view = WarpStepper(synthetic.warp_trace())
+    page = open_saved(view)
+    page.evaluate(STEP, len(view.trace) - 3)
+    page.locator("[data-move=play]").click()
+    page.wait_for_selector("[data-move=play]:has-text('Play')", timeout=5000)
+    assert page.locator(".gl-sentence").text_content() == view.steps.sentence(len(view.trace) - 1)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1024, 700), (1400, 900)])
+def test_the_essentials_are_on_one_screen(
+    block: BlockTrace, open_saved: Any, width: int, height: int, dark: bool
+) -> None:
+    """Buttons, the current line and the lanes together, nothing cut off and nothing on top of another."""
+    from tests.browser.conftest import PICTURES
+
+    page = open_saved(WarpStepper(block), width, height, dark)
+    step = int(np.flatnonzero(block.warps[0].access_is_store)[0])
+    page.evaluate(STEP, step)
+    page.screenshot(path=PICTURES / f"warp_page_{width}_{'dark' if dark else 'light'}.png")
+    boxes = page.evaluate(
+        """['.gl-tools', '.gl-loops', '.gl-timeline', 'input[type=range]', '.gl-sentence', '.gl-lanes',
+            '.gl-current', '[data-move=past-loop]'].map(selector => {
+                const box = document.querySelector(selector).getBoundingClientRect();
+                return [box.left, box.top, box.right, box.bottom]; })"""
+    )
+    assert all(left >= 0 and bottom <= height for left, _, _, bottom in boxes)
+    above = boxes[:6]
+    assert all(first[3] <= second[1] + 1 for first, second in pairwise(above))
+    clipped = page.evaluate(
+        """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, .gl-turns')]
+            .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth).map(e => e.textContent)"""
+    )
+    assert clipped == []
+    wide = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert wide[0] <= wide[1]
+
+
+def test_a_step_of_a_long_trace_is_quick(open_saved: Any, record_property: Any) -> None:
+    view = WarpStepper(synthetic.warp_trace(n=24, repeat=1_400))
+    page = open_saved(view)
+    times = page.evaluate(
+        """async () => { const listing = document.querySelector('.gl-listing'); const times = [];
+            for (let n = 0; n < 40; n += 1) {
+                const before = performance.now();
+                listing.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+                listing.getBoundingClientRect();
+                times.push(performance.now() - before);
+                await new Promise(done => setTimeout(done, 5));
+            } return times; }"""
+    )
+    median = sorted(times)[20]
+    record_property("figure", f"a step among 20,000: median {median:.1f} ms, goal 40 ms")
+    assert median <= 40
