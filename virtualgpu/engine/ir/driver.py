@@ -236,6 +236,8 @@ prepare:
   store i32 0, ptr %f.copies
   %f.rotated = getelementptr i8, ptr %f.p, i64 {layout.ROTATED_OFFSET}
   store i32 0, ptr %f.rotated
+  %f.cursor = getelementptr i8, ptr %f.p, i64 {layout.CURSOR_OFFSET}
+  store i32 -1, ptr %f.cursor
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round

@@ -49,6 +49,7 @@ NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
 # A warp's frame begins with 32 program counters, then the count of budgets spent.
 TURNS_OFFSET = 128
 COPIES_OFFSET = 132  # asynchronous copies under way
+CURSOR_OFFSET = 140  # how far the turns of diverged lanes have come, as a block number; -1: a new round
 ROTATED_OFFSET = 136  # diverged lanes have taken turns: who comes when no longer follows the source
 FRAME_HEADER = 192
 

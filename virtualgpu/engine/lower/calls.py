@@ -66,6 +66,8 @@ def _call(
     e.raw(f"store <32 x i32> {pcs}, ptr {frame}, align 64")
     turns = e.op(f"getelementptr i8, ptr {frame}, i64 {layout.TURNS_OFFSET}")
     e.raw(f"store i32 0, ptr {turns}")
+    cursor = e.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
+    e.raw(f"store i32 -1, ptr {cursor}")
     for formal, actual in zip(callee.function.params, arguments, strict=True):
         _copy(c, frame, callee.records[formal.name], "%frame", c.parameter_record(actual))
     status = e.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local})")

@@ -1,0 +1,89 @@
+"""Lanes, warps and blocks that wait for each other's results: all of them get their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from virtualgpu.compile import nvrtc
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+# The independent set that takes vertices in the order of their rank: a vertex is in when all neighbours of
+# higher rank are out, and waits while one of those is undecided. The lanes of a warp, its neighbours and
+# other blocks wait for each other without any other order between them.
+INDEPENDENT_SET = r"""
+extern "C" __global__ void k(int vertices, const int* first, const int* next, const int* rank,
+                             volatile int* state) {
+  int open;
+  do {
+    open = 0;
+    for (int v = blockIdx.x * blockDim.x + threadIdx.x; v < vertices; v += gridDim.x * blockDim.x) {
+      if (state[v]) continue;
+      int e = first[v];
+      while (e < first[v + 1] && (rank[next[e]] < rank[v] || state[next[e]] == 2)) e++;
+      if (e == first[v + 1]) {
+        state[v] = 1;
+        for (e = first[v]; e < first[v + 1]; e++) state[next[e]] = 2;
+      } else {
+        open = 1;
+      }
+    }
+  } while (open);
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with session.on_device("virtual:A100"):
+        gl.use_device(watchdog_s=20)
+        yield
+
+
+def graph(vertices: int, seed: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """A random graph as the first edge of each vertex and the vertices they lead to."""
+    ends = np.random.default_rng(seed).integers(0, vertices, (3 * vertices, 2))
+    ends = ends[ends[:, 0] != ends[:, 1]]
+    ends = np.unique(np.concatenate([ends, ends[:, ::-1]]), axis=0)
+    return np.searchsorted(ends[:, 0], np.arange(vertices + 1)).astype(np.int32), ends[:, 1].astype(np.int32)
+
+
+@pytest.mark.parametrize("threads", [32, 64, 96, 128, 256])
+@pytest.mark.parametrize(("blocks", "seed"), [(1, 0), (1, 1), (4, 2), (4, 3)])
+def test_vertices_that_wait_for_their_neighbours_all_end(threads: int, blocks: int, seed: int) -> None:
+    vertices = 700
+    first, following = graph(vertices, seed)
+    rank = np.random.default_rng(seed).permutation(vertices).astype(np.int32)
+    state = cp.zeros(vertices, np.int32)
+    kernel = cp.RawKernel(INDEPENDENT_SET, "k")
+    kernel(
+        (blocks,), (threads,), (vertices, cp.asarray(first), cp.asarray(following), cp.asarray(rank), state)
+    )
+    wanted = np.zeros(vertices, np.int32)
+    for v in np.argsort(-rank):
+        if not wanted[v]:
+            wanted[v] = 1
+            wanted[following[first[v] : first[v + 1]]] = 2
+    assert np.array_equal(state.get(), wanted)
+
+
+def test_a_lane_far_behind_others_that_spin_gets_its_turn() -> None:
+    """Three sorts of lanes spin in loops of their own, and wait for one that waits for none."""
+    code = r"""
+extern "C" __global__ void k(volatile int* flag, int* out) {
+  int lane = threadIdx.x & 31, n = 0;
+  if (lane % 4 == 0) { while (flag[0] < 1) n++; out[threadIdx.x] = 1; atomicAdd((int*)flag + 1, 1); }
+  else if (lane % 4 == 1) { while (flag[1] < 8) n++; out[threadIdx.x] = 2; atomicAdd((int*)flag + 2, 1); }
+  else if (lane % 4 == 2) { while (flag[2] < 8) n++; out[threadIdx.x] = 3; }
+  else { out[threadIdx.x] = 4; if (lane == 31) flag[0] = 1; }
+}
+"""
+    flag, out = cp.zeros(3, np.int32), cp.zeros(32, np.int32)
+    cp.RawKernel(code, "k")((1,), (32,), (flag, out))
+    assert np.array_equal(out.get(), np.arange(32) % 4 + 1)
