@@ -140,7 +140,6 @@ def test_where_is_no_keyword_of_elementwise_functions() -> None:
         (lambda: cp.insert, r"numpy\.insert has it"),
         (lambda: cp.arrange, r"the nearest is cp\.arange"),
         (lambda: cp.vectorize, "array expressions"),
-        (lambda: cp.cuda.Graph, "do not capture graphs"),
         (lambda: cp.cuda.MemoryAsyncPool, r"cp\.cuda\.MemoryPool"),
         (lambda: cp.genfromtxt, r"numpy\.genfromtxt has it: copy with cp\.asnumpy"),
         (lambda: cp.tril_indices, r"numpy\.tril_indices has it"),
@@ -307,8 +306,6 @@ def test_peers_pinned_and_managed_memory(two_gpus: Machine) -> None:
     assert not cp.cuda.pinned_memory.is_memory_pinned(pinned)
     with pytest.raises(NotSupportedError, match=r"cp\.cuda\.alloc"):
         runtime.mallocManaged(100)
-    with pytest.raises(NotSupportedError, match="graphs"):
-        cp.cuda.Stream().begin_capture()
 
 
 # Arrays on another device

@@ -18,6 +18,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda.streams import is_capturing
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.host_memory import check_host_memory
 
@@ -32,7 +33,17 @@ def _parameter(value: Any) -> Any:
     return value._host if isinstance(value, ndarray) else value
 
 
+def _refuse_captured() -> None:
+    """A graph would repeat the same numbers: CuPy does not let cuRAND into one."""
+    if is_capturing():
+        raise NotImplementedError(
+            "calling cuRAND API during stream capture is currently unsupported. Draw the numbers before "
+            "begin_capture()."
+        )
+
+
 def _output(host: Any, dtype: Any, name: str) -> ndarray:
+    _refuse_captured()
     contents = np.asarray(host, dtype=checked_dtype(dtype))
     return ndarray._computed(f"curand_{name}", contents, lambda: contents)
 
@@ -102,6 +113,7 @@ class _Distributions:
         if not isinstance(a, ndarray):
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
+        _refuse_captured()
         run_kernel(a._mem.owner, "curand_shuffle", 2 * a.nbytes, lambda: self._host.shuffle(a._host))
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:

@@ -12,8 +12,11 @@ engines; kernels, device-side copies and memory sets share the SMs.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import Literal
+
+from virtualgpu.records import Activity
 
 # Who does a piece of work: the SMs, a copy engine of one direction, or nobody of the device (the host).
 EngineName = Literal["compute", "to device", "to host", "none"]
@@ -25,6 +28,7 @@ PER_THREAD_QUEUE = 2  # cudaStreamPerThread
 # What one cudaEventQuery or cudaStreamQuery costs the host; without it a polling loop never ends.
 QUERY_NS = 1_000
 _KEPT_INTERVALS = 256
+KEPT_ACTIVITIES = 65_536
 
 
 class HostClock:
@@ -105,10 +109,16 @@ class Schedule:
         The machine's host clock.
     copy_engines : int
         Copy engines of the device; with 1, both directions share it.
+
+    Attributes
+    ----------
+    log : deque of Activity
+        The last operations that ran, in the order in which they were given.
     """
 
     def __init__(self, clock: HostClock, copy_engines: int) -> None:
         self.clock = clock
+        self.log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
         self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
         self._next_queue = 0x1000
         to_device = _Engine()
@@ -159,31 +169,40 @@ class Schedule:
             return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
 
     def place(
-        self, handle: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0, ready_ns: int = -1
+        self, handle: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0
     ) -> tuple[int, int]:
-        """Give one piece of work its place and return its start and end in ns on the modelled clock.
+        """Give the next work of a queue its place: start and end in ns on the modelled clock.
 
         Parameters
         ----------
         sm_share : float
             Part of the SMs that a kernel keeps busy (0 to 1); kernels of different queues overlap
             while their shares fit.
-        ready_ns : int
-            When it could start at the earliest, for a node of a graph; by default when the queue is ready.
         """
         with self.clock.lock:
-            ready = self.ready_ns(handle) if ready_ns < 0 else ready_ns
-            duration = max(1, round(duration_ns))
-            if engine == "none":
-                start = ready
-            else:
-                share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
-                start = self._engines[engine].place(ready, duration, share, self.clock.now_ns)
-            end = start + duration
-            queue = self.queue(handle)
-            queue.tail_ns = max(queue.tail_ns, end)
-            self._last_end_ns = max(self._last_end_ns, end)
+            start, end = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share)
+            self.queue(handle).tail_ns = end
             return start, end
+
+    def place_at(
+        self, ready_ns: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0
+    ) -> tuple[int, int]:
+        """Like `place`, for work of no queue that could start at `ready_ns`: a node of a graph."""
+        with self.clock.lock:
+            duration = max(1, round(duration_ns))
+            start = ready_ns
+            if engine != "none":
+                share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
+                start = self._engines[engine].place(ready_ns, duration, share, self.clock.now_ns)
+            self._last_end_ns = max(self._last_end_ns, start + duration)
+            return start, start + duration
+
+    def extend(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
+        """Let a queue end at `end_ns` with the operations `last`: those of a graph that it ran."""
+        with self.clock.lock:
+            queue = self.queue(handle)
+            queue.tail_ns = max(queue.tail_ns, end_ns)
+            queue.frontier, queue.last = last, max(last, default=queue.last)
 
     def point(self, handle: int) -> tuple[int, tuple[int, ...]]:
         """Where a queue stands now: when what it was given ends, and the operations that means."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,8 @@ class Machine:
         self.stdout = stdout
         self.kernel_launches = 0
         self._operations = count(1)
+        self._graphs = count(1)
+        self.graphs: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by both their handles
         self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
@@ -179,6 +182,10 @@ class Machine:
     def next_operation(self) -> int:
         """Number of a new operation, CUPTI's correlation id."""
         return next(self._operations)
+
+    def next_graph(self) -> int:
+        """Number of a new graph."""
+        return next(self._graphs)
 
     def count_launch(self) -> int:
         """Count one kernel launch and return the number of launches so far."""

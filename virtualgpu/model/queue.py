@@ -8,50 +8,19 @@ the graph.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from virtualgpu.model.clock import EngineName, HostClock, Schedule
-from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3
-
-KEPT_ACTIVITIES = 65_536
-_COPY_ENGINES: dict[CopyKind | None, EngineName] = {
-    "HtoD": "to device",
-    "DtoH": "to host",
-    "PtoP": "to device",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One piece of device work, before it runs.
-
-    ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
-    a kernel keeps busy.
-    """
-
-    kind: ActivityKind
-    name: str
-    run: Callable[[], float]
-    size_bytes: int = 0
-    copy_kind: CopyKind | None = None
-    pinned: bool | None = None
-    grid: Dim3 | None = None
-    block: Dim3 | None = None
-    shared_bytes: int = 0
-    sm_share: float = 1.0
-
-    @property
-    def engine(self) -> EngineName:
-        """Which part of the device is busy with it."""
-        if self.kind == "HOST_LAUNCH":
-            return "none"
-        return _COPY_ENGINES.get(self.copy_kind, "compute")
+from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
+from virtualgpu.model import cost
+from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, HostClock, Schedule
+from virtualgpu.model.graph import RELAXED_MODE, Capture, Node, Operation, refusal
+from virtualgpu.records import Activity
 
 
 class WorkQueue:
-    """The streams of one device, and the log of what they did.
+    """The streams of one device: the one way in for work.
 
     Parameters
     ----------
@@ -69,9 +38,7 @@ class WorkQueue:
     Attributes
     ----------
     schedule : Schedule
-        When the work runs.
-    log : deque of Activity
-        The last operations that ran, in the order in which they were given.
+        When the work runs, and the log of what did.
     """
 
     def __init__(
@@ -87,31 +54,211 @@ class WorkQueue:
         self._launch_ns = launch_ns
         self._next_number = next_number
         self.schedule = Schedule(clock, copy_engines)
-        self.log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
+        self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
 
     def enqueue(self, stream_id: int, operation: Operation) -> Activity | None:
-        """Give an operation to a stream and return when it ran; the host pays for the call."""
+        """Give an operation to a stream; the host pays for the call.
+
+        Returns
+        -------
+        Activity or None
+            When it ran; None if the stream captures a graph, of which it is now a node.
+
+        Raises
+        ------
+        CUDADriverError, CUDARuntimeError
+            Status 901 or 906, if a capture forbids it.
+        """
+        if self.captures:
+            driver = operation.kind == "CONCURRENT_KERNEL"
+            self.check_legacy(stream_id, driver)
+            capture = self.capturing(stream_id, driver)
+            if capture is not None:
+                capture.add((self._device_id, stream_id), operation, self.schedule)
+                return None
         number = self._next_number()
         duration_ns = operation.run()
+        schedule = self.schedule
         with self._clock.lock:
             self._clock.advance(self._launch_ns)
-            after = self.schedule.follow(stream_id, number)
-            start, end = self.schedule.place(stream_id, operation.engine, duration_ns, operation.sm_share)
-        activity = Activity(
-            operation.kind,
-            operation.name,
-            self._device_id,
-            stream_id,
-            number,
-            start,
-            end,
-            operation.size_bytes,
-            operation.copy_kind,
-            operation.pinned,
-            operation.grid,
-            operation.block,
-            operation.shared_bytes,
-            after,
-        )
-        self.log.append(activity)
-        return activity
+            after = schedule.follow(stream_id, number)
+            start, end = schedule.place(stream_id, operation.engine, duration_ns, operation.sm_share)
+            activity = operation.activity(self._device_id, stream_id, number, start, end, after)
+            schedule.log.append(activity)
+            return activity
+
+    @property
+    def log(self) -> Sequence[Activity]:
+        """The last operations that ran, in the order in which they were given."""
+        return self.schedule.log
+
+    def destroy(self, stream_id: int) -> None:
+        """Forget a stream; a graph that it was capturing is lost."""
+        capture = self.captures.pop(stream_id, None)
+        if capture is not None and not capture.ended:
+            capture.broken = True
+            capture.ended = capture.origin == (self._device_id, stream_id)
+        self.schedule.destroy_queue(stream_id)
+
+    # Graphs
+
+    def launch_graph(self, stream_id: int, graph_id: int, nodes: Sequence[Node]) -> None:
+        """Run the nodes of a graph, each when those it follows have ended.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 900, ``cudaErrorStreamCaptureUnsupported``, if the stream captures a graph itself.
+        """
+        self.check_legacy(stream_id)
+        self.refuse_capturing(stream_id)
+        self._clock.advance(cost.HOST_GRAPH_LAUNCH_NS)
+        ready_ns, before = self.schedule.point(stream_id)
+        ready_ns += round(cost.GRAPH_START_NS)
+        ran: list[Activity] = []
+        try:
+            for node_id, node in enumerate(nodes):
+                number = self._next_number()
+                operation, duration_ns = node.operation, node.operation.run()
+                followed = [ran[i] for i in node.after]
+                spaced = (max(a.end_ns, a.start_ns + round(cost.GRAPH_NODE_NS)) for a in followed)
+                start, end = node.schedule.place_at(
+                    max(spaced, default=ready_ns), operation.engine, duration_ns, operation.sm_share
+                )
+                after = tuple(a.correlation_id for a in followed) or before
+                activity = operation.activity(node.device_id, stream_id, number, start, end, after)
+                ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
+                node.schedule.log.append(ran[-1])
+        finally:
+            inner = {number for activity in ran for number in activity.after}
+            last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
+            end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
+            self.schedule.extend(stream_id, end_ns, last or before)
+
+    def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
+        """Let a stream keep what it is given as the nodes of a graph.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 401, ``cudaErrorIllegalState``, if it does already.
+        """
+        if stream_id in self.captures:
+            raise CUDARuntimeError(
+                401,
+                "cudaErrorIllegalState",
+                "the operation cannot be performed in the present state: the stream is capturing already; "
+                "end_capture() first.",
+            )
+        place = (self._device_id, stream_id)
+        self.captures[stream_id] = Capture(place, mode, frontiers={place: ()})
+
+    def end_capture(self, stream_id: int) -> Capture:
+        """The finished graph; every stream that took part is an ordinary one again.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 401 if the stream does not capture, 901 if an error has spoilt the graph, 903 for a
+            stream that only joined, 904 if one that joined was not waited for, 908 in another thread.
+        """
+        capture = self.captures.get(stream_id)
+        if capture is None:
+            raise CUDARuntimeError(
+                401,
+                "cudaErrorIllegalState",
+                "the operation cannot be performed in the present state: the stream is not capturing; "
+                "begin_capture() first.",
+            )
+        if capture.origin != (self._device_id, stream_id):
+            raise self.spoil(capture, 903)
+        if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
+            raise refusal(908)
+        capture.ended = True
+        if capture.broken:
+            raise refusal(901)
+        if capture.unjoined():
+            raise refusal(904)
+        return capture
+
+    def capturing(self, stream_id: int, driver: bool = False) -> Capture | None:
+        """The capture that a stream takes part in, if any.
+
+        Raises
+        ------
+        CUDADriverError, CUDARuntimeError
+            Status 901, if an error has spoilt it.
+        """
+        capture = self.captures.get(stream_id)
+        if capture is None:
+            return None
+        if capture.ended:
+            del self.captures[stream_id]
+            return None
+        if capture.broken:
+            raise refusal(901, driver)
+        return capture
+
+    def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
+        """Let a stream wait for nodes of a capture, and take part in it from then on.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 902 if it takes part in another one, 906 for the legacy default stream.
+        """
+        if stream_id in (LEGACY_QUEUE, LEGACY_ALIAS):
+            raise self.spoil(capture, 906)
+        own = self.capturing(stream_id)
+        if own is not None and own is not capture:
+            own.broken = True
+            raise self.spoil(capture, 902)
+        if capture.broken:
+            raise refusal(901)
+        self.captures[stream_id] = capture
+        capture.join((self._device_id, stream_id), after)
+
+    @staticmethod
+    def spoil(capture: Capture, status: int) -> CUDARuntimeError | CUDADriverError:
+        """Invalidate a capture, and return the error that did it."""
+        capture.broken = True
+        return refusal(status)
+
+    def active(self) -> list[Capture]:
+        """The captures that streams of this device take part in."""
+        for stream_id in [s for s, capture in self.captures.items() if capture.ended]:
+            del self.captures[stream_id]
+        return list(dict.fromkeys(self.captures.values()))
+
+    def refuse_capturing(self, stream_id: int) -> None:
+        """Refuse what no stream may be asked while it captures (status 900, or 901 for a spoilt graph)."""
+        capture = self.capturing(stream_id)
+        if capture is not None:
+            raise self.spoil(capture, 900)
+
+    def synchronize(self) -> None:
+        """Let the host wait for everything on the device.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 900, ``cudaErrorStreamCaptureUnsupported``, while a stream of it captures a graph.
+        """
+        captures = self.active()
+        for capture in captures:
+            capture.broken = True
+        if captures:
+            raise refusal(900)
+        self.schedule.synchronize()
+
+    def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
+        """Refuse work in the legacy default stream while a stream that it waits for captures (906)."""
+        if stream_id not in (LEGACY_QUEUE, LEGACY_ALIAS) or not self.captures:
+            return
+        for capture in self.active():
+            if any(
+                device == self._device_id and self.schedule.queue(handle).blocking
+                for device, handle in capture.frontiers
+            ):
+                capture.broken = capture.broken or spoils
+                raise refusal(906, driver)

@@ -21,7 +21,7 @@ from virtualgpu.cp._core.operators import FunctionMethods, Operators
 from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda.pool import alloc
-from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cp.cuda.streams import get_current_stream, is_capturing, refuse_in_capture
 from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import current
 
@@ -121,7 +121,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         check_host_memory(host.nbytes)
         array = cls(host.shape, host.dtype, order=order)
         device = array._mem.owner
-        contents = None if get_current_stream(device.id).is_capturing() else host
+        contents = None if is_capturing(device=device) else host
         run_kernel(
             device,
             kernel,
@@ -352,6 +352,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         if not translated.advanced:
             return self._view_of(self._host[translated.key])
         check_device(self)
+        if translated.masked:
+            refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
         host = self._host[translated.key]
         result = ndarray._computed(
             "cupy_take",

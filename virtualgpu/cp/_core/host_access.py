@@ -9,7 +9,7 @@ import numpy as np
 
 from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory
-from virtualgpu.cp.cuda.streams import _BaseStream
+from virtualgpu.cp.cuda.streams import _BaseStream, refuse_in_capture
 from virtualgpu.model.host_memory import check_host_memory
 
 
@@ -46,6 +46,7 @@ class HostAccess:
         blocking : bool
             Wait for the copy.
         """
+        refuse_in_capture("D2H transfers", stream, self._mem.owner)
         if out is not None:
             if not isinstance(out, np.ndarray):
                 raise TypeError("Only numpy.ndarray can be obtained from cupy.ndarray")
@@ -82,6 +83,7 @@ class HostAccess:
             raise ValueError(f"Shape mismatch. Old shape: {self._host.shape}, new shape: {arr.shape}")
         if not self._host.flags.forc:
             raise RuntimeError("Cannot set to non-contiguous array")
+        refuse_in_capture("H2D transfers", stream, self._mem.owner)
         check_host_memory(self._host.nbytes)
 
         def move() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cp.cuda.streams import get_current_stream, is_capturing, refuse_in_capture
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 
@@ -65,6 +65,26 @@ def _to_device(result: Any, sources: list[ndarray]) -> Any:
     return ndarray._stored(result)
 
 
+# Functions that CuPy leaves to a library which it does not let into a graph.
+_LIBRARIES = {
+    "cuBLAS": "matmul dot vdot inner tensordot einsum matrix_power",
+    "cuSOLVER": "inv pinv det slogdet solve lstsq cholesky qr svd eigh eigvalsh eig eigvals matrix_rank cond "
+    "tensorsolve tensorinv",
+}
+
+
+def _refuse_captured(title: str, waits: bool) -> None:
+    """Raise CuPy's error for a function that a graph cannot have."""
+    for library, titles in _LIBRARIES.items():
+        if title in titles.split():
+            raise NotImplementedError(
+                f"calling {library} API during stream capture is currently unsupported. Call {title} outside "
+                "of the capture, or use a kernel of your own."
+            )
+    if waits:
+        refuse_in_capture("D2H transfers")
+
+
 def _refill(result: Any, raw: Any, made: list[ndarray]) -> None:
     """Write what NumPy has computed anew into the arrays of an earlier result."""
     if isinstance(result, (tuple, list)):
@@ -116,8 +136,9 @@ def lift(
         sources = [*_arrays_in(args), *_arrays_in(tuple(kwargs.values()))]
         hosts = [_to_host(value, device) for value in args]
         host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
-        stream = get_current_stream(device.id)
-        capturing = stream.is_capturing()
+        capturing = is_capturing(device=device)
+        if capturing:
+            _refuse_captured(title, waits)
 
         def compute() -> Any:
             with np.errstate(all="ignore"):
@@ -138,7 +159,7 @@ def lift(
             moved = sum(array.nbytes for array in (*sources, *made))
             run_kernel(device, f"cupy_{title}", moved, run, flop(*hosts) if flop else 0.0)
             if waits:
-                stream.synchronize()
+                get_current_stream(device.id).synchronize()
         return result
 
     call.__name__ = call.__qualname__ = title

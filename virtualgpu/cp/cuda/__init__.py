@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from virtualgpu.cp._missing_names import Namespace, module_getattr
-from virtualgpu.cp.cuda import handles, memory_hook, memory_hooks, pinned, runtime
+from virtualgpu.cp.cuda import memory_hook, memory_hooks, pinned, runtime
 from virtualgpu.cp.cuda.device import Device
+from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.memory_hook import MemoryHook
 from virtualgpu.cp.cuda.pinned import (
     PinnedMemory,
@@ -39,6 +40,7 @@ __all__ = [
     "Device",
     "Event",
     "ExternalStream",
+    "Graph",
     "Memory",
     "MemoryHook",
     "MemoryPointer",
@@ -58,6 +60,7 @@ __all__ = [
     "get_device_id",
     "get_elapsed_time",
     "get_local_runtime_version",
+    "graph",
     "is_available",
     "memory",
     "memory_hook",
@@ -161,15 +164,15 @@ device = Namespace(
 )
 
 
+graph = Namespace("cp.cuda.graph", Graph=Graph)
 profiler = Namespace(
-    "cp.cuda.profiler", start=handles.profilerStart, stop=handles.profilerStop, profile=profile
+    "cp.cuda.profiler", start=runtime.profilerStart, stop=runtime.profilerStop, profile=profile
 )
 
 _NO_MANAGED = "the virtual GPU does not model page migration; use cp.cuda.alloc and copies"
 _POOL = "use cp.cuda.MemoryPool, the default, whose rules are CuPy's"
 _KERNELS = "use cp.RawKernel and cp.RawModule"
 _REMEDIES = {
-    "Graph": "virtual GPUs do not capture graphs; launch the kernels one by one",
     "ManagedMemory": _NO_MANAGED,
     "malloc_managed": _NO_MANAGED,
     "MemoryAsync": _POOL,

@@ -56,7 +56,7 @@ class Device:
 
     def synchronize(self) -> None:
         """Let the host wait for everything on the device."""
-        _machine.current().device(self.id).work.schedule.synchronize()
+        _machine.current().device(self.id).work.synchronize()
 
     @property
     def compute_capability(self) -> str:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from virtualgpu.cp.cuda.copies import copy, set_memory
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned import host_bytes
-from virtualgpu.cp.cuda.streams import Stream, _BaseStream
+from virtualgpu.cp.cuda.streams import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 
@@ -34,6 +34,7 @@ class Memory(BaseMemory):
     """Memory straight from ``cudaMalloc``, freed with the object."""
 
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
+        refuse_unsafe()
         owner = owner or _machine.current().current_device
         super().__init__(owner.memory.malloc(size), size, owner)
 
@@ -90,6 +91,7 @@ class MemoryPointer:
 
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
         """Copy `size` bytes from another place in device memory, in the legacy default stream."""
+        refuse_in_capture("synchronous API calls")
         self._from_device(src, size, Stream.null)
 
     def copy_from_device_async(
@@ -107,10 +109,12 @@ class MemoryPointer:
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and
         wait for the copy."""
+        refuse_in_capture("synchronous API calls")
         self._from_host(mem, size, Stream.null, waits=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Like `copy_from_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        refuse_in_capture("H2D transfers", stream, self.mem.owner)
         self._from_host(mem, size, stream)
 
     def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
@@ -136,10 +140,12 @@ class MemoryPointer:
 
     def copy_to_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes to a host address in the legacy default stream, and wait for the copy."""
+        refuse_in_capture("synchronous API calls")
         self._to_host(mem, size, Stream.null, waits=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Like `copy_to_host` in `stream`; returns at once if `mem` points to pinned memory."""
+        refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._to_host(mem, size, stream)
 
     def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
@@ -152,6 +158,7 @@ class MemoryPointer:
 
     def memset(self, value: int, size: int) -> None:
         """Set `size` bytes to `value`, in the legacy default stream."""
+        refuse_in_capture("synchronous API calls")
         self.memset_async(value, size, Stream.null)
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:

@@ -2,42 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from virtualgpu.cp._missing_names import absent
 from virtualgpu.cp.cuda.copies import copy, device_at, set_memory
-
-# The functions by handle are part of this module as in CuPy.
-from virtualgpu.cp.cuda.handles import (  # noqa: F401
-    deviceCanAccessPeer,
-    deviceDisablePeerAccess,
-    deviceEnablePeerAccess,
-    eventCreate,
-    eventCreateWithFlags,
-    eventDestroy,
-    eventElapsedTime,
-    eventQuery,
-    eventRecord,
-    eventSynchronize,
-    freeHost,
-    hostAlloc,
-    launchHostFunc,
-    mallocManaged,
-    profilerStart,
-    profilerStop,
-    stream_of,
-    streamCreate,
-    streamCreateWithFlags,
-    streamCreateWithPriority,
-    streamDestroy,
-    streamQuery,
-    streamWaitEvent,
-)
-from virtualgpu.cp.cuda.pinned import host_bytes
-from virtualgpu.cp.cuda.streams import Stream, _BaseStream
+from virtualgpu.cp.cuda.graph import Graph
+from virtualgpu.cp.cuda.pinned import PinnedMemory, host_bytes
+from virtualgpu.cp.cuda.streams import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
+from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
@@ -46,6 +23,9 @@ memcpyDeviceToDevice, memcpyDefault = 3, 4  # noqa: N816
 streamDefault, streamNonBlocking = 0, 1  # noqa: N816
 eventDefault, eventBlockingSync, eventDisableTiming, eventInterprocess = 0, 1, 2, 4  # noqa: N816
 hostAllocDefault, hostAllocPortable, hostAllocMapped, hostAllocWriteCombined = 0, 1, 2, 4  # noqa: N816
+streamCaptureModeGlobal, streamCaptureModeThreadLocal = GLOBAL_MODE, THREAD_LOCAL_MODE  # noqa: N816
+streamCaptureModeRelaxed = RELAXED_MODE  # noqa: N816
+cudaGraphDebugDotFlagsVerbose, cudaGraphDebugDotFlagsKernelNodeParams = 1 << 0, 1 << 2  # noqa: N816
 is_hip = False
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
 errorInvalidValue, errorMemoryAllocation = 1, 2  # noqa: N816
@@ -55,6 +35,9 @@ _STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE = 0, 1, 2
 
 # The CUDA version whose rules the virtual GPU follows; the compiler's is in cp.cuda.nvrtc.
 VIRTUAL_CUDA_VERSION = 13000
+
+_INVALID_HANDLE = (400, "cudaErrorInvalidResourceHandle")
+_PEER = "virtual GPUs have no peer access; copy with cp.asarray or copy_from_device"
 
 _ATTRIBUTES = {
     "cudaDevAttrMaxThreadsPerBlock": 1,
@@ -110,12 +93,12 @@ def setDevice(device: int) -> None:  # noqa: N802
 
 def deviceSynchronize() -> None:  # noqa: N802
     """Let the host wait for everything on the current device."""
-    _device().work.schedule.synchronize()
+    _device().work.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
     """Let the host wait for the stream with this handle."""
-    _device().work.schedule.synchronize(stream)
+    stream_of(stream).synchronize()
 
 
 def runtimeGetVersion() -> int:  # noqa: N802
@@ -268,6 +251,7 @@ def device_attributes(info: Any) -> dict[str, int]:
 
 def malloc(size: int) -> int:
     """``cudaMalloc``: the address of `size` bytes, which kernels may then touch."""
+    refuse_unsafe()
     memory = _device().memory
     address = memory.malloc(size)
     memory.track(address, size, f"cudaMalloc of {size:,} bytes")
@@ -283,6 +267,7 @@ def free(ptr: int) -> None:
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
     """Copy `size` bytes between addresses, host or device by `kind`; the host waits."""
+    refuse_unsafe()
     _copy(dst, src, size, kind, Stream.null, waits=True)
 
 
@@ -361,6 +346,214 @@ def memcpyPeerAsync(  # noqa: N802
                 f"invalid argument: {address:#x} is not in the memory of device {device}.",
             )
     memcpyAsync(dst, src, size, memcpyDeviceToDevice, stream)
+
+
+# Streams and events
+
+
+def _keep(thing: Any) -> int:
+    _machine.current().handles[thing.ptr] = thing
+    return int(thing.ptr)
+
+
+def _kept(handle: int, kind: type, what: str) -> Any:
+    found = _machine.current().handles.get(handle)
+    if not isinstance(found, kind):
+        raise CUDARuntimeError(
+            *_INVALID_HANDLE, f"invalid resource handle: {handle:#x} is no {what} that lives."
+        )
+    return found
+
+
+def _forget(handle: int, kind: type, what: str) -> None:
+    _kept(handle, kind, what)
+    del _machine.current().handles[handle]
+
+
+def stream_of(handle: int) -> _BaseStream:
+    """The stream with a handle, made here or elsewhere."""
+    found = _machine.current().handles.get(handle)
+    return found if isinstance(found, _BaseStream) else _BaseStream(handle, -1)
+
+
+def streamCreate() -> int:  # noqa: N802
+    """Handle of a new blocking stream."""
+    return _keep(Stream())
+
+
+def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
+    """Handle of a new stream; ``streamNonBlocking`` does not wait for the default stream."""
+    return _keep(Stream(non_blocking=flags == streamNonBlocking))
+
+
+def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
+    """Handle of a new stream with a priority; lower numbers are more urgent."""
+    return _keep(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
+
+
+def streamDestroy(stream: int) -> None:  # noqa: N802
+    """End a stream that `streamCreate` made."""
+    _forget(stream, _BaseStream, "stream")
+
+
+def streamQuery(stream: int) -> int:  # noqa: N802
+    """0 once all work of the stream is done; error 600, ``cudaErrorNotReady``, before."""
+    if not stream_of(stream).done:
+        raise CUDARuntimeError(600, "cudaErrorNotReady", "device not ready: the stream still has work.")
+    return 0
+
+
+def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
+    """Let later work of the stream wait for an event."""
+    stream_of(stream).wait_event(_kept(event, Event, "event"))
+
+
+def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> None:  # noqa: N802
+    """Call ``callback(arg)`` after the stream's work."""
+    stream_of(stream).launch_host_func(callback, arg)
+
+
+def eventCreate() -> int:  # noqa: N802
+    """Handle of a new event."""
+    return _keep(Event())
+
+
+def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
+    """Handle of a new event; flag 2, ``eventDisableTiming``, makes one without time."""
+    return _keep(Event(disable_timing=bool(flags & eventDisableTiming)))
+
+
+def eventDestroy(event: int) -> None:  # noqa: N802
+    """End an event that `eventCreate` made."""
+    _forget(event, Event, "event")
+
+
+def eventRecord(event: int, stream: int) -> None:  # noqa: N802
+    """Put an event behind the queued work of a stream."""
+    stream_of(stream).record(_kept(event, Event, "event"))
+
+
+def eventQuery(event: int) -> int:  # noqa: N802
+    """0 once the work before the event is done; error 600, ``cudaErrorNotReady``, before."""
+    if not _kept(event, Event, "event").done:
+        raise CUDARuntimeError(600, "cudaErrorNotReady", "device not ready: work before the event is left.")
+    return 0
+
+
+def eventSynchronize(event: int) -> None:  # noqa: N802
+    """Let the host wait for an event."""
+    _kept(event, Event, "event").synchronize()
+
+
+def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
+    """Modelled milliseconds between two events."""
+    return get_elapsed_time(_kept(start, Event, "event"), _kept(end, Event, "event"))
+
+
+# Graphs
+
+
+def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> None:  # noqa: N802
+    """Let a stream keep its work as the nodes of a graph; see `Stream.begin_capture`."""
+    stream_of(stream).begin_capture(mode)
+
+
+def streamEndCapture(stream: int) -> int:  # noqa: N802
+    """Handle of the graph that a stream has captured; end it with `graphDestroy`."""
+    graph = stream_of(stream).end_capture()
+    _machine.current().handles[graph.graph] = graph
+    return graph.graph
+
+
+def streamIsCapturing(stream: int) -> bool:  # noqa: N802
+    """Whether a stream takes part in the capture of a graph."""
+    return stream_of(stream).is_capturing()
+
+
+def _graph(handle: int) -> Graph:
+    found: Graph | None = _machine.current().graphs.get(handle)
+    if found is None:
+        raise CUDARuntimeError(
+            *_INVALID_HANDLE, f"invalid resource handle: {handle:#x} is no graph that lives."
+        )
+    return found
+
+
+def graphInstantiate(graph: int) -> int:  # noqa: N802
+    """Handle of a graph in the form that `graphLaunch` takes; end it with `graphExecDestroy`."""
+    found = _graph(graph)
+    _machine.current().handles[found.graphExec] = found
+    return found.graphExec
+
+
+def graphLaunch(graphExec: int, stream: int) -> None:  # noqa: N802, N803
+    """Run the nodes of a graph in a stream."""
+    _graph(graphExec).launch(stream_of(stream))
+
+
+def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
+    """Prepare a launch; on the virtual GPU there is nothing to prepare."""
+    _graph(graphExec)
+
+
+def graphDestroy(graph: int) -> None:  # noqa: N802
+    """End a graph that `streamEndCapture` gave; what was instantiated from it lives on."""
+    _forget(graph, Graph, "graph")
+
+
+def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
+    """End a graph that `graphInstantiate` gave."""
+    _forget(graphExec, Graph, "graph")
+
+
+# Peers, host memory, profiler
+
+
+def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N803
+    """0: virtual GPUs cannot read each other's memory in kernels."""
+    machine = _machine.current()
+    machine.device(device), machine.device(peerDevice)
+    return 0
+
+
+def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
+    """Error 217: virtual GPUs have no peer access."""
+    _machine.current().device(peerDevice)
+    raise CUDARuntimeError(217, "cudaErrorPeerAccessUnsupported", f"peer access is not supported: {_PEER}.")
+
+
+def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
+    """Error 705: it was never enabled."""
+    _machine.current().device(peerDevice)
+    raise CUDARuntimeError(
+        705, "cudaErrorPeerAccessNotEnabled", f"peer access has not been enabled: {_PEER}."
+    )
+
+
+def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
+    """Address of page-locked host memory; end it with `freeHost`."""
+    return _keep(PinnedMemory(size, flags))
+
+
+def freeHost(ptr: int) -> None:  # noqa: N802
+    """Free what `hostAlloc` gave."""
+    _forget(ptr, PinnedMemory, "page-locked memory")
+
+
+def mallocManaged(size: int, flags: int = 1) -> int:  # noqa: N802
+    """Managed memory: not on the virtual GPU."""
+    raise NotSupportedError(
+        "The virtual GPU has no managed memory, since it does not model page migration; use "
+        "cp.cuda.runtime.malloc(size) and copies, or cp.cuda.alloc(size)."
+    )
+
+
+def profilerStart() -> None:  # noqa: N802
+    """Region for an external profiler; none watches a virtual GPU."""
+
+
+def profilerStop() -> None:  # noqa: N802
+    """See `profilerStart`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.clock import LEGACY_QUEUE, PER_THREAD_QUEUE
+from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
+from virtualgpu.model.graph import (
+    GLOBAL_MODE,
+    RELAXED_MODE,
+    THREAD_LOCAL_MODE,
+    Capture,
+    Node,
+    Operation,
+    refusal,
+)
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.queue import Operation
+from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import Activity, ActivityKind
 
 
@@ -40,6 +50,7 @@ class Event:
         self.disable_timing = disable_timing
         self.time_ns: int | None = None
         self.after: tuple[int, ...] = ()
+        self.capture: Capture | None = None  # `after` then means nodes of its graph
         self._device: VirtualDevice | None = None
 
     @property
@@ -50,6 +61,9 @@ class Event:
     @property
     def done(self) -> bool:
         """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
+        if self.capture is not None:
+            self.capture.broken = True
+            return False
         return self._device is None or self._device.work.schedule.is_done(self.time_ns or 0)
 
     def record(self, stream: _BaseStream | None = None) -> None:
@@ -58,11 +72,17 @@ class Event:
 
     def synchronize(self) -> None:
         """Let the host wait for the event."""
+        if self.capture is not None:
+            self.capture.broken = True
+            raise refusal(907)
         if self._device is not None:
             self._device.clock.wait_until(self.time_ns or 0)
 
     def _set(self, device: VirtualDevice, time_ns: int, after: tuple[int, ...]) -> None:
-        self._device, self.time_ns, self.after = device, time_ns, after
+        self._device, self.time_ns, self.after, self.capture = device, time_ns, after, None
+
+    def _set_captured(self, capture: Capture, after: tuple[int, ...]) -> None:
+        self._device, self.time_ns, self.after, self.capture = None, None, after, capture
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -75,6 +95,8 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
         not done yet (call ``synchronize()`` on it first).
     """
     for event in (start_event, end_event):
+        if event.capture is not None:
+            raise refusal(907)
         if event.disable_timing or event.time_ns is None or event._device is None:
             why = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
@@ -176,54 +198,132 @@ class _BaseStream:
     @property
     def done(self) -> bool:
         """True if all work on this stream is done."""
-        schedule = _device(self.device_id).work.schedule
-        return schedule.is_done(schedule.queue(self.ptr).tail_ns)
+        work = self._work
+        try:
+            work.check_legacy(self.ptr)
+            work.refuse_capturing(self.ptr)
+        except CUDARuntimeError:
+            return False  # CuPy compares the status with 0; a graph being captured is lost all the same
+        return work.schedule.is_done(work.schedule.queue(self.ptr).tail_ns)
 
     def synchronize(self) -> None:
         """Let the host wait for all work queued on this stream."""
-        _device(self.device_id).work.schedule.synchronize(self.ptr)
+        work = self._work
+        work.check_legacy(self.ptr)
+        work.refuse_capturing(self.ptr)
+        work.schedule.synchronize(self.ptr)
 
     def record(self, event: Event | None = None) -> Event:
         """Record an event (a new one by default) behind the queued work."""
         event = event or Event()
         device = _device(self.device_id)
-        event._set(device, *device.work.schedule.point(self.ptr))
+        work = device.work
+        work.check_legacy(self.ptr)
+        capture = work.capturing(self.ptr)
+        if capture is not None:
+            event._set_captured(capture, capture.frontiers[device.id, self.ptr])
+        else:
+            event._set(device, *work.schedule.point(self.ptr))
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA."""
-        if event.time_ns is not None:
-            _device(self.device_id).work.schedule.hold_until(self.ptr, event.time_ns, event.after)
+        """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA.
+
+        An event recorded in a stream that captures a graph makes this stream take part in the capture.
+        """
+        work = self._work
+        if event.capture is not None:
+            if event.capture.ended:
+                raise refusal(907)
+            work.join(self.ptr, event.capture, event.after)
+        elif event.time_ns is not None:
+            work.check_legacy(self.ptr)
+            capture = work.capturing(self.ptr)
+            if capture is not None:
+                raise work.spoil(capture, 905)
+            work.schedule.hold_until(self.ptr, event.time_ns, event.after)
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
-        """Call ``callback(arg)`` after the queued work; the virtual GPU has run it already."""
-        callback(arg)
+        """Call ``callback(arg)`` after the queued work."""
+
+        def run() -> float:
+            callback(arg)
+            return 0.0
+
+        self.enqueue("HOST_LAUNCH", "Host function", run)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
-        """Call ``callback(stream, status, arg)`` after the queued work."""
-        callback(self, 0, arg)
+        """Call ``callback(stream, status, arg)`` after the queued work; graphs cannot have it."""
+        self._work.refuse_capturing(self.ptr)
+        self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
-    def begin_capture(self, mode: Any = None) -> None:
-        """Capturing a CUDA graph: not on the virtual GPU."""
-        raise NotSupportedError(
-            "Virtual GPUs do not capture CUDA graphs; launch the kernels one by one, or run this on an "
-            "NVIDIA GPU with CuPy."
-        )
+    # Graphs
 
-    end_capture = begin_capture
+    def begin_capture(self, mode: int | None = None) -> None:
+        """Keep what the stream is given from now on as the nodes of a graph, instead of running it.
+
+        Parameters
+        ----------
+        mode : int, optional
+            ``runtime.streamCaptureModeRelaxed`` by default. In the modes ``...Global`` and
+            ``...ThreadLocal``, CUDA forbids allocations and other calls meanwhile, of all threads or of
+            this one.
+
+        Raises
+        ------
+        RuntimeError
+            On the legacy default stream.
+        CUDARuntimeError
+            Status 401, if it captures already; 1 for an unknown mode.
+        """
+        if self.ptr in (LEGACY_QUEUE, LEGACY_ALIAS):
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        mode = RELAXED_MODE if mode is None else mode
+        if mode not in (GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE):
+            raise CUDARuntimeError(
+                1, "cudaErrorInvalidValue", f"invalid argument: {mode} is no capture mode; use 0, 1 or 2."
+            )
+        self._work.begin_capture(self.ptr, mode)
+
+    def end_capture(self) -> Graph:
+        """The graph of what the stream, and those that joined it, were given since `begin_capture`.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 401 without a capture; 901 to 908 as CUDA names what went wrong (904: a stream that
+            joined was not waited for).
+        """
+        capture = self._work.end_capture(self.ptr)
+        return Graph._of(capture.nodes, _machine.current(), get_current_stream)
 
     def is_capturing(self) -> bool:
-        """Whether the stream records a CUDA graph."""
-        return False
+        """Whether the stream takes part in the capture of a graph."""
+        work = self._work
+        work.check_legacy(self.ptr, spoils=False)
+        try:
+            return work.capturing(self.ptr) is not None
+        except CUDARuntimeError as error:
+            raise RuntimeError(
+                "the stream was capturing, but an error has invalidated the capture sequence"
+            ) from error
+
+    def launch_graph(self, graph_id: int, nodes: Sequence[Node]) -> None:
+        """Run the nodes of a graph in this stream: what `Graph.launch` does."""
+        self._work.launch_graph(self.ptr, graph_id, nodes)
+
+    @property
+    def _work(self) -> WorkQueue:
+        return _device(self.device_id).work
 
     @property
     def is_non_blocking(self) -> bool:
-        return not _device(self.device_id).work.schedule.queue(self.ptr).blocking
+        return not self._work.schedule.queue(self.ptr).blocking
 
     @property
     def priority(self) -> int:
         """Lower numbers are more urgent. The modelled clock keeps it but does not reorder work."""
-        return _device(self.device_id).work.schedule.queue(self.ptr).priority
+        return self._work.schedule.queue(self.ptr).priority
 
 
 class Stream(_BaseStream):
@@ -262,7 +362,7 @@ class Stream(_BaseStream):
     def __del__(self) -> None:
         owner = getattr(self, "_owner", None)
         if owner is not None and not sys.is_finalizing():
-            owner.work.schedule.destroy_queue(self.ptr)
+            owner.work.destroy(self.ptr)
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
@@ -311,3 +411,37 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
     if device_id is None:
         device_id = _machine.current().current_device_id
     return _current_streams().get(device_id, Stream.null)
+
+
+def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
+    """Whether a stream (the current one of a device by default) keeps its work for a graph, spoilt or not."""
+    device = device or _machine.current().current_device
+    stream = stream or get_current_stream(device.id)
+    captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
+    return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
+
+
+def refuse_in_capture(
+    what: str, stream: _BaseStream | None = None, device: VirtualDevice | None = None
+) -> None:
+    """Raise CuPy's error for a call that makes the host wait, if the stream captures a graph."""
+    if is_capturing(stream, device):
+        raise RuntimeError(
+            f"the current stream is capturing, so {what} are disallowed. Do it before begin_capture() or "
+            "after the graph's launch."
+        )
+
+
+def refuse_unsafe() -> None:
+    """Refuse what CUDA calls unsafe, such as an allocation, while a capture in a strict mode is under way.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 900; the capture is lost.
+    """
+    for device in _machine.current().devices:
+        for capture in device.work.active() if device.work.captures else ():
+            local = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
+            if local or capture.mode == GLOBAL_MODE:
+                raise device.work.spoil(capture, 900)

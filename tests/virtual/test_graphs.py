@@ -1,0 +1,625 @@
+"""CUDA graphs: what a capture keeps, what it refuses, and what a launch does and costs.
+
+The refusals are those that an H200 gave (driver 580, CUDA 13.0, CuPy 14.2), with class and status.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import virtualgpu.cp as cp
+from tests.virtual.conftest import _fresh
+from virtualgpu.cp.cuda import runtime
+from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError, KernelFault
+from virtualgpu.model.machine import Machine
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+ADD = 'extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }'
+Stream, Event = cp.cuda.Stream, cp.cuda.Event
+
+
+@pytest.fixture
+def add() -> Callable[..., None]:
+    kernel = cp.RawKernel(ADD, "add")
+
+    def launch(x: Any, y: float = 1.0, stream: Any = None) -> None:
+        kernel((x.size // 32,), (32,), (x, np.float32(y)), stream=stream)
+
+    return launch
+
+
+def captured(work: Callable[[Any], object], stream: Any = None) -> Any:
+    stream = stream or Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        work(stream)
+        return stream.end_capture()
+
+
+def nodes_of(dot: str) -> dict[int, str]:
+    """Number -> what is on the node's second line."""
+    return {int(n): what for n, what in re.findall(r'label="(\d+)\n([^\n"]*)', dot)}
+
+
+def edges_of(dot: str) -> set[tuple[int, int]]:
+    return {(int(a), int(b)) for a, b in re.findall(r"node_(\d+)\" -> \"graph_\d+_node_(\d+)\"", dot)}
+
+
+class TestReplay:
+    def test_nothing_runs_before_the_launch(self, machine: Machine, add: Any) -> None:
+        x, y = cp.zeros(64, cp.float32), cp.zeros(64, cp.float32)
+        logged, launches = len(machine.devices[0].work.log), machine.kernel_launches
+
+        def work(stream: Any) -> None:
+            assert stream.is_capturing()
+            add(x, 2)
+            y[...] = x * 10
+
+        stream = Stream(non_blocking=True)
+        graph = captured(work, stream)
+        assert not stream.is_capturing()
+        assert (float(x.sum()), float(y.sum())) == (0, 0)
+        assert machine.kernel_launches == launches + 2  # the two sums
+        assert [a.name for a in list(machine.devices[0].work.log)[logged:]].count("add") == 0
+        for turn in (1, 2, 3):
+            graph.launch(stream)
+            stream.synchronize()
+            np.testing.assert_array_equal(x.get(), np.full(64, 2 * turn))
+            np.testing.assert_array_equal(y.get(), np.full(64, 20 * turn))
+
+    @pytest.mark.parametrize(
+        "function",
+        [
+            lambda x, i: x + 1,
+            lambda x, i: cp.sqrt(x),
+            lambda x, i: x.sum(axis=0),
+            lambda x, i: cp.concatenate([x, x]),
+            lambda x, i: cp.sort(x, axis=None),
+            lambda x, i: cp.cumsum(x),
+            lambda x, i: x.astype(cp.float64).T.copy(),
+            lambda x, i: x[i],
+            lambda x, i: cp.where(x > 3, x, -x),
+            lambda x, i: cp.argmax(x, axis=1),
+            lambda x, i: cp.full_like(x, 7) * x,
+            lambda x, i: cp.clip(x, 2, 5),
+            lambda x, i: cp.divmod(x, 3)[1],
+            lambda x, i: cp.ElementwiseKernel("T x", "T y", "y = x * x", "square")(x),
+            lambda x, i: cp.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")(x, axis=1),
+            lambda x, i: cp.fuse(kernel_name="square_plus")(lambda a: a * a + 1)(x),
+        ],
+    )
+    def test_results_are_those_of_the_inputs_at_the_launch(self, function: Any) -> None:
+        values = np.arange(12, dtype=np.float32).reshape(3, 4)[::-1] * 1.5
+        x, index = cp.asarray(values), cp.array([2, 0])
+        expected, kept = function(x, index).get(), []
+        x.fill(0)
+        index.fill(1)
+        graph = captured(lambda _: kept.append(function(x, index)))
+        assert not np.array_equal(kept[0].get(), expected)
+        x.set(values)
+        index.set(np.array([2, 0]))
+        graph.launch()
+        np.testing.assert_array_equal(kept[0].get(), expected)
+
+    def test_writing_in_place_waits_for_the_launch(self) -> None:
+        x, y = cp.arange(6, dtype=cp.float32)[::-1].copy(), cp.ones(6, cp.float32)
+        index, bins = cp.array([0, 0, 5]), cp.zeros(6, cp.float32)
+
+        def work(stream: Any) -> None:
+            x.sort()
+            cp.multiply(x, 2, out=y)
+            cp.add.at(bins, index, cp.float32(1))
+            cp.copyto(x, y)
+            x[1:3] = 9
+            cp.put(y, index, cp.float32(5))
+            cp.fill_diagonal(y.reshape(2, 3), 0)
+
+        before = [a.get() for a in (x, y, bins)]
+        graph = captured(work)
+        for array, contents in zip((x, y, bins), before, strict=True):
+            np.testing.assert_array_equal(array.get(), contents)
+        graph.launch()
+        np.testing.assert_array_equal(x.get(), [0, 9, 9, 6, 8, 10])
+        np.testing.assert_array_equal(bins.get(), [2, 0, 0, 0, 0, 1])
+        np.testing.assert_array_equal(y.get(), [0, 2, 4, 6, 0, 5])
+
+    def test_copies_memory_sets_and_host_functions_are_nodes(self, machine: Machine, add: Any) -> None:
+        memory = cp.cuda.alloc_pinned_memory(256)
+        host = np.frombuffer(memory, np.float32, 64)
+        host[:] = 1
+        x, y = cp.zeros(64, cp.float32), cp.ones(64, cp.float32)
+        seen: list[float] = []
+
+        def work(stream: Any) -> None:
+            runtime.memcpyAsync(x.data.ptr, host.ctypes.data, 256, runtime.memcpyHostToDevice, stream.ptr)
+            add(x)
+            y.data.memset_async(0, 128)
+            y.data.copy_from_device_async(x.data, 64)
+            runtime.memcpyAsync(host.ctypes.data, y.data.ptr, 256, runtime.memcpyDeviceToHost, stream.ptr)
+            stream.launch_host_func(lambda array: seen.append(float(array.sum())), host)
+
+        graph = captured(work)
+        assert seen == []
+        assert nodes_of(graph.debug_dot_str()) == {
+            0: "MEMCPY", 1: "add", 2: "MEMSET", 3: "MEMCPY", 4: "MEMCPY", 5: "HOST"
+        }  # fmt: skip
+        host[:] = 4
+        graph.launch()
+        assert seen == [16 * 5 + 16 * 0 + 32 * 1]
+        ran = list(machine.devices[0].work.log)[-6:]
+        assert [a.kind for a in ran] == [
+            "MEMCPY",
+            "CONCURRENT_KERNEL",
+            "MEMSET",
+            "MEMCPY",
+            "MEMCPY",
+            "HOST_LAUNCH",
+        ]
+        assert {a.graph_id for a in ran} == {ran[0].graph_id} != {0}
+        assert [a.graph_node_id for a in ran] == list(range(6))
+
+    def test_arrays_of_the_capture_stay_alive(self, add: Any) -> None:
+        out = cp.zeros(64, cp.float32)
+
+        def work(stream: Any) -> None:
+            add(temporary := cp.zeros(64, cp.float32), 5)
+            out[...] = temporary
+
+        graph = captured(work)
+        cp.full(64, 99, cp.float32)  # would take the temporary's place
+        graph.launch()
+        np.testing.assert_array_equal(out.get(), np.full(64, 5))
+
+    def test_a_fault_in_a_node_is_the_launchs(self, machine: Machine) -> None:
+        kernel = cp.RawKernel('extern "C" __global__ void bad(float* x) { x[1 << 20] = 1; }', "bad")
+        x = cp.zeros(4, cp.float32)
+        graph = captured(lambda _: kernel((1,), (1,), (x,)))
+        with pytest.raises(KernelFault):
+            graph.launch()
+
+    def test_launches_are_in_stream_order(self, machine: Machine, add: Any) -> None:
+        x = cp.zeros(64, cp.float32)
+        graph = captured(lambda _: [add(x) for _ in range(3)])
+        stream = Stream(non_blocking=True)
+        with stream:
+            add(x)
+            before = machine.devices[0].work.log[-1]
+            graph.launch()
+            add(x)
+        first, *_, after = list(machine.devices[0].work.log)[-4:]
+        assert before.end_ns <= first.start_ns
+        assert first.after == (before.correlation_id,)
+        last_node = machine.devices[0].work.log[-2]
+        assert after.start_ns >= last_node.end_ns
+        assert after.after == (last_node.correlation_id,)
+
+    def test_graphs_of_two_devices_run_on_both(self) -> None:
+        for machine in _fresh("H200", "H200"):
+            x = cp.zeros(64, cp.float32)
+            with cp.cuda.Device(1):
+                y, other = cp.zeros(64, cp.float32), Stream(non_blocking=True)
+            stream = Stream(non_blocking=True)
+            stream.begin_capture()
+            with stream:
+                x.fill(3)
+            ready = stream.record()
+            other.wait_event(ready)
+            with cp.cuda.Device(1), other:
+                y.fill(4)
+                done = other.record()
+            stream.wait_event(done)
+            graph = stream.end_capture()
+            assert edges_of(graph.debug_dot_str()) == {(0, 1)}
+            graph.launch(stream)
+            assert [d.work.log[-1].name for d in machine.devices] == ["cupy_fill__float32"] * 2
+            assert (float(x[0]), float(y.get()[0])) == (3, 4)
+
+
+class TestForkAndJoin:
+    def test_an_event_brings_another_stream_in_and_back(self, machine: Machine, add: Any) -> None:
+        x, y = cp.zeros(64, cp.float32), cp.zeros(64, cp.float32)
+        other = Stream(non_blocking=True)
+
+        def work(stream: Any) -> None:
+            add(x)
+            other.wait_event(stream.record())
+            assert other.is_capturing()
+            add(y, stream=other)
+            add(y, stream=other)
+            add(x)
+            stream.wait_event(other.record())
+            add(x)
+
+        graph = captured(work)
+        assert not other.is_capturing()
+        assert edges_of(graph.debug_dot_str()) == {(0, 1), (1, 2), (0, 3), (2, 4), (3, 4)}
+        graph.launch()
+        assert (float(x[0]), float(y[0])) == (3, 2)
+        ran = list(machine.devices[0].work.log)
+        nodes = [a for a in ran if a.graph_id]
+        assert nodes[3].start_ns < nodes[2].end_ns  # the branches overlap
+        assert nodes[4].start_ns >= max(nodes[2].end_ns, nodes[3].end_ns)
+
+    def test_edges_that_follow_from_others_are_left_out(self, add: Any) -> None:
+        x, other = cp.zeros(64, cp.float32), Stream(non_blocking=True)
+
+        def work(stream: Any) -> None:
+            add(x)
+            other.wait_event(stream.record())
+            add(x)
+            stream.wait_event(other.record())
+            add(x)
+
+        assert edges_of(captured(work).debug_dot_str()) == {(0, 1), (1, 2)}
+
+    def test_a_branch_nobody_waits_for_is_an_error(self, add: Any) -> None:
+        x, other, stream = cp.zeros(64, cp.float32), Stream(non_blocking=True), Stream(non_blocking=True)
+        stream.begin_capture()
+        other.wait_event(stream.record())
+        add(x, stream=other)
+        with pytest.raises(CUDARuntimeError, match="unjoined work") as error:
+            stream.end_capture()
+        assert error.value.status == 904
+        add(x, stream=other)  # both are ordinary streams again
+        add(x, stream=stream)
+        assert float(x[0]) == 2
+
+
+def array() -> Any:
+    return cp.zeros(32, cp.float32)
+
+
+def null_wait(stream: Any, x: Any) -> None:
+    Stream.null.wait_event(stream.record())
+
+
+def merge(stream: Any, x: Any) -> None:
+    other = Stream(non_blocking=True)
+    other.begin_capture()
+    stream.wait_event(other.record())
+
+
+def end_of_a_guest(stream: Any, x: Any) -> None:
+    other = Stream(non_blocking=True)
+    other.wait_event(stream.record())
+    other.end_capture()
+
+
+def earlier_event(stream: Any, x: Any) -> None:
+    stream.wait_event(Stream.null.record())
+
+
+# What is done in a capture, its error's status, and whether the graph is lost with it.
+REFUSED: dict[str, tuple[Callable[[Any, Any], object], int, bool]] = {
+    "synchronize": (lambda s, x: s.synchronize(), 900, True),
+    "device synchronize": (lambda s, x: cp.cuda.Device().synchronize(), 900, True),
+    "runtime synchronize": (lambda s, x: runtime.streamSynchronize(s.ptr), 900, True),
+    "callback": (lambda s, x: s.add_callback(lambda *_: None, 0), 900, True),
+    "graph in graph": (lambda s, x: captured(lambda _: x.fill(1)).launch(s), 900, True),
+    "begin again": (lambda s, x: s.begin_capture(), 401, False),
+    "merge": (merge, 902, True),
+    "end of a guest": (end_of_a_guest, 903, True),
+    "earlier event": (earlier_event, 905, True),
+    "legacy waits": (null_wait, 906, True),
+    "event synchronize": (lambda s, x: s.record().synchronize(), 907, True),
+    "elapsed time": (lambda s, x: cp.cuda.get_elapsed_time(s.record(), s.record()), 907, False),
+}
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("what", REFUSED)
+    def test_status_and_whether_the_graph_survives(self, what: str) -> None:
+        does, status, lost = REFUSED[what]
+        x, stream = array(), Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            with pytest.raises(CUDARuntimeError) as error:
+                does(stream, x)
+            assert error.value.status == status
+            if not lost:
+                x.fill(1)
+                stream.end_capture().launch(stream)
+                assert float(x[0]) == 1
+                return
+            with pytest.raises(CUDADriverError) as later:
+                x.fill(1)
+            assert (later.value.status, later.value.error_name) == (
+                901,
+                "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
+            )
+            with pytest.raises(RuntimeError, match="an error has invalidated"):
+                stream.is_capturing()
+            with pytest.raises(CUDARuntimeError) as end:
+                stream.end_capture()
+            assert (end.value.status, end.value.error_name) == (901, "cudaErrorStreamCaptureInvalidated")
+            assert not stream.is_capturing()
+            x.fill(2)
+            assert float(x[0]) == 2
+
+    @pytest.mark.parametrize("ask", [lambda s: s.done, lambda s: s.record().done])
+    def test_asking_whether_it_is_done_loses_the_graph(self, ask: Any) -> None:
+        stream = Stream(non_blocking=True)
+        stream.begin_capture()
+        assert ask(stream) is False
+        with pytest.raises(CUDARuntimeError, match="previous error"):
+            stream.end_capture()
+
+    @pytest.mark.parametrize(
+        ("does", "says"),
+        [
+            (lambda s, x: x.get(), "D2H transfers"),
+            (lambda s, x: x.get(out=np.zeros(32, np.float32), blocking=False), "D2H transfers"),
+            (lambda s, x: float(x[0]), "D2H transfers"),
+            (lambda s, x: cp.nonzero(x), "D2H transfers"),
+            (lambda s, x: x[x > 0], "D2H transfers"),
+            (lambda s, x: x.set(np.zeros(32, np.float32)), "H2D transfers"),
+            (lambda s, x: cp.asarray(np.zeros(32)), "H2D transfers"),
+            (lambda s, x: x.data.copy_from_device(x.data, 64), "synchronous API calls"),
+            (lambda s, x: x.data.copy_from_host(np.zeros(64).ctypes.data, 64), "synchronous API calls"),
+            (lambda s, x: x.data.copy_to_host(np.zeros(64).ctypes.data, 64), "synchronous API calls"),
+            (lambda s, x: x.data.memset(0, 64), "synchronous API calls"),
+        ],
+    )
+    def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, says: str) -> None:
+        x, stream = array(), Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            with pytest.raises(
+                RuntimeError, match=f"the current stream is capturing, so {says} are disallowed"
+            ):
+                does(stream, x)
+            x.fill(1)
+            stream.end_capture().launch()
+        assert float(x[0]) == 1
+
+    @pytest.mark.parametrize(
+        ("does", "library"),
+        [
+            (lambda m: m @ m, "cuBLAS"),
+            (lambda m: cp.dot(m, m), "cuBLAS"),
+            (lambda m: cp.linalg.inv(m), "cuSOLVER"),
+            (lambda m: cp.random.rand(4), "cuRAND"),
+        ],
+    )
+    def test_libraries_stay_out(self, does: Any, library: str) -> None:
+        m, stream = cp.eye(4), Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture()
+            with pytest.raises(NotImplementedError, match=f"calling {library} API during stream capture"):
+                does(m)
+            stream.end_capture()
+
+    @pytest.mark.parametrize(
+        ("does", "error_class"),
+        [
+            (lambda x: x.fill(1), CUDADriverError),
+            (lambda x: Stream.null.synchronize(), CUDARuntimeError),
+            (lambda x: runtime.memcpy(x.data.ptr, x.data.ptr, 64, 3), CUDARuntimeError),
+            (lambda x: Stream.null.record(), CUDARuntimeError),
+        ],
+    )
+    @pytest.mark.parametrize("non_blocking", [True, False])
+    def test_the_legacy_stream_depends_on_blocking_streams(
+        self, does: Any, error_class: type[Exception], non_blocking: bool
+    ) -> None:
+        x, stream = array(), Stream(non_blocking=non_blocking)
+        stream.begin_capture()
+        if non_blocking:
+            does(x)
+            stream.end_capture()
+            return
+        with pytest.raises(error_class) as error:
+            does(x)
+        assert getattr(error.value, "status", 0) == 906
+        with pytest.raises(CUDARuntimeError, match="previous error"):
+            stream.end_capture()
+
+    def test_asking_the_legacy_stream_only_fails(self) -> None:
+        stream = Stream()
+        stream.begin_capture()
+        with pytest.raises(CUDARuntimeError) as error:
+            Stream.null.is_capturing()
+        assert error.value.status == 906
+        stream.end_capture()
+
+    def test_other_blocking_streams_go_on(self) -> None:
+        x, stream, other = array(), Stream(), Stream()
+        stream.begin_capture()
+        with other:
+            x.fill(4)
+        other.synchronize()
+        assert not other.is_capturing()
+        stream.end_capture()
+
+    @pytest.mark.parametrize("mode", [runtime.streamCaptureModeGlobal, runtime.streamCaptureModeRelaxed])
+    def test_allocations_are_safe_in_relaxed_mode_only(self, mode: int) -> None:
+        stream = Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture(mode)
+            if mode == runtime.streamCaptureModeRelaxed:
+                runtime.free(runtime.malloc(1 << 20))
+                x = cp.zeros(1 << 22)
+                stream.end_capture().launch()
+                assert float(x[0]) == 0
+                return
+            with pytest.raises(CUDARuntimeError) as error:
+                cp.zeros(1 << 22)
+            assert error.value.status == 900
+            with pytest.raises(CUDARuntimeError, match="previous error"):
+                stream.end_capture()
+
+    def test_a_strict_capture_ends_in_its_thread(self) -> None:
+        stream, raised = Stream(non_blocking=True), []
+        stream.begin_capture(runtime.streamCaptureModeThreadLocal)
+
+        def end() -> None:
+            try:
+                stream.end_capture()
+            except CUDARuntimeError as error:
+                raised.append(error.status)
+
+        thread = threading.Thread(target=end)
+        thread.start()
+        thread.join()
+        assert raised == [908]
+        stream.end_capture()
+
+    def test_where_no_capture_is(self) -> None:
+        with pytest.raises(RuntimeError, match="cannot capture on the default"):
+            Stream.null.begin_capture()
+        with pytest.raises(CUDARuntimeError) as error:
+            Stream().end_capture()
+        assert error.value.status == 401
+        with pytest.raises(NotImplementedError, match="must be created via stream capture"):
+            cp.cuda.Graph()
+        with pytest.raises(CUDARuntimeError):
+            Stream().begin_capture(7)
+
+    def test_an_event_of_a_finished_capture_is_no_ordinary_event(self) -> None:
+        x, stream, event = array(), Stream(non_blocking=True), Event()
+        with stream:
+            stream.begin_capture()
+            x.fill(1)
+            event.record()
+            stream.end_capture()
+            with pytest.raises(CUDARuntimeError) as error:
+                event.synchronize()
+            assert error.value.status == 907
+            event.record()
+            event.synchronize()
+
+    def test_a_stream_that_dies_takes_its_capture_along(self) -> None:
+        stream = Stream(non_blocking=True)
+        stream.begin_capture()
+        del stream
+        cp.cuda.Device().synchronize()
+
+
+class TestByHandle:
+    def test_the_runtimes_functions_do_the_same(self, add: Any) -> None:
+        x, stream = array(), Stream(non_blocking=True)
+        runtime.streamBeginCapture(stream.ptr)
+        assert runtime.streamIsCapturing(stream.ptr)
+        add(x, stream=stream)
+        graph = runtime.streamEndCapture(stream.ptr)
+        launchable = runtime.graphInstantiate(graph)
+        runtime.graphDestroy(graph)
+        runtime.graphUpload(launchable, stream.ptr)
+        runtime.graphLaunch(launchable, stream.ptr)
+        assert float(x[0]) == 1
+        runtime.graphExecDestroy(launchable)
+        with pytest.raises(CUDARuntimeError) as error:
+            runtime.graphLaunch(launchable, stream.ptr)
+        assert error.value.status == 400
+
+    def test_a_graphs_numbers_are_handles(self, add: Any) -> None:
+        x = array()
+        graph = captured(lambda _: add(x))
+        runtime.graphLaunch(graph.graphExec, 0)
+        graph.upload()
+        assert float(x[0]) == 1
+        assert graph.graph != graph.graphExec
+
+
+class TestDot:
+    def test_text_is_cudas(self, add: Any) -> None:
+        """Word for word what CUDA 13.0 wrote for such a graph, but for the graph's number."""
+        x, y, other = cp.zeros(32, cp.float32), cp.zeros(32, cp.float32), Stream(non_blocking=True)
+
+        def work(stream: Any) -> None:
+            add(x)
+            other.wait_event(stream.record())
+            y.data.memset_async(0, 64, other)
+            runtime.memcpyAsync(y.data.ptr, x.data.ptr, 64, runtime.memcpyDeviceToDevice, other.ptr)
+            stream.wait_event(other.record())
+            stream.launch_host_func(print, 0)
+
+        text = re.sub(r"(graph|cluster)_\d+", r"\1_1", captured(work).debug_dot_str())
+        assert text == (
+            'digraph dot {\nsubgraph cluster_1 {\nlabel="graph_1" graph[style="dashed"];\n'
+            '"graph_1_node_0"[style="bold" shape="octagon" label="0\nadd\n"];\n\n'
+            '"graph_1_node_1"[style="solid" shape="invtrapezium"label="1\nMEMSET\n(0,64)\n"];\n\n'
+            '"graph_1_node_2"[style="solid" shape="trapezium"label="2\nMEMCPY\n(DtoD,64)\n"];\n\n'
+            '"graph_1_node_3"[style="solid" shape="rectangle" label="3\nHOST\n"];\n\n'
+            '"graph_1_node_0" -> "graph_1_node_1";\n'
+            '"graph_1_node_1" -> "graph_1_node_2";\n'
+            '"graph_1_node_2" -> "graph_1_node_3";\n'
+            "}\n}\n"
+        )
+
+    def test_an_empty_graph_is_one(self) -> None:
+        graph = captured(lambda _: None)
+        text = re.sub(r"(graph|cluster)_\d+", r"\1_4", graph.debug_dot_str())
+        assert text == 'digraph dot {\nsubgraph cluster_4 {\nlabel="graph_4" graph[style="dashed"];\n}\n}\n'
+        graph.launch()
+
+    def test_launch_shapes_on_request(self, add: Any) -> None:
+        x = cp.zeros(96, cp.float32)
+        graph = captured(lambda _: add(x))
+        assert "<" not in graph.debug_dot_str()
+        assert r"add\<\<\<3,32,0\>\>\>" in graph.debug_dot_str(runtime.cudaGraphDebugDotFlagsVerbose)
+
+
+class TestPrice:
+    """Between two events, an H200 took 3.5, 13.3, 106.5 and 1,041 us for graphs of small kernels, and in a
+    stream 50.9 us for 10 and 4,496 us for 1,000."""
+
+    @staticmethod
+    def us(work: Callable[[], object]) -> float:
+        start, end = Event(), Event()
+        stream = Stream(non_blocking=True)
+        with stream:
+            start.record()
+            work()
+            end.record()
+        end.synchronize()
+        return float(1000 * cp.cuda.get_elapsed_time(start, end))
+
+    @pytest.fixture(autouse=True)
+    def h200(self) -> Iterator[None]:
+        for _ in _fresh("H200"):
+            yield
+
+    @pytest.mark.parametrize(("nodes", "measured_us"), [(1, 3.49), (10, 13.28), (100, 106.5), (1000, 1041)])
+    def test_graphs_cost_what_an_h200_measured(self, add: Any, nodes: int, measured_us: float) -> None:
+        x = array()
+        graph = captured(lambda _: [add(x) for _ in range(nodes)])
+        assert self.us(graph.launch) == pytest.approx(measured_us, rel=0.12)
+
+    def test_a_stream_costs_four_times_as_much(self, add: Any) -> None:
+        x = array()
+        graph = captured(lambda _: [add(x) for _ in range(100)])
+        assert 3.5 < self.us(lambda: [add(x) for _ in range(100)]) / self.us(graph.launch) < 5
+
+    def test_work_that_is_large_costs_the_same_in_both(self) -> None:
+        """20 additions over 64 MiB: 1,614 us in a graph, 1,655 in a stream."""
+        z = cp.zeros(1 << 24, cp.float32)
+        cp.cuda.Device().synchronize()
+
+        def add() -> None:
+            for _ in range(4):
+                cp.add(z, 1, out=z)
+
+        assert self.us(captured(lambda _: add()).launch) == pytest.approx(self.us(add), rel=0.05)
+
+    def test_branches_overlap(self, add: Any) -> None:
+        """Four branches of 25 small kernels took 33 us, 100 in a row 106.5."""
+        xs = [array() for _ in range(4)]
+        others = [Stream(non_blocking=True) for _ in range(4)]
+
+        def work(stream: Any) -> None:
+            begin = stream.record()
+            for x, other in zip(xs, others, strict=True):
+                other.wait_event(begin)
+                for _ in range(25):
+                    add(x, stream=other)
+                stream.wait_event(other.record())
+
+        assert self.us(captured(work).launch) == pytest.approx(33, rel=0.2)

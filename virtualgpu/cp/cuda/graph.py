@@ -1,0 +1,111 @@
+"""``cp.cuda.Graph``: captured work that is launched as a whole, any number of times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from virtualgpu.model.graph import Node
+from virtualgpu.model.machine import Machine
+from virtualgpu.records import Dim3
+
+# cudaGraphDebugDotFlags: everything, or the parameters of kernels only.
+_VERBOSE, _KERNEL_PARAMETERS = 1 << 0, 1 << 2
+_FIRST_HANDLE = 0x6000_0000
+# How CUDA draws the nodes.
+_KERNEL = 'style="bold" shape="octagon"'
+_SHAPES = {
+    "MEMCPY": 'style="solid" shape="trapezium"',
+    "MEMCPY2": 'style="solid" shape="trapezium"',
+    "MEMSET": 'style="solid" shape="invtrapezium"',
+    "HOST_LAUNCH": 'style="solid" shape="rectangle" ',
+}
+
+
+class Graph:
+    """A graph of kernels, copies, memory sets and host functions, made by `Stream.end_capture`.
+
+    A launch runs every node anew, on the addresses of the capture. The graph keeps the arrays alive that
+    its nodes were given; on a GPU the program has to.
+
+    Attributes
+    ----------
+    graph, graphExec : int
+        Numbers that stand for CUDA's handles.
+    """
+
+    graph: int
+    graphExec: int  # noqa: N815 - CuPy's name
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotImplementedError(
+            "currently this class cannot be initiated by the user and must be created via stream capture"
+        )
+
+    @classmethod
+    def _of(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
+        graph = cls.__new__(cls)
+        graph._nodes = tuple(nodes)
+        graph._current = current
+        graph._id = machine.next_graph()
+        graph.graph = _FIRST_HANDLE + 2 * graph._id
+        graph.graphExec = graph.graph + 1
+        machine.graphs[graph.graph] = machine.graphs[graph.graphExec] = graph
+        return graph
+
+    _nodes: tuple[Node, ...]
+    _current: Callable[[], Any]
+    _id: int
+
+    def launch(self, stream: Any = None) -> None:
+        """Run all nodes in `stream` (the current one by default), each when those it follows have ended."""
+        (stream or self._current()).launch_graph(self._id, self._nodes)
+
+    def upload(self, stream: Any = None) -> None:
+        """Prepare a launch in `stream`; on the virtual GPU there is nothing to prepare."""
+
+    def debug_dot_str(self, flags: int = 0) -> str:
+        """The graph in the DOT language, as ``cudaGraphDebugDotPrint`` writes it.
+
+        Parameters
+        ----------
+        flags : int
+            ``runtime.cudaGraphDebugDotFlags...``; 1 (verbose) or 4 add the kernels' launch shapes.
+        """
+        name = f"graph_{self._id}"
+        lines = ["digraph dot {", f"subgraph cluster_{self._id} {{", f'label="{name}" graph[style="dashed"];']
+        lines += [
+            f'"{name}_node_{number}"[{_looks(number, node, flags)}];\n'
+            for number, node in enumerate(self._nodes)
+        ]
+        lines += [
+            f'"{name}_node_{before}" -> "{name}_node_{number}"{" [headlabel=0]" if flags & _VERBOSE else ""};'
+            for before, number in sorted((b, n) for n, node in enumerate(self._nodes) for b in node.after)
+        ]
+        return "\n".join([*lines, "}", "}", ""])
+
+
+def _looks(number: int, node: Node, flags: int) -> str:
+    """Attributes of one node: shape and label."""
+    operation = node.operation
+    if operation.kind == "CONCURRENT_KERNEL":
+        if not flags & (_VERBOSE | _KERNEL_PARAMETERS) or operation.grid is None or operation.block is None:
+            return f'{_KERNEL} label="{number}\n{_escaped(operation.name)}\n"'
+        shape = f"{_extent(operation.grid)},{_extent(operation.block)},{operation.shared_bytes}"
+        what = f"{_escaped(operation.name)}\\<\\<\\<{shape}\\>\\>\\>"
+        return f'style="bold" shape="record" label="{{KERNEL\n| {{ID | {number} | {what}}}\n}}"'
+    detail = {
+        "MEMSET": f"MEMSET\n(0,{operation.size_bytes})\n",
+        "HOST_LAUNCH": "HOST\n",
+    }.get(operation.kind, f"MEMCPY\n({operation.copy_kind},{operation.size_bytes})\n")
+    return f'{_SHAPES[operation.kind]}label="{number}\n{detail}"'
+
+
+def _extent(sizes: Dim3) -> str:
+    """A launch shape as CUDA writes it: a number, or all three in braces."""
+    x, y, z = sizes
+    return str(x) if y == z == 1 else f"\\{{{x},{y},{z}\\}}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

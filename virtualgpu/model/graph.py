@@ -1,0 +1,193 @@
+"""Operations of a stream, and the graph of them that a capture records.
+
+What CUDA forbids while a stream captures, with status and words, follows the CUDA Runtime API ("Stream
+Management") and was seen on an H200 (driver 580, CuPy 14.2).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
+from virtualgpu.model.clock import EngineName, Schedule
+from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3
+
+GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
+
+# A copy to or from another device comes in by the copy engine of the device whose stream it is in.
+_COPY_ENGINES: dict[CopyKind | None, EngineName] = {
+    "HtoD": "to device",
+    "DtoH": "to host",
+    "PtoP": "to device",
+}
+
+# Status -> CUDA's name and first words, and what to do.
+_REFUSALS = {
+    900: (
+        "StreamCaptureUnsupported",
+        "operation not permitted when stream is capturing",
+        "While a graph is captured nothing runs, so nothing can be waited for: end_capture() first.",
+    ),
+    901: (
+        "StreamCaptureInvalidated",
+        "operation failed due to a previous error during capture",
+        "The graph is lost: capture it again without the call that was refused.",
+    ),
+    902: (
+        "StreamCaptureMerge",
+        "operation would result in a merge of separate capture sequences",
+        "Capture both streams into one graph: let the second wait for an event of the first.",
+    ),
+    903: (
+        "StreamCaptureUnmatched",
+        "capture was not ended in the same stream as it began",
+        "Call end_capture() of the stream whose begin_capture() started it.",
+    ),
+    904: (
+        "StreamCaptureUnjoined",
+        "capturing stream has unjoined work",
+        "Let the stream that captures wait for an event at the end of every stream that joined it.",
+    ),
+    905: (
+        "StreamCaptureIsolation",
+        "dependency created on uncaptured work in another stream",
+        "Record the event within the capture, or wait for it before begin_capture().",
+    ),
+    906: (
+        "StreamCaptureImplicit",
+        "operation would make the legacy stream depend on a capturing blocking stream",
+        "Capture on a stream made with non_blocking=True, or work on another stream meanwhile.",
+    ),
+    907: (
+        "CapturedEvent",
+        "operation not permitted on an event last recorded in a capturing stream",
+        "Such an event only orders the nodes of the graph; record it again outside of a capture.",
+    ),
+    908: (
+        "StreamCaptureWrongThread",
+        "attempt to terminate a thread-local capture sequence from another thread",
+        "Call end_capture() in the thread of begin_capture(), or capture in relaxed mode.",
+    ),
+}
+
+
+def refusal(status: int, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
+    """CUDA's error for what a capture forbids; of the driver, which launches kernels, or of the runtime."""
+    name, words, remedy = _REFUSALS[status]
+    message = f"{words}. {remedy}"
+    if not driver:
+        return CUDARuntimeError(status, f"cudaError{name}", message)
+    upper = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
+    return CUDADriverError(status, f"CUDA_ERROR{upper}", message)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One piece of device work, before it runs.
+
+    ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
+    a kernel keeps busy.
+    """
+
+    kind: ActivityKind
+    name: str
+    run: Callable[[], float]
+    size_bytes: int = 0
+    copy_kind: CopyKind | None = None
+    pinned: bool | None = None
+    grid: Dim3 | None = None
+    block: Dim3 | None = None
+    shared_bytes: int = 0
+    sm_share: float = 1.0
+
+    @property
+    def engine(self) -> EngineName:
+        """Which part of the device is busy with it."""
+        if self.kind == "HOST_LAUNCH":
+            return "none"
+        return _COPY_ENGINES.get(self.copy_kind, "compute")
+
+    def activity(
+        self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
+    ) -> Activity:
+        """The record of it, once it has run."""
+        return Activity(
+            self.kind,
+            self.name,
+            device_id,
+            stream_id,
+            number,
+            start_ns,
+            end_ns,
+            self.size_bytes,
+            self.copy_kind,
+            self.pinned,
+            self.grid,
+            self.block,
+            self.shared_bytes,
+            after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An operation of a graph, the numbers of the nodes it follows, and the device it runs on."""
+
+    operation: Operation
+    after: tuple[int, ...]
+    device_id: int
+    schedule: Schedule
+
+
+Place = tuple[int, int]  # a stream: number of its device, and its handle there
+
+
+@dataclass(eq=False)
+class Capture:
+    """A graph in the making: nodes in the order of their capture, and where each stream in it stands.
+
+    ``frontiers`` has, for every stream that takes part, the nodes that its next one will follow.
+    """
+
+    origin: Place
+    mode: int
+    nodes: list[Node] = field(default_factory=list)
+    frontiers: dict[Place, tuple[int, ...]] = field(default_factory=dict)
+    broken: bool = False
+    ended: bool = False
+    thread: int = field(default_factory=threading.get_ident)
+
+    def add(self, place: Place, operation: Operation, schedule: Schedule) -> None:
+        """Take in the next operation of a stream."""
+        self.nodes.append(Node(operation, self._least(self.frontiers[place]), place[0], schedule))
+        self.frontiers[place] = (len(self.nodes) - 1,)
+
+    def join(self, place: Place, after: tuple[int, ...]) -> None:
+        """Let the next node of a stream, which may be new here, follow these nodes too."""
+        self.frontiers[place] = tuple(sorted({*self.frontiers.get(place, ()), *after}))
+
+    def unjoined(self) -> bool:
+        """Whether the origin's stream would end before another one that takes part."""
+        last = self.frontiers[self.origin]
+        reached = {*last, *self._before(last)}
+        return any(number not in reached for after in self.frontiers.values() for number in after)
+
+    def _before(self, numbers: tuple[int, ...]) -> set[int]:
+        """The nodes that come before these, directly or not."""
+        found: set[int] = set()
+        todo = [before for number in numbers for before in self.nodes[number].after]
+        while todo:
+            number = todo.pop()
+            if number not in found:
+                found.add(number)
+                todo.extend(self.nodes[number].after)
+        return found
+
+    def _least(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """`numbers` without those that come before another of them anyway."""
+        if len(numbers) < 2:
+            return numbers
+        implied = self._before(numbers)
+        return tuple(number for number in numbers if number not in implied)
