@@ -14,6 +14,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
 from virtualgpu.launch.prepare import PreparedLaunch, prepare
 from virtualgpu.model.machine import Machine, VirtualDevice
@@ -280,6 +281,11 @@ class VirtualBackend:
             block=launch.block,
             shared_bytes=launch.shared_bytes,
         )
+        if not results:
+            raise NotSupportedError(
+                "The current stream captures a graph, in which nothing runs that could be observed: call the "
+                "kernel itself, or end_capture() first."
+            )
         return results[-1]
 
     @contextmanager

@@ -15,8 +15,10 @@ import pytest
 
 import virtualgpu.cp as cp
 from tests.virtual.conftest import _fresh
+from virtualgpu.backend import VirtualBackend
 from virtualgpu.cp.cuda import runtime
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError, KernelFault
+from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.machine import Machine
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -623,3 +625,12 @@ class TestPrice:
                 stream.wait_event(other.record())
 
         assert self.us(captured(work).launch) == pytest.approx(33, rel=0.2)
+
+
+def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> None:
+    kernel, x, stream = cp.RawKernel(ADD, "add"), array(), Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with pytest.raises(NotSupportedError, match="captures a graph"):
+            VirtualBackend(machine).count(kernel, (1, 1, 1), (32, 1, 1), (x, np.float32(1)))
+        stream.end_capture()
