@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpulab.views.device_card import DeviceCard
-    from gpulab.views.launch_chart import LaunchChart
-    from gpulab.views.occupancy_chart import OccupancyChart
+    from gpulab.views.device.card import DeviceCard
+    from gpulab.views.launch.chart import LaunchChart
+    from gpulab.views.occupancy.chart import OccupancyChart
     from gpulab.views.warp.stepper import WarpStepper
 
 __all__ = ["DeviceCard", "LaunchChart", "OccupancyChart", "WarpStepper"]
 
 _HOMES = {
-    "DeviceCard": "gpulab.views.device_card",
-    "LaunchChart": "gpulab.views.launch_chart",
-    "OccupancyChart": "gpulab.views.occupancy_chart",
+    "DeviceCard": "gpulab.views.device.card",
+    "LaunchChart": "gpulab.views.launch.chart",
+    "OccupancyChart": "gpulab.views.occupancy.chart",
     "WarpStepper": "gpulab.views.warp.stepper",
 }
 

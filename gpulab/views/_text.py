@@ -35,12 +35,15 @@ def size(size_bytes: float) -> str:
     return f"{number(size_bytes)} B"
 
 
+def time_unit(time_ns: float) -> tuple[str, float]:
+    """The unit that suits a time, and its nanoseconds."""
+    return next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
+
+
 def duration(time_ns: float) -> str:
     """A time in the unit that suits it: ``640 ns``, ``12.3 µs``, ``4.1 ms``."""
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if time_ns >= scale:
-            return f"{number(time_ns / scale)} {unit}"
-    return f"{number(time_ns)} ns"
+    unit, scale = time_unit(time_ns)
+    return f"{number(time_ns / scale)} {unit}"
 
 
 def shape(dim: Dim3) -> str:
@@ -48,7 +51,7 @@ def shape(dim: Dim3) -> str:
     parts = list(dim)
     while len(parts) > 1 and parts[-1] == 1:
         parts.pop()
-    return " × ".join(str(p) for p in parts)
+    return " × ".join(number(p) for p in parts)
 
 
 def product(dim: Dim3) -> int:

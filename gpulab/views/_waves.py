@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -75,6 +76,15 @@ class Waves:
             slots.append(place)
         return np.asarray(slots, dtype=np.int32)
 
+    def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Running blocks over time as a staircase: moments in nanoseconds, and how many from each on."""
+        trace = self.trace
+        times = np.concatenate([trace.start_ns, trace.end_ns])
+        change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)]) * trace.sampled
+        moments, where = np.unique(times, return_inverse=True)
+        running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
+        return moments.astype(np.float64), running.astype(np.float64)
+
     @cached_property
     def idle_share(self) -> float:
         """Share of (block places on the device) x (span of the launch) in which no block ran."""
@@ -137,18 +147,20 @@ def limiter_words(fit: Occupancy) -> str:
     return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
 
 
-def limit_rows(fit: Occupancy) -> list[dict[str, Any]]:
-    """One row a limit: the blocks per SM it alone would allow, and whether it is the one that counts."""
-    return [
-        {"limit": limit, "blocks": blocks, "limits": limit in fit.limiters}
-        for limit, blocks in fit.blocks_by_limit.items()
-    ]
+def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+    """One bar a limit: the blocks per SM it alone would allow, and whether it is the one that counts.
 
-
-def limit_scale(fit: Occupancy) -> int:
-    """The count that fills a bar: the limit on blocks, for what is above it can never be reached."""
+    The limit on blocks fills a bar, for what is above it can never be reached.
+    """
     most = max(fit.blocks_by_limit.values(), default=1)
-    return max(1, min(most, fit.blocks_by_limit.get("blocks", most)))
+    full = max(1, min(most, fit.blocks_by_limit.get("blocks", most)))
+    rows = []
+    for limit, blocks in fit.blocks_by_limit.items():
+        bar: dict[str, Any] = {"label": limit, "share": blocks / full, "value": number(blocks)}
+        if limit in fit.limiters:
+            bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(limit, "accent")}
+        rows.append(bar)
+    return rows
 
 
 def nice_ticks(limit: float, wanted: int) -> list[float]:

@@ -24,8 +24,9 @@ top; the painters scale x, so a page is laid out anew without Python, and text k
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 
 An item with ``say`` can be pointed at and walked with the arrow keys. Its sentence is a list of pieces:
-a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number; the
-columns are arrays with one element a span or rect.  `texts_of` makes such a column of texts.
+a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number (a list,
+or the name of one in the item); the columns are arrays with one element a span or rect. `texts_of`
+makes such a column of texts.
 
 A plot with ``trait`` and ``values`` sends the value of what is clicked or walked to, and outlines what
 the trait holds; ``marks`` are texts above it.
@@ -57,6 +58,7 @@ from gpulab.views.parts.plots import (
     spans,
     texts_of,
     x_axis,
+    y_name,
     y_ticks,
 )
 
@@ -84,5 +86,6 @@ __all__ = [
     "texts_of",
     "words",
     "x_axis",
+    "y_name",
     "y_ticks",
 ]

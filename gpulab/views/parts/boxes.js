@@ -19,8 +19,8 @@ const make = {
     "dl", { class: "gl-numbers", style: `grid-template-columns:repeat(auto-fill,minmax(min(100%,${least}px),1fr))` },
     ...rows.map(([term, value, detail]) => element("div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, detail)))),
   ),
-  bars: ({ rows, label }) => element("div", { class: "gl-bars" }, ...rows.map((row) => element(
-    "div", { class: `gl-bar${row.strong ? " gl-strong" : ""}`, title: row.title, style: `grid-template-columns:${100 * label}% 1fr max-content` },
+  bars: ({ rows, label }) => element("div", { class: "gl-bars", style: `grid-template-columns:${100 * label}% 1fr max-content` }, ...rows.map((row) => element(
+    "div", { class: `gl-bar${row.strong ? " gl-strong" : ""}`, title: row.title },
     element("span", { class: "gl-bar-label" }, row.label),
     element("span", { class: "gl-track", "aria-hidden": "true" }, row.share === null ? null : element("span", {
       class: "gl-fill", style: `width:${(100 * Math.min(1, Math.max(0, row.share))).toFixed(2)}%;background:var(--gl-${row.colour ?? (row.strong ? "accent" : "other")})`,

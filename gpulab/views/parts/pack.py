@@ -5,8 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 ALIGNMENT_BYTES = 8
+
+
+def _kind(column: npt.NDArray[Any]) -> np.dtype[Any]:
+    """JavaScript computes with BigInt64Array only among its own: plain integers go as 4 bytes or doubles."""
+    if column.dtype == np.bool_:
+        return np.dtype(np.uint8)
+    if column.dtype != np.int64:
+        return column.dtype
+    fits = not column.size or max(-int(column.min()), int(column.max())) < 1 << 31
+    return np.dtype(np.int32 if fits else np.float64)
 
 
 def pack(tree: Any) -> tuple[Any, bytes]:
@@ -35,7 +46,7 @@ def pack(tree: Any) -> tuple[Any, bytes]:
         if not isinstance(node, np.ndarray):
             return node
         if id(node) not in places:
-            kind = np.dtype(np.uint8) if node.dtype == np.bool_ else node.dtype
+            kind = _kind(node)
             piece = np.ascontiguousarray(node, dtype=kind.newbyteorder("<")).tobytes()
             padding = -len(piece) % ALIGNMENT_BYTES
             places[id(node)] = {"$": [f"{kind.kind}{kind.itemsize}", offset, int(node.size)]}

@@ -20,7 +20,8 @@ export function said(item, at) {
   return item.say.map((piece) => {
     if (typeof piece === "string") return piece;
     const [name, texts] = piece;
-    return texts ? texts[item[name][at]] : grouped(item[name][at]);
+    const number = item[name][at];
+    return texts ? (typeof texts === "string" ? item[texts] : texts)[number] : grouped(number);
   }).join("");
 }
 
@@ -42,7 +43,11 @@ export class Plot {
     this.line = element("div", { class: "gl-said", "aria-live": "polite" }, box.hint ?? "");
     this.holder = element("div", { class: "gl-plot" }, this.canvas);
     this.node = element("div", { class: "gl-plot-box" }, this.holder, ...(this.item && !box.trait ? [this.line] : []));
-    if (box.trait) frame.on(box.trait, () => { this.chosen = this.held(); this.draw(); });
+    if (box.trait) {
+      this.canvas.setAttribute("aria-valuemin", box.values[0]);
+      this.canvas.setAttribute("aria-valuemax", box.values.at(-1));
+      frame.on(box.trait, () => { this.chosen = this.held(); this.draw(); });
+    }
   }
 
   get count() { return this.item?.x0.length ?? 0; }
@@ -90,7 +95,8 @@ export class Plot {
   band(item, row, lane, lanes) {
     const high = item.height / item.rows;
     const inner = high - (high > 6 && !item.joined ? 1 : 0);
-    const edge = (at) => Math.round((item.top + row * high + (at * inner) / lanes) * this.ratio) / this.ratio;
+    // The grain keeps the end of a row and the start of the next, equal but for rounding, on one pixel.
+    const edge = (at) => Math.round((item.top + row * high + (at * inner) / lanes) * this.ratio + 1e-6) / this.ratio;
     return [edge(lane), Math.max(edge(lane + 1) - edge(lane), 1 / this.ratio)];
   }
 

@@ -54,32 +54,34 @@ def _spans(pen: Pen, item: Item, scale: Scale) -> None:
     colour = np.asarray(item["colour"], np.int64)[seen] + 1
     first = np.clip(np.floor(start * scale.px * SHARPNESS).astype(np.int64), 0, width - 1)
     last = np.minimum(width, np.maximum(first + 1, np.floor(end * scale.px * SHARPNESS).astype(np.int64)))
-    image = np.zeros(rows * lanes * width, np.uint8)
     # One inside a pixel that its row has already painted adds nothing.
     order = np.argsort(key, kind="stable")
     reach = key[order] * (width + 1) + last[order]
     new = np.ones(reach.size, bool)
     new[1:] = reach[1:] > np.maximum.accumulate(reach)[:-1]
     kept = np.sort(order[new])
-    gap = ((last - first > 5) & (not joined)).astype(np.int64)
-    length = (last - gap - first)[kept]
-    begin = (key * width + first)[kept]
-    ramp = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    image[np.repeat(begin, length) + ramp] = np.repeat(colour[kept], length)
-    names = [palette.light(name) for name in (item["ground"], *item["colours"], "bg")]
-    shades = np.array([[int(name[at : at + 2], 16) for at in (1, 3, 5)] for name in names], np.uint8)
+    last = last - ((last - first > 5) & (not joined))
+    image = np.zeros(rows * lanes * width, np.uint8)
+    columns = (key * width + first, key * width + last, colour)
+    for begin, end_, shade in zip(*(each[kept].tolist() for each in columns), strict=True):
+        image[begin:end_] = shade
     picture = image.reshape(rows * lanes, width)
-    paper = np.full((max(1, round((item["top"] + item["height"]) * SHARPNESS) - above), width), 0, np.uint8)
+    paper = np.zeros((max(1, round((item["top"] + item["height"]) * SHARPNESS) - above), width), np.uint8)
     inner = high - (1 if high > ROW_GAP_FROM_PX and not joined else 0)
     for at in range(rows * lanes):
         base = item["top"] + at // lanes * high
-        edge = [round((base + (at % lanes + i) * inner / lanes) * SHARPNESS) - above for i in (0, 1)]
+        # The grain keeps the end of a row and the start of the next, equal but for rounding, on one pixel.
+        edge = [round((base + (at % lanes + i) * inner / lanes) * SHARPNESS + 1e-6) - above for i in (0, 1)]
         tall = max(1, edge[1] - edge[0])
         paper[edge[0] : edge[0] + tall - (SHARPNESS // 2 if tall > 4 * SHARPNESS and not joined else 0)] = (
             picture[at]
         )
+    pixels = Image.fromarray(paper)
+    pixels.putpalette(
+        b"".join(bytes.fromhex(palette.light(name)[1:]) for name in (item["ground"], *item["colours"]))
+    )
     pen.image.paste(
-        Image.fromarray(shades[paper]), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
+        pixels.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
     )
 
 

@@ -211,7 +211,7 @@ def texts_of(
     grain = 10.0 ** (magnitude - 2)
     key = np.round(flat / grain) * grain
     _, first, code = np.unique(key, return_index=True, return_inverse=True)
-    return code.astype(np.uint32).reshape(flat.shape), [text(float(flat[at])) for at in first]
+    return code.astype(np.uint32).reshape(flat.shape), [text(float(flat.flat[at])) for at in first]
 
 
 def lane_grid(

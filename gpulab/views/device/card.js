@@ -1,44 +1,20 @@
-import { Frame, bar, element, number } from "./base.js";
+import { showScene } from "../parts/boxes.js";
+import { Frame, element } from "../parts/frame.js";
 
-// Capability card of one device: quantities as bars against others, limits, and live readings.
+// Device card: its display list, and live readings below.
 
 const HISTORY = 60;
 const PERIODS_MS = [[500, "0.5 s"], [1000, "1 s"], [2000, "2 s"], [5000, "5 s"]];
-
-function quantityPanel({ name, unit, bars }) {
-  const highest = Math.max(...bars.map(({ value }) => value ?? 0)) || 1;
-  return element(
-    "div", { class: "gl-quantity" },
-    element("div", { class: "gl-heading" }, unit ? `${name} (${unit})` : name),
-    ...bars.map(({ device, short, value, text, here }) => {
-      const row = bar(short, (value ?? 0) / highest, value === null ? text : number(value), { strong: here });
-      row.title = `${device}: ${text}`;
-      return row;
-    }),
-  );
-}
-
-function limitList({ heading, rows }) {
-  return element(
-    "div", { class: "gl-limit-group" },
-    element("div", { class: "gl-heading" }, heading),
-    element("dl", { class: "gl-limit-rows" }, ...rows.map(([name, value]) => element(
-      "div", {}, element("dt", {}, name), element("dd", {}, value),
-    ))),
-  );
-}
 
 /** The last readings as a small line, from 0 (or below) to the highest. */
 function sparkline(values) {
   if (values.length < 2) return null;
   const top = Math.max(...values);
   const low = Math.min(0, ...values);
-  const range = top - low || 1;
-  const points = values.map((value, at) => `${(at * 90) / (HISTORY - 1)},${(20 - (18 * (value - low)) / range).toFixed(1)}`).join(" ");
-  return element(
-    "svg:svg", { viewBox: "0 0 90 22", width: 90, height: 22, "aria-hidden": "true" },
-    element("svg:polyline", { points, class: "gl-spark" }),
-  );
+  const points = values.map((value, at) => `${(at * 90) / (HISTORY - 1)},${(20 - (18 * (value - low)) / (top - low || 1)).toFixed(1)}`).join(" ");
+  const drawn = element("span", { "aria-hidden": "true" });
+  drawn.innerHTML = `<svg viewBox="0 0 90 22" width="90" height="22"><polyline points="${points}" class="gl-spark"/></svg>`;
+  return drawn;
 }
 
 function liveReadings(frame) {
@@ -47,9 +23,9 @@ function liveReadings(frame) {
   let timer = 0;
   let readings = 0;
   const refresh = () => model.send({ kind: "refresh" });
-  const refreshButton = element("button", { type: "button", onclick: refresh }, "Read now");
-  const autoButton = element("button", { type: "button", "aria-pressed": "false" }, "Read by itself");
-  const period = element("select", { "aria-label": "Period" }, ...PERIODS_MS.map(([ms, text]) => element("option", { value: ms, selected: ms === 1000 }, text)));
+  const refreshButton = element("button", { type: "button", onclick: refresh, disabled: frame.saved }, "Read now");
+  const autoButton = element("button", { type: "button", "aria-pressed": "false", disabled: frame.saved }, "Read by itself");
+  const period = element("select", { "aria-label": "Period", disabled: frame.saved }, ...PERIODS_MS.map(([ms, text]) => element("option", { value: ms, selected: ms === 1000 }, text)));
   const note = element("span", { class: "gl-note", role: "status" });
   const body = element("tbody");
   const table = element("table", { class: "gl-readings", "aria-label": "Live readings" }, body);
@@ -64,7 +40,7 @@ function liveReadings(frame) {
     if (!frame.root.isConnected) return stop();
     if (document.hidden || !frame.root.offsetParent) return undefined;
     readings += 1;
-    if (readings > model.get("automatic_readings")) return stop(`paused after ${number(model.get("automatic_readings"))} readings`);
+    if (readings > model.get("automatic_readings")) return stop(`paused after ${model.get("automatic_readings")} readings`);
     refresh();
     return undefined;
   };
@@ -99,21 +75,16 @@ function liveReadings(frame) {
   frame.endings.push(() => stop());
   return element(
     "div", { class: "gl-live" },
-    element("div", { class: "gl-heading" }, "Live readings"),
+    element("div", { class: "gl-words-heading" }, "Live readings"),
     element("div", { class: "gl-tools" }, refreshButton, autoButton, element("label", {}, "every ", period), note),
     table, caption,
   );
 }
 
-function render({ model, el }) {
-  const frame = new Frame(model, el, "device-card");
-  const facts = model.get("facts");
-  frame.body.append(
-    element("div", { class: "gl-quantities" }, ...facts.quantities.map(quantityPanel)),
-    ...(model.get("has_metrics") ? [liveReadings(frame)] : []),
-    element("details", { open: true }, element("summary", {}, "All limits"), element("div", { class: "gl-limit-groups" }, ...facts.limits.map(limitList))),
-    ...(facts.notes ? [element("div", { class: "gl-note" }, facts.notes)] : []),
-  );
+function render(context) {
+  const frame = new Frame(context, "device-card");
+  showScene(frame);
+  if (context.model.get("has_metrics")) frame.body.append(liveReadings(frame));
   return frame.ending();
 }
 

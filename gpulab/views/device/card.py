@@ -1,0 +1,143 @@
+"""Device card: what one GPU can do, beside others, with live readings where there are any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views._text import count, number, size
+from gpulab.views.device.facts import (
+    QUANTITIES,
+    UNKNOWN,
+    Quantity,
+    limit_groups,
+    metric_row,
+    short_names,
+    without_twins,
+)
+from gpulab.views.parts import Box, bars, column, fold, row, table, words
+from virtualgpu.records import DeviceInfo, DeviceMetrics
+
+AUTOMATIC_READINGS = 600
+
+
+class DeviceCard(View, module="device/card"):
+    """Capability and limits of a device against other devices, and live readings.
+
+    Parameters
+    ----------
+    info
+        The device.
+    others
+        Devices to compare it with.
+    metrics
+        Takes one snapshot of live readings. Reading by itself pauses after `AUTOMATIC_READINGS`
+        snapshots and while the view is out of sight.
+    """
+
+    readings = traitlets.Dict().tag(sync=True)
+    has_metrics = traitlets.Bool(False).tag(sync=True)
+    automatic_readings = traitlets.Int(AUTOMATIC_READINGS).tag(sync=True)
+
+    def __init__(
+        self,
+        info: DeviceInfo,
+        others: Sequence[DeviceInfo] = (),
+        metrics: Callable[[], DeviceMetrics] | None = None,
+    ) -> None:
+        self.info = info
+        self.others = without_twins(info, others)
+        self._metrics = metrics
+        super().__init__(
+            title=f"{info.name}: compute capability {info.capability}",
+            caption=_caption(info, self.others),
+            source=info.provenance.source,
+            has_metrics=metrics is not None,
+        )
+        self.redraw()
+        self.on_msg(self._on_message)
+        if metrics is not None:
+            self.refresh()
+
+    @property
+    def record(self) -> DeviceInfo | tuple[DeviceInfo, ...]:
+        """The device, or all of them."""
+        return (self.info, *self.others) if self.others else self.info
+
+    def refresh(self) -> None:
+        """Take a snapshot of the live readings; an error is shown in the view."""
+        if self._metrics is None:
+            return
+        with self._lock, self._reporting("Reading the device"):
+            snapshot = self._metrics()
+            self.readings = {
+                "label": snapshot.provenance.label,
+                "time_ns": snapshot.time_ns,
+                "rows": [metric_row(metric) for metric in snapshot.metrics],
+            }
+
+    def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        if content.get("kind") == "refresh":
+            self.refresh()
+
+    def sentence(self) -> str:
+        info = self.info
+        bandwidth = (
+            f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
+        )
+        beside = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
+        memory = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth}"
+        return (
+            f"Device card of {info.name}: compute capability {info.capability}, "
+            f"{count(info.sm_count, 'SM')}, {memory}{beside}; {info.provenance.label}."
+        )
+
+    def describe(self) -> str:
+        lines = [self.sentence()]
+        for heading, rows in limit_groups(self.info):
+            lines.append(f"{heading}: " + "; ".join(f"{name} {value}" for name, value in rows) + ".")
+        for other in self.others:
+            words = ", ".join(f"{q.name} {q.text(other)}" for q in QUANTITIES)
+            lines.append(f"{other.name} ({other.provenance.label}): {words}.")
+        if self.info.notes:
+            lines.append(self.info.notes)
+        return "\n".join(lines)
+
+    def draw(self) -> Box:
+        quantities = [self._quantity(quantity) for quantity in QUANTITIES]
+        groups = [table(rows, title=heading, name="limit-rows") for heading, rows in limit_groups(self.info)]
+        return column(
+            *(row(*quantities[at : at + 4], least=[190] * 4) for at in (0, 4)),
+            fold("All limits", row(*groups, least=[200] * len(groups)), opened=not self.has_metrics),
+            words(self.info.notes, "note") if self.info.notes else None,
+            gap=10,
+        )
+
+    def _quantity(self, quantity: Quantity) -> Box:
+        """One quantity of all devices as bars."""
+        devices = (self.info, *self.others)
+        values = [quantity.of(device) for device in devices]
+        highest = max((value for value in values if value is not None), default=0) or 1
+        rows = [
+            {
+                "label": short,
+                "share": None if value is None else value / highest,
+                "value": UNKNOWN if value is None else number(value),
+                "title": f"{device.name}: {quantity.text(device)}",
+                "strong": device is self.info,
+            }
+            for device, short, value in zip(devices, short_names(devices), values, strict=True)
+        ]
+        heading = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
+        return column(words(heading, "heading"), bars(rows, label=0.42), gap=2)
+
+
+def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:
+    text = f"{info.name}: {info.provenance.label}."
+    sources = sorted({o.provenance.source for o in others})
+    if others:
+        text += f" Other devices: {' and '.join(sources)}."
+    return f"{text} Peak rates are theoretical."

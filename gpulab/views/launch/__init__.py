@@ -1,0 +1,1 @@
+"""A launch's blocks on their SMs over time."""

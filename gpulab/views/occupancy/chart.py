@@ -1,0 +1,162 @@
+"""Occupancy chart: theoretical occupancy against block size, with what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views._text import count, number, percent, size
+from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
+from gpulab.views.parts import (
+    Box,
+    bars,
+    column,
+    labels,
+    legend,
+    plot,
+    rects,
+    row,
+    rules,
+    switch,
+    words,
+    y_ticks,
+)
+from virtualgpu.records import Occupancy
+
+# Each limit has one colour in every point; where several limit at once the first one gives it.
+LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
+TOP_PX = 22
+BARS_PX = 190
+
+
+class OccupancyChart(View):
+    """Occupancy for every block size, the chosen one marked and its limiter named.
+
+    Parameters
+    ----------
+    points
+        One `Occupancy` a block size.
+    chosen
+        The block size to mark, in threads, or its `Occupancy`, which joins the points if it is not one.
+
+    Raises
+    ------
+    ValueError
+        If there are no points, or none of the chosen size.
+    """
+
+    chosen = traitlets.Int().tag(sync=True, echo_update=False)
+
+    def __init__(self, points: Sequence[Occupancy], chosen: int | Occupancy) -> None:
+        by_size = {p.block_threads: p for p in points}
+        if isinstance(chosen, Occupancy) and by_size:
+            by_size.setdefault(chosen.block_threads, chosen)
+        self.points = tuple(by_size[threads] for threads in sorted(by_size))
+        threads = chosen.block_threads if isinstance(chosen, Occupancy) else int(chosen)
+        if not self.points:
+            raise ValueError("There is no point to draw; pass one Occupancy a block size.")
+        if threads not in by_size:
+            raise ValueError(
+                f"No point has {threads} threads a block; choose one of those given, "
+                f"{self.points[0].block_threads} to {self.points[-1].block_threads}."
+            )
+        provenance = self.points[0].provenance
+        super().__init__(
+            title="Theoretical occupancy against block size",
+            caption=f"Occupancy {provenance.label}.",
+            source=provenance.source,
+            chosen=threads,
+        )
+        self.redraw()
+
+    @property
+    def record(self) -> tuple[Occupancy, ...]:
+        """One record a block size."""
+        return self.points
+
+    @property
+    def point(self) -> Occupancy:
+        """The point of the chosen block size."""
+        return next(p for p in self.points if p.block_threads == self.chosen)
+
+    @traitlets.validate("chosen")
+    def _among_points(self, proposal: Any) -> int:
+        wanted = int(proposal["value"])
+        return min((p.block_threads for p in self.points), key=lambda threads: abs(threads - wanted))
+
+    def sentence(self) -> str:
+        best = max(p.fraction for p in self.points)
+        return (
+            f"Occupancy against block size from {self.points[0].block_threads} to "
+            f"{count(self.points[-1].block_threads, 'thread')}: {_words(self.point)}, best {percent(best)}; "
+            f"{self.point.provenance.label}."
+        )
+
+    def describe(self) -> str:
+        return "\n".join([self.sentence(), *(f"{_words(p)}." for p in self.points)])
+
+    def draw(self) -> Box:
+        used = [limit for limit in LIMIT_COLOURS if any(_first_limiter(p) == limit for p in self.points)]
+        return row(
+            column(
+                legend((LIMIT_COLOURS[limit], f"limited by {limit}") for limit in used),
+                self._chart(),
+                words("Click a bar, or focus the chart and use the arrow keys.", "note", only="page"),
+            ),
+            switch("chosen", self.chosen, {p.block_threads: _detail(p) for p in self.points}),
+            weights=[2.2, 1],
+            least=[420, 230],
+        )
+
+    def _chart(self) -> Box:
+        points = self.points
+        here = range(len(points))
+        domain = (0.0, float(len(points)))
+        bottom = TOP_PX + BARS_PX
+        levels = [TOP_PX + BARS_PX * (1 - share) for share in (0, 0.25, 0.5, 0.75, 1)]
+        colours = [*LIMIT_COLOURS.values(), "other"]
+        kinds = [*LIMIT_COLOURS]
+        kind = [kinds.index(name) if (name := _first_limiter(p)) in kinds else len(kinds) for p in points]
+        shown = [i for i in here if points[i].block_threads % 128 == 0] or list(here)
+        return plot(
+            bottom + 38,
+            domain,
+            rules([0] * 5, levels, [domain[1]] * 5, levels, "grid"),
+            rects([*here], [i + 1 for i in here], [bottom - BARS_PX * p.fraction for p in points],
+                  [bottom] * len(points), kind, colours, inset=1, which=[*here],
+                  say=[["which", [_words(p) for p in points]]]),
+            y_ticks(levels, ["0 %", "25 %", "50 %", "75 %", "100 %"], domain),
+            labels([i + 0.5 for i in shown], [bottom + 11] * len(shown),
+                   [number(points[i].block_threads) for i in shown], anchor="middle", spread=True),
+            labels([domain[1] / 2], [bottom + 29], ["threads a block"], anchor="middle", colour="muted"),
+            label="Threads a block",
+            left=46,
+            trait="chosen",
+            values=[p.block_threads for p in points],
+            marks=[number(p.block_threads) for p in points],
+            mark_y=10,
+            chosen=points.index(self.point),
+        )  # fmt: skip
+
+
+def _detail(point: Occupancy) -> Box:
+    """One block size in words and bars."""
+    used = f"{number(point.registers_per_thread)} registers a thread, {size(point.shared_bytes)} of shared"
+    return column(
+        words(f"{count(point.block_threads, 'thread')} a block", "heading"),
+        words(f"{percent(point.fraction)}: {occupancy_words(point)}, {limiter_words(point)}"),
+        words(f"{used} memory a block. Blocks per SM that each limit alone would allow:", "note"),
+        bars(limit_bars(point, LIMIT_COLOURS)),
+    )
+
+
+def _first_limiter(point: Occupancy) -> str:
+    return point.limiters[0] if point.limiters else ""
+
+
+def _words(point: Occupancy) -> str:
+    threads = count(point.block_threads, "thread")
+    return f"{threads} a block give {percent(point.fraction)}, {limiter_words(point)}"
