@@ -15,8 +15,7 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views import _figure
-from gpulab.views.parts import pack, page, palette, picture
+from gpulab.views.parts import Box, pack, page, palette, picture
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
@@ -49,8 +48,7 @@ def module_text(name: str) -> str:
 
 def style_text(name: str) -> str:
     """The style sheet of a view: the colours, ``parts/parts.css`` and its own where it has one."""
-    base = "static/base" if name.startswith("static/") else "parts/parts"
-    sheets = [_HERE.joinpath(f"{part}.css") for part in (base, name)]
+    sheets = [_HERE.joinpath(f"{part}.css") for part in ("parts/parts", name)]
     return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
 
 
@@ -79,8 +77,8 @@ class View(anywidget.AnyWidget):
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
         if module:
-            cls._esm = module_text(module if "/" in module else f"static/{module}")
-            cls._css = style_text(module if "/" in module else f"static/{module}")
+            cls._esm = module_text(module)
+            cls._css = style_text(module)
         super().__init_subclass__(**kwargs)
 
     def __init__(self, **traits: Any) -> None:
@@ -101,7 +99,7 @@ class View(anywidget.AnyWidget):
         """The picture in words, for those who cannot see it."""
         raise NotImplementedError
 
-    def draw(self) -> Any:
+    def draw(self) -> Box:
         """The picture as a display list (`gpulab.views.parts`)."""
         raise NotImplementedError
 
@@ -116,10 +114,7 @@ class View(anywidget.AnyWidget):
     def png(self) -> bytes:
         """The static picture as PNG, at twice its nominal pixels so that it stays sharp."""
         with self._lock:
-            drawn = self.draw()
-            if not isinstance(drawn, dict):
-                return _figure.png(lambda: drawn)
-            return picture.png(drawn, self.title, self.caption)
+            return picture.png(self.draw(), self.title, self.caption)
 
     def html(self) -> str:
         """A page that works alone: offline, interactive, without a kernel."""

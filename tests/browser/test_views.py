@@ -212,14 +212,14 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
 def test_keys_tell_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
     lab, _ = views
     lab.page.locator(f"{LAUNCH} canvas").focus()
-    text = lab.page.locator(f"{LAUNCH} .gl-block-text")
+    text = lab.page.locator(f"{LAUNCH} .gl-said")
     assert text.text_content().startswith("Block 0 on SM 0: from 0 ns to ")
     lab.page.keyboard.press("ArrowDown")
     assert text.text_content().startswith("Block 1 on SM 1: ")
     box = lab.page.locator(f"{LAUNCH} canvas").bounding_box()
     lab.page.mouse.move(box["x"] + 120, box["y"] + 200)
     sm = int(re.search(r"on SM (\d+)", text.text_content()).group(1))
-    assert sm == 200 // 4  # rows are 4 pixels high
+    assert sm == int(200 / 2.3)  # rows are 2.3 pixels high
 
 
 def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
@@ -251,10 +251,10 @@ def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
 
 def test_occupancy_chart_by_keys(views: tuple[Any, Any]) -> None:
     lab, kernel = views
-    lab.page.locator(f"{OCCUPANCY} svg").focus()
+    lab.page.locator(f"{OCCUPANCY} canvas").focus()
     lab.page.keyboard.press("End")
     lab.page.wait_for_function(
-        "s => document.querySelector(s).innerText.includes('1024 threads a block')", arg=OCCUPANCY
+        "s => document.querySelector(s).innerText.includes('1\u202f024 threads a block')", arg=OCCUPANCY
     )
     lab.expect(kernel, "occupancy.chosen", 1024)
     lab.picture("occupancy", OCCUPANCY)

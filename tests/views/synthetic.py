@@ -327,3 +327,11 @@ def metrics(reading: int = 0) -> DeviceMetrics:
 
 def names(infos: Sequence[DeviceInfo]) -> list[str]:
     return [info.name for info in infos]
+
+
+def boxes(tree: object, kind: str) -> list[dict]:
+    """All boxes of a kind in a display list."""
+    if isinstance(tree, dict):
+        here = [tree] if tree.get("box") == kind else []
+        return here + [found for value in tree.values() for found in boxes(value, kind)]
+    return [found for each in tree for found in boxes(each, kind)] if isinstance(tree, list) else []

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 
 import pytest
 
 from gpulab.views.parts import palette
 
 LEAST = 4.5
-VIEWS = files("gpulab.views") / "static" / "base.css"
-# JupyterLab's own text and page colours, where a style sheet takes them over.
+# JupyterLab's own text and page colours, which views take over.
 JUPYTER = {
     "light": {"fg": "#212121", "bg": "#ffffff", "rule": "#616161"},
     "dark": {"fg": "#ffffff", "bg": "#212121", "rule": "#bdbdbd"},
@@ -21,15 +19,6 @@ VIEW_PAIRS = [
     ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
     ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"),
 ]  # fmt: skip
-
-
-def colours(css: str, theme: str) -> dict[str, str]:
-    """The colour variables of a theme: the first block is light, the second changes it to dark."""
-    blocks = re.findall(r"\{([^{}]*--gl-accent:[^{}]*)\}", css)
-    found = dict(JUPYTER[theme])
-    for block in blocks[: 1 if theme == "light" else 2]:
-        found |= dict(re.findall(r"--gl-([\w-]+): (#[0-9a-f]{6})", block))
-    return found
 
 
 def luminance(colour: str) -> float:
@@ -50,13 +39,20 @@ def test_the_measure_is_right() -> None:
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01), "WebAIM's limiting grey"
 
 
-def from_palette(theme: str) -> dict[str, str]:
-    """What forms and new views use; a page that has colours of its own gives text and ground."""
-    return {name: pair[theme == "dark"] for name, pair in palette.COLOURS.items()} | JUPYTER[theme]
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("text", "behind"), VIEW_PAIRS)
 def test_text_stands_out(text: str, behind: str, theme: str) -> None:
-    for known in (colours(VIEWS.read_text(encoding="utf-8"), theme), from_palette(theme)):
+    own = {name: pair[theme == "dark"] for name, pair in palette.COLOURS.items()}
+    # On a page of its own, and in JupyterLab, which gives text and ground.
+    for known in (own, own | JUPYTER[theme]):
         assert contrast(known[text], known[behind]) >= LEAST
+
+
+def test_the_style_sheet_holds_the_palette_in_each_theme() -> None:
+    light, *dark = re.findall(r"\{ ([^{}]*--gl-accent:[^{}]*) \}", palette.css())
+    assert len(dark) == 2, "the page says that it is dark, or the system does"
+    for block, at in ((light, 0), *((block, 1) for block in dark)):
+        for name, pair in palette.COLOURS.items():
+            value = re.search(rf"--gl-{name}: ([^;]*);", block)
+            assert value is not None
+            assert value[1].endswith((pair[at], f"{pair[at]})", f"{pair[at]}))"))

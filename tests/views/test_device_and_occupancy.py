@@ -7,14 +7,16 @@ from dataclasses import replace
 import pytest
 
 from gpulab.views import DeviceCard, OccupancyChart
-from gpulab.views._device_facts import QUANTITIES, fp32_tflops, limit_groups, short_names
 from gpulab.views._text import duration, number, percent, shape, size
+from gpulab.views.device.facts import QUANTITIES, fp32_tflops, limit_groups, short_names
 from tests.views import synthetic
+from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
 
 
 def rows(card: DeviceCard) -> dict[str, str]:
-    return {name: value for group in card.facts["limits"] for name, value in group["rows"]}
+    tables = boxes(card.draw(), "table")
+    return {name: value for table in tables for name, value in table["rows"]}
 
 
 def test_limits_carry_their_units() -> None:
@@ -51,10 +53,12 @@ def test_bars_compare_every_device() -> None:
     info, *others = synthetic.devices()
     card = DeviceCard(info, [*others, info])
     assert len(card.others) == len(others)
-    for quantity, shown in zip(QUANTITIES, card.facts["quantities"], strict=True):
-        assert [bar["value"] for bar in shown["bars"]] == [quantity.of(d) for d in (info, *others)]
-        assert [bar["here"] for bar in shown["bars"]] == [True] + [False] * len(others)
-    assert card.draw().get_figwidth() == 9
+    for quantity, shown in zip(QUANTITIES, boxes(card.draw(), "bars"), strict=True):
+        values = [quantity.of(d) for d in (info, *others)]
+        assert [bar["value"] for bar in shown["rows"]] == [number(v) if v else "not known" for v in values]
+        highest = max(filter(None, values))
+        assert [bar["share"] for bar in shown["rows"]] == [v / highest if v else None for v in values]
+        assert [bar["strong"] for bar in shown["rows"]] == [True] + [False] * len(others)
     card.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,22 @@ import pytest
 from gpulab.views import LaunchChart
 from gpulab.views._waves import Waves, limiter_words, nice_ticks
 from tests.views import synthetic
+from tests.views.synthetic import boxes
 from virtualgpu.records import LaunchTrace
 
 
+def blocks(view: LaunchChart, panel: int = 0) -> dict[str, Any]:
+    """The spans of the blocks as the browser gets them."""
+    return next(item for item in boxes(view.scene, "plot")[panel]["items"] if item["item"] == "spans")
+
+
 def column(view: LaunchChart, name: str) -> np.ndarray:
-    code, offset, count = view.layout_of_data[name]
+    code, offset, count = blocks(view)[name]["$"]
     return np.frombuffer(view.data, np.dtype(f"<{code}"), count, offset)
+
+
+def heads(view: LaunchChart) -> list[str]:
+    return [box["text"] for box in boxes(view.scene, "words")]
 
 
 def test_waves_and_tail_follow_from_what_fits() -> None:
@@ -60,14 +71,14 @@ def test_the_slider_asks_for_a_launch_and_shows_it() -> None:
         return synthetic.launch_trace(threads)
 
     view = LaunchChart(synthetic.launch_trace(256), at_block_size)
-    assert view.has_slider
+    assert [box["trait"] for box in view.controls] == ["block_threads"]
     assert view.block_threads == 256
     before = repr(view)
     view.block_threads = 512
     assert asked == [512]
     assert view.pictures == 1
-    assert view.facts["block_threads"] == 512
-    assert column(view, "sm").size == 489
+    assert any(text.startswith("512 threads a block: ") for text in heads(view))
+    assert column(view, "row").size == 489
     assert repr(view) != before
     assert "489 blocks of 512 threads" in repr(view)
     view.close()
@@ -113,16 +124,16 @@ def test_slides_from_several_threads_leave_one_whole_picture() -> None:
     for thread in threads:
         thread.join()
     assert view.pictures == len(sizes)
-    assert column(view, "sm").size == view.trace.block_index.size
-    assert view.facts["block_threads"] == view.trace.block[0]
+    assert column(view, "row").size == view.trace.block_index.size
+    assert any(text.startswith(f"{view.trace.block[0]:,}".replace(",", "\u202f")) for text in heads(view))
     view.close()
 
 
 def test_both_launches_carry_their_labels() -> None:
     measured = synthetic.launch_trace(provenance=synthetic.MEASURED)
     view = LaunchChart(measured, compare=synthetic.launch_trace())
-    assert view.facts["label"] == "measured on NVIDIA H200"
-    assert view.compare_facts["label"] == "modelled on A100-SXM4-80GB (virtual GPU)"
+    assert "Measured on NVIDIA H200" in heads(view)
+    assert "Modelled on A100-SXM4-80GB (virtual GPU)" in heads(view)
     assert "timer step 32 ns" in view.caption
     assert "measured on NVIDIA H200, beside modelled on A100-SXM4-80GB" in repr(view)
     view.close()

@@ -19,7 +19,7 @@ def encode(values: npt.NDArray[np.uint64], lanes: npt.NDArray[np.bool_]) -> dict
     Returns
     -------
     dict
-        Columns for `_columns.pack`. A row is ``base[~at] + stride[~at] * lane`` where its ``at`` is
+        Columns for `parts.pack`. A row is ``base[~at] + stride[~at] * lane`` where its ``at`` is
         negative; otherwise ``at >> 1`` is its place in ``table``, which holds the low halves of 32 lanes
         and, if ``at`` is odd, the high halves after them. ``LaneRows`` in ``record.js`` reads it.
     """
