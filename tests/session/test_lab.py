@@ -80,7 +80,7 @@ def test_a_slider_from_before_a_change_of_device_says_so(addition: Any) -> None:
 def test_a_two_dimensional_launch_has_no_slider() -> None:
     x = gl.cp.zeros(64, gl.cp.int32)
     chart = gl.launch(gl.cp.RawKernel(COUNT_UP, "count_up"), (2, 2), (8, 8), (x, np.int32(64)))
-    assert not chart.has_slider
+    assert not chart.controls
 
 
 def test_warps_follows_the_chosen_warp(addition: Any) -> None:
