@@ -6,6 +6,7 @@ Everything that changes while a program runs (memory, pools, streams, random sta
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -187,6 +188,13 @@ class Machine:
         """Number of a new graph."""
         return next(self._graphs)
 
+    @property
+    def in_use(self) -> bool:
+        """Whether anything was done on a device: allocated, copied or launched."""
+        return self.clock.now_ns > 0 or any(
+            d.memory.used_bytes > d.memory.context_bytes for d in self.devices
+        )
+
     def count_launch(self) -> int:
         """Count one kernel launch and return the number of launches so far."""
         with self._lock:
@@ -201,13 +209,36 @@ class _Slot:
         self.machine: Machine | None = None
         self.lock = threading.Lock()
         self.thread = threading.local()
+        self.forked = False  # from a process that had used its machine
 
 
 _slot = _Slot()
 
 
+def _after_fork() -> None:
+    _slot.forked = _slot.forked or (_slot.machine is not None and _slot.machine.in_use)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def current() -> Machine:
-    """The machine that ``cp`` works on; if none was chosen, one as `choice.device_infos` says."""
+    """The machine that ``cp`` works on; if none was chosen, one as `choice.device_infos` says.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 3, ``cudaErrorInitializationError``, in a process forked from one that had used its devices,
+        as with CUDA: the threads that run kernels, and a GPU's context, do not come along.
+    """
+    if _slot.forked:
+        raise CUDARuntimeError(
+            3,
+            "cudaErrorInitializationError",
+            "initialization error: this process was forked from one that had used the GPU already. Start "
+            'workers with multiprocessing.get_context("spawn"), or use the GPU in the workers only.',
+        )
     machine = _slot.machine
     if machine is None:
         with _slot.lock:
