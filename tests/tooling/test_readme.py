@@ -33,6 +33,13 @@ def test_make_help_lists_what_the_readme_names() -> None:
         assert name == "help" or f"make {name} " in done.stdout, name
 
 
+@pytest.mark.parametrize("text", DOCUMENTS, ids=["README", "CONTRIBUTING"])
+def test_files_and_tools_named_in_the_text_exist(text: str) -> None:
+    named = set(re.findall(r"`((?:gpulab|virtualgpu|tests|tools|notebooks)/[\w./-]+)`", text))
+    named |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools\.\w+)", text)}
+    assert not [name for name in sorted(named) if not (ROOT / name).exists() and "NN" not in name]
+
+
 def test_gpulab_commands_exist() -> None:
     named = set(re.findall(r"`gpulab ([a-z]+)`", README))
     assert named >= {"lab", "doctor", "bench"}
