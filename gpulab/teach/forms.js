@@ -1,22 +1,7 @@
+import { element, keepPlainKeys } from "../views/parts/frame.js";
+
 // The course's forms: a prediction to lock, a comparison that waits for it, and a quiz.
 // Native radio buttons and fields in a fieldset, so that keyboards and screen readers know them.
-
-function element(tag, attributes = {}, ...children) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else node.setAttribute(name, value === true ? "" : value);
-  }
-  node.append(...children);
-  return node;
-}
-
-/** JupyterLab would take plain keys for itself: arrows to leave the cell, "d d" to delete it. */
-function keepPlainKeys(event) {
-  const forLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
-  if (!forLab) event.stopPropagation();
-}
 
 function choices(texts, name, onpick) {
   return texts.map((text, at) => {

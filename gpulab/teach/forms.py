@@ -9,16 +9,15 @@ from typing import Any
 import anywidget
 import traitlets
 
+from gpulab.views._base import close_those_of_earlier_runs, module_text
 from gpulab.views.parts import palette
-
-_HERE = files("gpulab.teach")
 
 
 class Form(anywidget.AnyWidget):
     """One form: `facts` stay, `state` changes, and what the learner does comes as a message."""
 
-    _esm = (_HERE / "forms.js").read_text(encoding="utf-8")
-    _css = palette.css(".gpulab-form") + (_HERE / "forms.css").read_text(encoding="utf-8")
+    _esm = module_text("../teach/forms")
+    _css = palette.css(".gpulab-form") + (files("gpulab.teach") / "forms.css").read_text(encoding="utf-8")
 
     form = traitlets.Unicode().tag(sync=True)
     facts = traitlets.Dict().tag(sync=True)
@@ -30,6 +29,7 @@ class Form(anywidget.AnyWidget):
         self, form: str, facts: dict[str, Any], state: dict[str, Any], react: Callable[[dict[str, Any]], None]
     ) -> None:
         super().__init__(form=form, facts=facts, state=state)
+        close_those_of_earlier_runs(self)
         self._react = react
         self.on_msg(self._hear)
 

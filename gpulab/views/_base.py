@@ -84,7 +84,7 @@ class View(anywidget.AnyWidget):
     def __init__(self, **traits: Any) -> None:
         self._lock = threading.RLock()
         super().__init__(view_name=re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(self).__name__).lower(), **traits)
-        _close_views_of_earlier_runs(self)
+        close_those_of_earlier_runs(self)
 
     @property
     def record(self) -> Any:
@@ -167,10 +167,10 @@ class View(anywidget.AnyWidget):
             self.error = ""
 
 
-def _close_views_of_earlier_runs(view: View) -> None:
+def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     """Close what an earlier run of the same notebook cell made: nobody can see it any more.
 
-    The list of open views belongs to the IPython shell and lives there. Cells are told apart by
+    The list of open widgets belongs to the IPython shell and lives there. Cells are told apart by
     the id the front end sends with each request; without one nothing is closed.
     """
     from IPython.core.getipython import get_ipython
@@ -181,10 +181,10 @@ def _close_views_of_earlier_runs(view: View) -> None:
     run = request.get("header", {}).get("msg_id")
     if not cell or not run:
         return
-    kept: list[tuple[str, str, View]] = []
+    kept: list[tuple[str, str, anywidget.AnyWidget]] = []
     for other_cell, other_run, other in getattr(shell, "_gpulab_views", ()):
         if other_cell == cell and other_run != run:
             other.close()
         elif other.comm is not None:
             kept.append((other_cell, other_run, other))
-    shell._gpulab_views = [*kept, (cell, run, view)]
+    shell._gpulab_views = [*kept, (cell, run, widget)]

@@ -34,7 +34,7 @@ export function unpack(tree, view) {
  * Keep plain keys inside the view: JupyterLab would take arrows from sliders, and delete the cell on
  * "d d". Escape, shift+Enter and keys with ctrl, alt or command still reach it.
  */
-function keepPlainKeys(event) {
+export function keepPlainKeys(event) {
   const forLab = event.ctrlKey || event.altKey || event.metaKey || event.key === "Escape" || (event.shiftKey && event.key === "Enter");
   if (!forLab) event.stopPropagation();
 }
