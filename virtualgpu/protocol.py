@@ -1,26 +1,120 @@
-"""What the session asks of a device, real or virtual. `probes` and `virtual` each answer it."""
+"""What both sides speak: a launch, what can be observed of it, and the few questions a device answers.
+
+``gpulab.real`` and `virtualgpu.backend` each answer them; nothing here knows which one does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
+from virtualgpu.launch.launch import Launch, Shape, kernel_source
 from virtualgpu.records import (
     BlockTrace,
     DeviceInfo,
     DeviceMetrics,
     Dim3,
     KernelCounters,
-    KernelSource,
     KernelStats,
     LaunchTrace,
     Occupancy,
     Provenance,
+    SanitizerReport,
     WarpTrace,
 )
 
-DEFAULT_MAX_STEPS = 20_000
-DEFAULT_BLOCK_STEPS = 60_000
+__all__ = [
+    "TOOLS",
+    "Backend",
+    "Block",
+    "Blocks",
+    "Counters",
+    "Hazards",
+    "Launch",
+    "Observation",
+    "Shape",
+    "Warp",
+    "kernel_source",
+]
+
+TOOLS = ("memory", "race", "init", "sync")
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+
+class Observation(Generic[R_co]):
+    """What is to be observed of a launch. Each kind is a value, and gives one kind of record."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks(Observation[LaunchTrace]):
+    """Where and when each block ran.
+
+    ``restore`` puts back the contents of every array argument afterwards, so that a view can run the
+    launch again.
+    """
+
+    restore: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Warp(Observation[WarpTrace]):
+    """Every step of one warp, at most ``max_steps``. A real GPU tells its basic blocks and their masks."""
+
+    block_index: Dim3 = (0, 0, 0)
+    warp: int = 0
+    max_steps: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Block(Observation[BlockTrace]):
+    """Every step of all warps of one block; ``max_steps`` bounds them all together.
+
+    Only a virtual GPU can; beside it a real one tells the masks of ``warp``.
+    """
+
+    block_index: Dim3 = (0, 0, 0)
+    warp: int = 0
+    max_steps: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Counters(Observation[KernelCounters]):
+    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hazards(Observation[SanitizerReport]):
+    """What checks of a launch find; array arguments get their contents back. Only a virtual GPU can.
+
+    Parameters
+    ----------
+    tools
+        Which checks: out-of-bounds and misaligned accesses (``memory``), races in shared and global
+        memory (``race``), reads of what nothing wrote (``init``), barriers and masks (``sync``).
+    order, seed
+        The order of blocks, see `virtualgpu.sanitizer.block_sequence`.
+    nan
+        Stop at the first NaN that arithmetic makes of operands that are none.
+
+    Raises
+    ------
+    ValueError
+        For an unknown tool.
+    """
+
+    tools: tuple[str, ...] = TOOLS
+    order: str = "in order"
+    seed: int = 0
+    nan: bool = False
+
+    def __post_init__(self) -> None:
+        for name in self.tools:
+            if name not in TOOLS:
+                raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
 
 
 class Backend(Protocol):
@@ -37,64 +131,12 @@ class Backend(Protocol):
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy: ...
 
-    def trace_launch(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        shared_bytes: int = 0,
-        restore: bool = False,
-    ) -> LaunchTrace:
-        """Run the kernel and tell where and when each block ran. ``restore`` puts back the
-        contents of every array argument afterwards, so that a view can run it again."""
+    def observe(self, launch: Launch, what: Observation[R]) -> R:
+        """Run the launch once and tell what was asked.
+
+        Raises
+        ------
+        NotSupportedError
+            If this kind of device cannot.
+        """
         ...
-
-    def trace_warp(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        block_index: Dim3 = (0, 0, 0),
-        warp_index: int = 0,
-        shared_bytes: int = 0,
-        max_steps: int = DEFAULT_MAX_STEPS,
-    ) -> WarpTrace: ...
-
-    def trace_block(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        block_index: Dim3 = (0, 0, 0),
-        shared_bytes: int = 0,
-        max_steps: int = DEFAULT_BLOCK_STEPS,
-    ) -> BlockTrace:
-        """Run the kernel and record every step of all warps of one block; `max_steps` bounds them all
-        together. Only a virtual GPU can."""
-        ...
-
-    def count(
-        self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0
-    ) -> KernelCounters: ...
-
-
-def kernel_source(kernel: Any) -> KernelSource:
-    """Read name, code and options off a CuPy or virtual ``RawKernel``.
-
-    Raises
-    ------
-    TypeError
-        If `kernel` carries no CUDA C++ source.
-    """
-    if isinstance(kernel, KernelSource):
-        return kernel
-    code = getattr(kernel, "code", None)
-    name = getattr(kernel, "name", None)
-    if not isinstance(code, str) or not isinstance(name, str):
-        raise TypeError(
-            f"{kernel!r} carries no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
-        )
-    return KernelSource(name, code, tuple(getattr(kernel, "options", ()) or ()))

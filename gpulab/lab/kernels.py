@@ -7,17 +7,14 @@ can cost the CUDA context.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.session.arguments import Shape, byte_count, dims, warp_position
-from gpulab.session.call import Call, relauncher
 from virtualgpu.compile import nvrtc, sass
-from virtualgpu.errors import GpulabError
-from virtualgpu.protocol import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS, Backend, kernel_source
+from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 if TYPE_CHECKING:
@@ -25,8 +22,6 @@ if TYPE_CHECKING:
     from gpulab.views.tables import CounterTable
     from gpulab.views.tables.as_run import AsRunTable
     from gpulab.views.tables.sanitizer import SanitizerTable
-
-LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 
 
 def launch(
@@ -48,16 +43,19 @@ def launch(
     Returns
     -------
     LaunchChart
-        Measured on a real GPU, with the virtual GPU's prediction beside it where the launch is
-        small enough to replay; modelled on a virtual GPU. For a one-dimensional launch it has a
-        slider for the block size, which keeps the number of threads and restores the arrays.
+        Measured on a real GPU; the virtual GPU's prediction joins it where the launch is small
+        enough to replay. Modelled on a virtual GPU. For a one-dimensional launch it has a slider
+        for the block size, which keeps the number of threads and restores the arrays.
     """
     from gpulab.views import LaunchChart
 
-    call = Call.read(kernel, grid, block, args, shared_bytes)
-    predicted = call.replay(Call.trace_launch) if call.quick else None
-    trace = call.trace_launch(session.backend())
-    return LaunchChart(trace, at_block_size=relauncher(call), compare=predicted)
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    seen = session.observe(asked, Blocks())
+    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked))
+    predicted = seen.beside
+    if predicted is not None:
+        _when_shown(lambda: chart.lay_beside(predicted))
+    return chart
 
 
 def warps(
@@ -95,22 +93,14 @@ def warps(
     """
     from gpulab.views import WarpStepper
 
-    call = Call.read(kernel, grid, block, args, shared_bytes)
-    index, number = warp_position(call.grid, call.block, block_index, warp)
-    most = (DEFAULT_BLOCK_STEPS if whole_block else DEFAULT_MAX_STEPS) if max_steps is None else max_steps
-
-    def ask(launch: Call, backend: Backend) -> WarpTrace | BlockTrace:
-        if whole_block:
-            return launch.trace_block(backend, index, most)
-        return launch.trace_warp(backend, index, number, most)
-
-    if session.twin() is None:
-        return WarpStepper(ask(call, session.backend()), warp=number)
-    replayed = call.replay(ask) if call.quick else None
-    measured = call.trace_warp(session.backend(), index, number, most)
-    if replayed is None:
-        return WarpStepper(measured)
-    return WarpStepper(replayed, measured=measured, warp=number)
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    position = asked.warp_position(block_index, warp)
+    what: Warp | Block = Block(*position) if whole_block else Warp(*position)
+    if max_steps is not None:
+        what = replace(what, max_steps=max_steps)
+    seen: session.Observed[BlockTrace | WarpTrace] = session.observe(asked, what)
+    measured = seen.beside() if seen.beside is not None else None
+    return WarpStepper(seen.record, measured=measured, warp=position[1])
 
 
 def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> OccupancyChart:
@@ -127,10 +117,8 @@ def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> Occupan
     """
     from gpulab.views import OccupancyChart
 
-    kernel_source(kernel)
-    shared = byte_count(shared_bytes)
-    backend = session.backend()
-    threads = math.prod(dims("block", block))
+    asked = Launch.of(kernel, 1, block, (), shared_bytes)
+    backend, threads = session.backend(), asked.block_threads
     most = min(
         backend.device_info().max_threads_per_block, backend.kernel_stats(kernel).max_threads_per_block
     )
@@ -139,7 +127,7 @@ def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> Occupan
             f"A block of {threads:,} threads is over this kernel's limit of {most:,} on this device."
         )
     sizes = sorted({*range(WARP_SIZE, most + 1, WARP_SIZE), threads})
-    return OccupancyChart([backend.occupancy(kernel, size, shared) for size in sizes], threads)
+    return OccupancyChart([backend.occupancy(kernel, size, asked.shared_bytes) for size in sizes], threads)
 
 
 def count(
@@ -161,22 +149,9 @@ def count(
     """
     from gpulab.views.tables import CounterTable
 
-    call = Call.read(kernel, grid, block, args, shared_bytes)
-    code = kernel_source(kernel).code
-    twin = session.twin()
-    if twin is None:
-        return CounterTable.of(call.count(session.backend()), code)
-    try:
-        counters = call.on_twin(twin).count(twin.backend)
-    except RuntimeError as error:
-        if getattr(error, "status", None) != LAUNCH_TIMEOUT:
-            raise
-        raise GpulabError(
-            "The virtual GPU did not finish its replay of this launch in time. Count a smaller grid, or "
-            "give it longer with gl.use_device(watchdog_s=60)."
-        ) from error
-    call.run()
-    return CounterTable.of(counters, code, "Counted in a replay on the virtual GPU")
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    seen = session.observe(asked, Counters())
+    return CounterTable.of(seen.record, asked.source.code, seen.note)
 
 
 def as_run(
@@ -215,23 +190,20 @@ def as_run(
 
     if not sass.available():
         raise sass.NvdisasmMissingError
-    counters = count(kernel, grid, block, args, shared_bytes)
-    source = kernel_source(kernel)
-    twin = session.twin()
-    stats = session.backend().kernel_stats(kernel) if twin is None else twin.backend.kernel_stats(source)
-    target = int(stats.target.removeprefix("sm_"))
-    expressions = tuple(getattr(kernel, "name_expressions", None) or source.name_expressions)
-    if "<" in source.name and source.name not in expressions:
-        expressions = (*expressions, source.name)
-    flags = (*source.options, *nvrtc.CUPY_OPTIONS)
-    image = nvrtc.compile_ptx(source.code, target=target, options=flags, name_expressions=expressions)
-    machine = nvrtc.compile_cubin(
-        source.code, target=target, options=("-lineinfo", *flags), name_expressions=expressions
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    counters, source = session.observe(asked, Counters()).record, asked.source
+    target = int(session.virtual_side().backend.kernel_stats(source).target.removeprefix("sm_"))
+    image, machine = nvrtc.compile_both(
+        source.code,
+        target=target,
+        options=(*source.options, *nvrtc.CUPY_OPTIONS),
+        name_expressions=source.name_expressions,
     )
+    if machine is None:
+        raise nvrtc.NvrtcMissingError
     entry = image.lowered_names.get(source.name, source.name)
-    return AsRunTable.of(
-        anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry), source.code
-    )
+    found = anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry)
+    return AsRunTable.of(found, source.code)
 
 
 def sanitize(
@@ -280,16 +252,10 @@ def sanitize(
     """
     from gpulab.views.tables.sanitizer import SanitizerTable
 
-    call = Call.read(kernel, grid, block, args, shared_bytes)
-    twin = session.twin()
-    backend = session.virtual_side().backend
-    note = ""
-    if twin is not None:
-        call, note = call.on_twin(twin), "Run on the virtual GPU over copies of the arrays."
-    report = backend.sanitize(
-        call.kernel, call.grid, call.block, call.args, call.shared_bytes, tools, block_order, seed, nan
-    )
-    return SanitizerTable.of(report, note)
+    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    seen = session.observe(asked, Hazards(names, block_order, seed, nan))
+    return SanitizerTable.of(seen.record, seen.note)
 
 
 @contextmanager
@@ -343,3 +309,19 @@ def before_volta() -> Iterator[None]:
     finally:
         for device, old in zip(devices, before, strict=True):
             device.independent_threads = old
+
+
+def _when_shown(work: Callable[[], None]) -> None:
+    """Do work once the notebook cell has shown its result; outside a notebook at once."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    if shell is None:
+        work()
+        return
+
+    def after(*_: Any) -> None:
+        shell.events.unregister("post_run_cell", after)
+        work()
+
+    shell.events.register("post_run_cell", after)

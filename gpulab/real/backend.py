@@ -4,33 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import cupy
 from cupy.cuda import driver
 
 from gpulab.real import blocks, warps
 from gpulab.real.device import device_info, device_name, open_nvml
-from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel, source_of
+from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from virtualgpu.compile import instrument
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
-from virtualgpu.protocol import DEFAULT_BLOCK_STEPS, DEFAULT_MAX_STEPS
+from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Observation, Warp, kernel_source
 from virtualgpu.records import (
-    BlockTrace,
     DeviceInfo,
     DeviceMetrics,
-    Dim3,
-    KernelCounters,
     KernelSource,
     KernelStats,
-    LaunchTrace,
     Metric,
     Occupancy,
     Provenance,
-    WarpTrace,
 )
 
+R = TypeVar("R")
+_UNSEEN: dict[type[Observation[Any]], str] = {
+    Block: "registers and shared memory step by step",
+    Counters: "hardware counters (for those, run Nsight Compute)",
+    Hazards: "hazards",
+}
 Instrument = Callable[[str, str], instrument.Instrumented]
 
 
@@ -87,92 +88,54 @@ class CudaBackend:
                 kernel.kernel.ptr, kernel.num_regs, kernel.shared_size_bytes, block_threads, shared_bytes
             )
 
-    def trace_launch(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        shared_bytes: int = 0,
-        restore: bool = False,
-    ) -> LaunchTrace:
-        threads = block[0] * block[1] * block[2]
-        with self._device, _restored(args if restore else ()):
-            kernel = raw_kernel(kernel)
-            probe = self._probe(kernel, instrument.trace_blocks)
-            static = kernel.shared_size_bytes
-            fit = self._occupancy(probe.function.ptr, probe.registers, static, threads, shared_bytes)
-            return blocks.trace_blocks(
-                probe,
-                kernel,
-                grid,
-                block,
-                args,
-                shared_bytes,
-                provenance=self._provenance,
-                sm_count=self.device_info().sm_count,
-                occupancy=fit,
-                note=self._probe_cost(kernel, fit, threads, shared_bytes),
-            )
+    def observe(self, launch: Launch, what: Observation[R]) -> R:
+        """Run an instrumented copy of the kernel in its place, and tell what it saw.
 
-    def trace_warp(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        block_index: Dim3 = (0, 0, 0),
-        warp_index: int = 0,
-        shared_bytes: int = 0,
-        max_steps: int = DEFAULT_MAX_STEPS,
-    ) -> WarpTrace:
+        Raises
+        ------
+        NotSupportedError
+            For what a GPU does not tell a running program: counters, hazards, registers step by step.
+        """
+        # Each kind of observation names its record, which `_record` gives.
+        return cast(R, self._record(launch, what))
+
+    def _record(self, launch: Launch, what: Observation[Any]) -> Any:
+        if not isinstance(what, (Blocks, Warp)):
+            raise NotSupportedError(
+                f"A GPU does not tell a running program its {_UNSEEN[type(what)]}; the virtual GPU does, "
+                "in a replay of a launch that is small enough. Choose a smaller grid."
+            )
         with self._device:
-            kernel = raw_kernel(kernel)
-            return warps.trace_warp(
-                self._probe(kernel, instrument.trace_warp),
-                kernel,
-                grid,
-                block,
-                args,
-                block_index,
-                warp_index,
-                shared_bytes,
-                max_steps,
-                provenance=self._provenance,
-            )
-
-    def trace_block(
-        self,
-        kernel: Any,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        block_index: Dim3 = (0, 0, 0),
-        shared_bytes: int = 0,
-        max_steps: int = DEFAULT_BLOCK_STEPS,
-    ) -> BlockTrace:
-        """Always raise: a GPU does not tell a running program its registers and shared memory."""
-        raise NotSupportedError(
-            "A GPU does not tell its registers and shared memory step by step. gl.warps replays the launch "
-            "on the virtual GPU instead, if it is small enough; choose a smaller grid."
-        )
-
-    def count(
-        self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int = 0
-    ) -> KernelCounters:
-        """Always raise: a CUDA program cannot read its own hardware counters."""
-        raise NotSupportedError(
-            "A GPU does not tell a running program its counters. gl.count replays the launch on the virtual "
-            "GPU instead; for the hardware's own numbers run Nsight Compute (ncu)."
-        )
+            kernel = raw_kernel(launch.kernel)
+            if isinstance(what, Warp):
+                probe = self._probe(kernel, instrument.trace_warp)
+                return warps.trace_warp(probe, kernel, launch, what, self._provenance)
+            with _restored(launch.args if what.restore else ()):
+                probe = self._probe(kernel, instrument.trace_blocks)
+                fit = self._occupancy(
+                    probe.function.ptr,
+                    probe.registers,
+                    kernel.shared_size_bytes,
+                    launch.block_threads,
+                    launch.shared_bytes,
+                )
+                return blocks.trace_blocks(
+                    probe,
+                    kernel,
+                    launch,
+                    provenance=self._provenance,
+                    sm_count=self.device_info().sm_count,
+                    occupancy=fit,
+                    note=self._probe_cost(kernel, fit, launch),
+                )
 
     def ptx(self, kernel: Any) -> str:
         """The kernel's PTX for this device, before probes are put in."""
         with self._device:
-            return compile_ptx(source_of(raw_kernel(kernel)), self._device.compute_capability)
+            return compile_ptx(kernel_source(kernel), self._device.compute_capability)
 
     def _probe(self, kernel: Any, how: Instrument) -> Probe:
-        source = source_of(kernel)
+        source = kernel_source(kernel)
         if (source, how) not in self._probes:
             self._probes[source, how] = load_probe(self.ptx(kernel), source.name, how)
         probe = self._probes[source, how]
@@ -208,9 +171,9 @@ class CudaBackend:
             limiters=tuple(name for name, value in limits.items() if value == measured),
         )
 
-    def _probe_cost(self, kernel: Any, probed: Occupancy, threads: int, shared_bytes: int) -> str:
+    def _probe_cost(self, kernel: Any, probed: Occupancy, launch: Launch) -> str:
         """What the probes changed, in words; empty if the same number of blocks fits."""
-        plain = self.occupancy(kernel, threads, shared_bytes)
+        plain = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
         if plain.blocks_per_sm == probed.blocks_per_sm:
             return ""
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from typing import Any
 
 import cupy
@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from gpulab.real.modules import Probe
 from virtualgpu.compile.instrument import block_buffer, read_blocks
-from virtualgpu.records import Dim3, LaunchTrace, Occupancy, Provenance
+from virtualgpu.protocol import Launch
+from virtualgpu.records import LaunchTrace, Occupancy, Provenance
 
 # Above this many blocks only every second, fourth, ... is recorded (24 bytes each).
 MAX_RECORDED_BLOCKS = 1 << 20
@@ -20,10 +21,7 @@ MAX_RECORDED_BLOCKS = 1 << 20
 def trace_blocks(
     probe: Probe,
     kernel: Any,
-    grid: Dim3,
-    block: Dim3,
-    args: Sequence[Any],
-    shared_bytes: int,
+    launch: Launch,
     *,
     provenance: Provenance,
     sm_count: int,
@@ -36,8 +34,8 @@ def trace_blocks(
     ----------
     probe
         The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_blocks`.
-    kernel, grid, block, args, shared_bytes
-        The launch.
+    kernel, launch
+        The launch, and its kernel as CuPy's.
     provenance, sm_count, occupancy, note
         Go into the record as they are; ``occupancy`` is the instrumented copy's, because its
         blocks are those that were seen.
@@ -48,12 +46,12 @@ def trace_blocks(
         Start is a block's first warp at its first instruction and end its last warp at its exit,
         both on the GPU's clock; ``timer_step_ns`` is the step that clock was seen to take.
     """
-    blocks = grid[0] * grid[1] * grid[2]
+    blocks = math.prod(launch.grid)
     sampled = 1
     while -(-blocks // sampled) > MAX_RECORDED_BLOCKS:
         sampled *= 2
     buffer = cupy.asarray(block_buffer(blocks, sampled))
-    probe.launch(kernel, grid, block, args, shared_bytes, buffer)
+    probe.launch(kernel, launch, buffer)
     start, end, sm_id = read_blocks(buffer.get())
     first = start.min()
     ended = end != 0
@@ -64,9 +62,9 @@ def trace_blocks(
     return LaunchTrace(
         provenance=provenance,
         kernel_name=kernel.name,
-        grid=grid,
-        block=block,
-        shared_bytes=shared_bytes,
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
         sm_count=sm_count,
         block_index=np.arange(0, blocks, sampled, dtype=np.int64),
         sm_id=sm_id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,13 @@ import cupy
 from cupy.cuda import driver, nvrtc, runtime
 
 from gpulab.real.driver import cuda_version
+from virtualgpu.compile import nvrtc as shared
 from virtualgpu.compile.instrument import Instrumented, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import GpulabError
-from virtualgpu.protocol import kernel_source
-from virtualgpu.records import Dim3, KernelSource
+from virtualgpu.protocol import Launch, kernel_source
+from virtualgpu.records import KernelSource
 
 _UNSUPPORTED_PTX_VERSION = 222
 _DEVICE_TO_DEVICE = 3
@@ -34,18 +36,11 @@ def raw_kernel(kernel: Any) -> Any:
     return cupy.RawKernel(source.code, source.name, source.options)
 
 
-def source_of(kernel: Any) -> KernelSource:
-    """Name, code and options of a CuPy kernel, with the template instantiations of its module."""
-    source = kernel_source(kernel)
-    if source.name_expressions or not isinstance(kernel, cupy.RawKernel):
-        return source
-    # A kernel of a RawModule keeps them, but only its pickle shows them.
-    expressions = kernel.__getstate__().get("name_expressions") or ()
-    return KernelSource(source.name, source.code, source.options, tuple(expressions))
-
-
 def compile_ptx(source: KernelSource, capability: str) -> str:
-    """Compile to PTX with line information, with CuPy's own NVRTC, options and headers.
+    """Compile to PTX with line information, with CuPy's options.
+
+    The virtual twin makes the same PTX for the same target, so its compilation is shared. Sources that
+    need CuPy's own headers or include paths go through CuPy's own NVRTC.
 
     Parameters
     ----------
@@ -59,6 +54,15 @@ def compile_ptx(source: KernelSource, capability: str) -> str:
     GpulabError
         If it does not compile; the message is NVRTC's log.
     """
+    if int(capability) in shared.supported_targets():
+        with suppress(GpulabError):
+            image, _ = shared.compile_both(
+                source.code,
+                target=int(capability),
+                options=(*source.options, *CUPY_OPTIONS),
+                name_expressions=source.name_expressions,
+            )
+            return image.ptx
     options = [o for o in source.options if not o.startswith(("-arch", "--gpu-architecture"))]
     options = [*cupy._core.core.assemble_cupy_compiler_options(tuple(options)), *CUPY_OPTIONS]
     options += [f"-arch=compute_{capability}", "-lineinfo"]
@@ -100,9 +104,7 @@ class Probe:
             kernel.max_dynamic_shared_size_bytes,
         )
 
-    def launch(
-        self, kernel: Any, grid: Dim3, block: Dim3, args: Sequence[Any], shared_bytes: int, buffer: Any
-    ) -> None:
+    def launch(self, kernel: Any, launch: Launch, buffer: Any) -> None:
         """Run the copy in the original's place on the current stream and wait for it.
 
         The copy has its own ``__device__`` and ``__constant__`` variables, so their contents are
@@ -112,10 +114,10 @@ class Probe:
         stream = cupy.cuda.get_current_stream()
         self._copy_variables(original.module, self.module, stream)
         self.function(
-            grid,
-            block,
-            (*args, buffer),
-            shared_mem=shared_bytes,
+            launch.grid,
+            launch.block,
+            (*launch.args, buffer),
+            shared_mem=launch.shared_bytes,
             enable_cooperative_groups=kernel.enable_cooperative_groups,
         )
         self._copy_variables(self.module, original.module, stream)

@@ -1,7 +1,7 @@
 """Live readings of one GPU through NVML. Every reading stands alone: MIG, VMs and containers lack some.
 
 Costs on an H200, per call: 2 to 12 microseconds for what `NvmlDevice.metrics` reads, but 21 ms for PCIe
-throughput (NVML samples a 20 ms window), which is why that is in `NvmlDevice.slow_metrics`.
+throughput (NVML samples a 20 ms window), which is why that is not among it.
 """
 
 from __future__ import annotations
@@ -93,10 +93,6 @@ class NvmlDevice:
         """Read everything that is cheap, for a chart that ticks."""
         return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(reading) for reading in _FAST))
 
-    def slow_metrics(self, provenance: Provenance) -> DeviceMetrics:
-        """Read what takes milliseconds: PCIe traffic over the last 20 ms."""
-        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(reading) for reading in _SLOW))
-
     def _read(self, reading: _Reading) -> Metric:
         nvml = self._nvml
         try:
@@ -150,14 +146,4 @@ _FAST = (
     _Reading("fan", "%", lambda n, h: float(n.nvmlDeviceGetFanSpeed(h))),
     _Reading("compute processes", "", lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h)))),
     _Reading("PCIe link", "", _pcie_link),
-)
-_SLOW = (
-    _Reading(
-        "PCIe sent", "MB/s", lambda n, h: n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_TX_BYTES) / 1e3
-    ),
-    _Reading(
-        "PCIe received",
-        "MB/s",
-        lambda n, h: n.nvmlDeviceGetPcieThroughput(h, n.NVML_PCIE_UTIL_RX_BYTES) / 1e3,
-    ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import cupy
@@ -10,34 +9,23 @@ import numpy as np
 
 from gpulab.real.modules import Probe
 from virtualgpu.compile.instrument import read_warp, warp_buffer
-from virtualgpu.records import Dim3, Provenance, WarpTrace
+from virtualgpu.protocol import Launch, Warp
+from virtualgpu.records import Provenance, WarpTrace
 
 
-def trace_warp(
-    probe: Probe,
-    kernel: Any,
-    grid: Dim3,
-    block: Dim3,
-    args: Sequence[Any],
-    block_index: Dim3,
-    warp_index: int,
-    shared_bytes: int,
-    max_steps: int,
-    *,
-    provenance: Provenance,
-) -> WarpTrace:
+def trace_warp(probe: Probe, kernel: Any, launch: Launch, what: Warp, provenance: Provenance) -> WarpTrace:
     """Run the instrumented kernel once and read the chosen warp's events.
 
     Parameters
     ----------
     probe
         The kernel's copy, instrumented by `virtualgpu.compile.instrument.trace_warp`.
-    kernel, grid, block, args, shared_bytes
-        The launch.
-    block_index, warp_index
-        The warp to watch.
-    max_steps
-        How many events are kept; the record says when there were more.
+    kernel, launch
+        The launch, and its kernel as CuPy's.
+    what
+        The warp to watch, and how many events are kept; the record says when there were more.
+    provenance
+        Goes into the record as it is.
 
     Returns
     -------
@@ -46,18 +34,18 @@ def trace_warp(
         probes in it: writing an event takes some hundred cycles, so there are no times, and arms of
         a branch may stay apart for longer than without.
     """
-    buffer = cupy.asarray(warp_buffer(block_index, warp_index, max_steps))
-    probe.launch(kernel, grid, block, args, shared_bytes, buffer)
+    buffer = cupy.asarray(warp_buffer(what.block_index, what.warp, what.max_steps))
+    probe.launch(kernel, launch, buffer)
     _, mask, number, truncated = read_warp(buffer.get())
     blocks = probe.instrumented
     return WarpTrace(
         provenance=provenance,
         kernel_name=kernel.name,
         code=kernel.code,
-        grid=grid,
-        block=block,
-        block_index=block_index,
-        warp_index=warp_index,
+        grid=launch.grid,
+        block=launch.block,
+        block_index=what.block_index,
+        warp_index=what.warp,
         granularity="basic block",
         instruction=blocks.text,
         pc=np.array(blocks.first_pc, np.int32)[number],

@@ -15,12 +15,16 @@ from gpulab.session.current import (
     virtual_side,
     which_device,
 )
+from gpulab.session.sides import Observed, at_block_size, observe
 
 __all__ = [
+    "Observed",
     "Twin",
+    "at_block_size",
     "backend",
     "cp",
     "here",
+    "observe",
     "on_device",
     "table",
     "table_info",

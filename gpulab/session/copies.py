@@ -31,26 +31,37 @@ def stand_ins(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
     )
 
 
-def copy_arguments(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Copy every array of module `source` to module `target`'s device; pass the rest on.
+class Copies:
+    """The contents of a launch's array arguments at one moment, to be copied to another device.
 
     Parameters
     ----------
     args
         Kernel arguments.
-    source, target
-        Array modules with CuPy's interface.
+    source
+        The array module, with CuPy's interface, of their device.
+    kept
+        Keep the contents in memory of the same device, for a copy that is made later; else `on` copies
+        what the arrays hold when it is called.
     """
-    copies = list(args)
-    for region in _regions(args, source):
-        first = args[region.positions[0]]
-        if len(region.positions) == 1 and first.flags.c_contiguous:
-            copies[region.positions[0]] = target.asarray(first.get())
-            continue
-        whole = target.asarray(_bytes_of(first, region, source).get())
-        for position in region.positions:
-            copies[position] = whole[args[position].data.ptr - region.start :]
-    return tuple(copies)
+
+    def __init__(self, args: Sequence[Any], source: Any, *, kept: bool = False) -> None:
+        self._args = tuple(args)
+        self._regions: list[tuple[_Region, Any, bool]] = []
+        for region in _regions(args, source):
+            first = args[region.positions[0]]
+            whole = len(region.positions) == 1 and first.flags.c_contiguous
+            array = first if whole else _bytes_of(first, region, source)
+            self._regions.append((region, array.copy() if kept else array, whole))
+
+    def on(self, target: Any) -> tuple[Any, ...]:
+        """The arguments on the device of array module `target`; what is no array is passed on."""
+        args = list(self._args)
+        for region, array, whole in self._regions:
+            copy = target.asarray(array.get())
+            for position in region.positions:
+                args[position] = copy if whole else copy[args[position].data.ptr - region.start :]
+        return tuple(args)
 
 
 def _regions(args: Sequence[Any], source: Any) -> list[_Region]:

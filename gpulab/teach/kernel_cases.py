@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab import session
 from gpulab.teach.exercise import NotYet
-from virtualgpu.protocol import kernel_source
+from virtualgpu.protocol import Hazards, Launch, kernel_source
 from virtualgpu.records import Dim3, KernelSource
 
 Array = npt.NDArray[Any]
@@ -110,10 +110,8 @@ class KernelUnderTest:
             If threads race, or a shuffle or vote names lanes that stay away.
         """
         arguments, _ = self._on_device(inputs, outputs)
-        backend = session.virtual_side().backend
-        report = backend.sanitize(
-            self.kernel, grid, block, arguments, 0, ("race", "sync"), "in order", 0, False
-        )
+        launch = Launch.of(self.kernel, grid, block, arguments)
+        report = session.virtual_side().backend.observe(launch, Hazards(tools=("race", "sync")))
         for hazard in report.hazards:
             if hazard.severity != "info":
                 raise NotYet(f"{case}: the result is right by luck only: {hazard.message}")

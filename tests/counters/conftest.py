@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpulab import session
 from tests.counters.cases import case
+from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters, KernelSource
 
 
@@ -46,8 +48,9 @@ def counted() -> Callable[[str, int], KernelCounters]:
     def run(kernel: str, size: int) -> KernelCounters:
         c = case(kernel)
         s = c.shape(size)
-        return session.backend().count(
-            KernelSource(kernel, c.code), s.grid, s.block, s.values, s.shared_bytes
-        )
+        cp = session.cp()
+        args = tuple(cp.asarray(v) if isinstance(v, np.ndarray) and v.ndim else v for v in s.values)
+        launch = Launch.of(KernelSource(kernel, c.code), s.grid, s.block, args, s.shared_bytes)
+        return session.backend().observe(launch, Counters())
 
     return run

@@ -11,6 +11,7 @@ from gpulab import session
 from tests.counters import patterns
 from tests.counters.cases import source
 from virtualgpu.engine.ir import access_rules
+from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters, KernelSource
 
 GROUPS = patterns.groups()
@@ -36,7 +37,8 @@ def run(group: str, pattern: patterns.Pattern) -> KernelCounters:
     data = np.zeros(2048 * 16, np.uint8)
     values = (np.array(pattern.places, np.int32), np.uint32(pattern.mask), data)
     kernel = KernelSource(group, source(patterns.FILE))
-    return session.backend().count(kernel, (1, 1, 1), (32, 1, 1), values, patterns.SHARED_BYTES)
+    launch = Launch.of(kernel, 1, 32, values, patterns.SHARED_BYTES)
+    return session.backend().observe(launch, Counters())
 
 
 @pytest.mark.parametrize("group", GROUPS)

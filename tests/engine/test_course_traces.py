@@ -11,6 +11,7 @@ import pytest
 from gpulab import session
 from tests.trace_state import shared_at
 from tools.corpus import CASES, Case
+from virtualgpu.protocol import Launch, Warp
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +26,8 @@ def test_a_full_trace_is_whole(case: Case, capfd: pytest.CaptureFixture[str]) ->
     cp = session.cp()
     args: list[Any] = [cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values]
     kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
-    trace = session.backend().trace_warp(
-        kernel, case.grid, case.block, tuple(args), shared_bytes=case.shared_bytes
-    )
+    launch = Launch.of(kernel, case.grid, case.block, args, case.shared_bytes)
+    trace = session.backend().observe(launch, Warp())
     assert not trace.truncated
     assert trace.detail is not None
     # What was recorded of all warps' writes is what the block's shared memory held in the end.

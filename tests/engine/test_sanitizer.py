@@ -17,7 +17,7 @@ from tests.engine.faulty_kernels import BY_NAME, CATALOGUE, HARMLESS, Array, Fau
 from tools.corpus import CASES, Case
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import LaunchFailure
-from virtualgpu.records import Hazard, KernelSource
+from virtualgpu.records import Hazard
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -332,9 +332,9 @@ def test_two_halves_without_their_barriers_race() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_courses_own_kernels_are_clean(case: Case) -> None:
     gl.use_device(watchdog_s=20)
-    backend = session.virtual_side().backend
-    source = KernelSource(case.kernel, case.code, case.options)
-    report = backend.sanitize(source, case.grid, case.block, case.make_args(0).values, case.shared_bytes)
+    kernel = gl.cp.RawKernel(case.code, case.kernel, case.options)
+    values = tuple(gl.cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(0).values)
+    report = gl.sanitize(kernel, case.grid, case.block, values, case.shared_bytes)
     assert report.clean, report.hazards
 
 

@@ -15,7 +15,8 @@ from virtualgpu.engine import TraceRequest
 from virtualgpu.launch.compiled import compiled_module
 from virtualgpu.launch.prepare import prepare
 from virtualgpu.model import machine
-from virtualgpu.records import SanitizerReport
+from virtualgpu.protocol import Hazards, Launch
+from virtualgpu.records import KernelSource, SanitizerReport
 from virtualgpu.sanitizer import sanitize
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
@@ -75,8 +76,9 @@ def checked(module: Any, k: generator.Kernel) -> tuple[SanitizerReport, str]:
     data = generator.data(k)
     outputs = [cp.asarray(array) for array in data.outputs]
     arguments = (*(cp.asarray(a) for a in data.inputs), *outputs, np.int32(data.n), data.scale)
-    launch = prepare(device, module, k.name, k.grid, k.block, arguments, k.dynamic_shared_bytes)
-    report = sanitize(launch)
+    kernel = KernelSource(k.name, module.code, generator.OPTIONS)
+    launch = Launch.of(kernel, k.grid, k.block, arguments, k.dynamic_shared_bytes)
+    report = sanitize(prepare(device, module, launch), Hazards())
     return report, generator.digest([cp.asnumpy(array) for array in outputs])
 
 

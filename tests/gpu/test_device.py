@@ -9,6 +9,7 @@ import pytest
 from tools.corpus import case
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
+from virtualgpu.protocol import Counters, Launch
 
 if TYPE_CHECKING:
     from gpulab.real.backend import CudaBackend
@@ -92,4 +93,4 @@ def test_occupancy_rules_agree_with_the_driver(cuda: CudaBackend, cp: Any, name:
 
 def test_counting_points_to_the_replay(cuda: CudaBackend) -> None:
     with pytest.raises(NotSupportedError, match="Nsight Compute"):
-        cuda.count(None, (1, 1, 1), (1, 1, 1), ())
+        cuda.observe(Launch(None, (1, 1, 1), (1, 1, 1)), Counters())

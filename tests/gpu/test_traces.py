@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from tools.corpus import CASES, Case, case
 from tools.recordings.record import SEED, WARP_TRACES, device_arguments
-from virtualgpu.protocol import kernel_source
+from virtualgpu.protocol import Blocks, Launch, Warp
 
 if TYPE_CHECKING:
     from gpulab.real.backend import CudaBackend
@@ -33,8 +34,8 @@ def test_probes_leave_results_alone(cuda: CudaBackend, cp: Any, name: str) -> No
     kernel = kernel_of(c, cp)
     fresh = [device_arguments(c.make_args(SEED), cp) for _ in range(3)]
     kernel(c.grid, c.block, fresh[0], shared_mem=c.shared_bytes)
-    blocks = cuda.trace_launch(kernel, c.grid, c.block, fresh[1], c.shared_bytes)
-    warp = cuda.trace_warp(kernel, c.grid, c.block, fresh[2], shared_bytes=c.shared_bytes)
+    blocks = cuda.observe(Launch.of(kernel, c.grid, c.block, fresh[1], c.shared_bytes), Blocks())
+    warp = cuda.observe(Launch.of(kernel, c.grid, c.block, fresh[2], c.shared_bytes), Warp())
     plain = outputs_of(c, fresh[0], cp)
     assert outputs_of(c, fresh[1], cp) == plain
     assert outputs_of(c, fresh[2], cp) == plain
@@ -60,7 +61,7 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
     n = 1 << 22
     c = case("vector_add")
     a, b, out = (cp.ones(n, dtype=cp.float32) for _ in range(3))
-    trace = cuda.trace_launch(kernel_of(c, cp), (n // 256, 1, 1), (256, 1, 1), (a, b, out, np.int32(n)))
+    trace = cuda.observe(Launch.of(kernel_of(c, cp), n // 256, 256, (a, b, out, np.int32(n))), Blocks())
     assert len(set(trace.sm_id.tolist())) == trace.sm_count
     assert trace.waves > 1
     assert trace.span_ns > 0
@@ -83,7 +84,8 @@ def test_sampled_traces_keep_every_so_manieth_block(
 
     monkeypatch.setattr(blocks, "MAX_RECORDED_BLOCKS", 10)
     c = case("vector_add")
-    trace = cuda.trace_launch(kernel_of(c, cp), c.grid, c.block, device_arguments(c.make_args(SEED), cp))
+    values = device_arguments(c.make_args(SEED), cp)
+    trace = cuda.observe(Launch.of(kernel_of(c, cp), c.grid, c.block, values), Blocks())
     assert trace.sampled == 4
     assert trace.block_index.tolist() == list(range(0, 40, 4))
     assert np.all(trace.end_ns > 0)
@@ -93,7 +95,8 @@ def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
     c = case("bitonic_sort")
     (data,) = device_arguments(c.make_args(SEED), cp)
     before = data.get()
-    cuda.trace_launch(kernel_of(c, cp), c.grid, c.block, (data,), c.shared_bytes, restore=True)
+    launch = Launch.of(kernel_of(c, cp), c.grid, c.block, (data,), c.shared_bytes)
+    cuda.observe(launch, Blocks(restore=True))
     assert np.array_equal(data.get(), before)
 
 
@@ -110,7 +113,7 @@ def test_every_kind_of_exit_is_seen(cuda: CudaBackend, cp: Any) -> None:
         out[blockIdx.x * blockDim.x + t] = 3;
     }"""
     out = cp.zeros(256, dtype=cp.int32)
-    trace = cuda.trace_launch(cp.RawKernel(code, "leave"), (4, 1, 1), (64, 1, 1), (out,))
+    trace = cuda.observe(Launch.of(cp.RawKernel(code, "leave"), 4, 64, (out,)), Blocks())
     expected = np.full((4, 64), 2)
     expected[:, 3], expected[:, 5] = 1, 3
     assert np.array_equal(out.get().reshape(4, 64), expected)
@@ -132,8 +135,9 @@ def test_variables_of_the_module_are_taken_over(cuda: CudaBackend, cp: Any) -> N
     calls[...] = 10
     x = cp.ones(32, dtype=cp.float32)
     kernel = module.get_function("scale")
-    cuda.trace_launch(kernel, (1, 1, 1), (32, 1, 1), (x,))
-    cuda.trace_warp(kernel, (1, 1, 1), (32, 1, 1), (x,))
+    launch = Launch.of(kernel, 1, 32, (x,))
+    cuda.observe(launch, Blocks())
+    cuda.observe(launch, Warp())
     kernel((1,), (32,), (x,))
     assert x.get().tolist() == [27] * 32
     assert calls.get().tolist() == [13]
@@ -153,7 +157,7 @@ def test_templates_and_large_shared_memory(cuda: CudaBackend, cp: Any) -> None:
     shared = (9000 + 128) * 8
     kernel.max_dynamic_shared_size_bytes = shared
     x = cp.arange(128, dtype=cp.float64)
-    trace = cuda.trace_launch(kernel, (1, 1, 1), (128, 1, 1), (x,), shared)
+    trace = cuda.observe(Launch.of(kernel, 1, 128, (x,), shared), Blocks())
     assert x.get().tolist() == list(range(127, -1, -1))
     assert trace.occupancy.limiters == ("shared memory",)
 
@@ -166,17 +170,18 @@ def test_three_dimensional_blocks_find_their_warp(cuda: CudaBackend, cp: Any) ->
     }"""
     out = cp.zeros(32, dtype=cp.int32)
     kernel = cp.RawKernel(code, "mark")
-    trace = cuda.trace_warp(kernel, (2, 3, 1), (4, 5, 8), (out,), block_index=(1, 2, 0), warp_index=3)
+    launch = Launch.of(kernel, (2, 3), (4, 5, 8), (out,))
+    trace = cuda.observe(launch, Warp((1, 2, 0), 3))
     assert out.get()[:7].tolist() == list(range(96, 103))
     assert 0x7F in trace.active_mask.tolist()
-    elsewhere = cuda.trace_warp(kernel, (2, 3, 1), (4, 5, 8), (out,), block_index=(0, 2, 0), warp_index=3)
+    elsewhere = cuda.observe(launch, Warp((0, 2, 0), 3))
     assert 0x7F not in elsewhere.active_mask.tolist()
 
 
 def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
     c = case("maze")
     values = device_arguments(c.make_args(SEED), cp)
-    trace = cuda.trace_warp(kernel_of(c, cp), c.grid, c.block, values, max_steps=5)
+    trace = cuda.observe(Launch.of(kernel_of(c, cp), c.grid, c.block, values), Warp(max_steps=5))
     assert len(trace) == 5
     assert trace.truncated
 
@@ -197,17 +202,17 @@ def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
 def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> None:
     """Both sides enter the same basic blocks with the same lanes; their order among lanes is free."""
     from gpulab import session
-    from gpulab.session.copies import copy_arguments
+    from gpulab.session.copies import Copies
 
     c = case(name)
     kernel = kernel_of(c, cp)
     values = device_arguments(c.make_args(SEED), cp)
     twin = session.twin()
     assert twin is not None
-    copies = copy_arguments(values, cp, twin.cp)
-    where = {"block_index": (1, 0, 0), "warp_index": 1, "shared_bytes": c.shared_bytes}
-    measured = cuda.trace_warp(kernel, c.grid, c.block, values, **where)
-    modelled = twin.backend.trace_warp(kernel_source(kernel), c.grid, c.block, copies, **where)
+    launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)
+    copied = replace(launch, kernel=launch.source, args=Copies(values, cp).on(twin.cp))
+    measured = cuda.observe(launch, Warp((1, 0, 0), 1))
+    modelled = twin.backend.observe(copied, Warp((1, 0, 0), 1))
     assert not measured.truncated
     starts = set(measured.pc.tolist())
     visits = [(int(p), int(m)) for p, m in zip(modelled.pc, modelled.active_mask, strict=True) if p in starts]

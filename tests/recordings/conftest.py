@@ -14,7 +14,9 @@ from gpulab import session
 from tools.corpus import Case
 from tools.recordings import Recording, load_recording
 from virtualgpu.launch.compiled import compiled_module
+from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.prepare import PreparedLaunch, prepare
+from virtualgpu.records import KernelSource
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +42,7 @@ def prepare_ptx() -> Callable[[Case, str, Sequence[Any]], PreparedLaunch]:
         module = dataclasses.replace(
             module, ptx=ptx, _programs=weakref.WeakKeyDictionary(), _lock=threading.Lock()
         )
-        return prepare(device, module, c.kernel, c.grid, c.block, tuple(values), c.shared_bytes)
+        kernel = KernelSource(c.kernel, c.code, c.options)
+        return prepare(device, module, Launch.of(kernel, c.grid, c.block, tuple(values), c.shared_bytes))
 
     return prepared

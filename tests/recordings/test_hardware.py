@@ -19,6 +19,7 @@ from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine import TraceRequest
 from virtualgpu.launch.compiled import compiled_module
 from virtualgpu.launch.prepare import PreparedLaunch
+from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters, WarpTrace
 
 EXACT = [c.name for c in CASES if c.exact and not c.stdout_lines]
@@ -65,7 +66,8 @@ def kernel_of(c: Case) -> Any:
 
 def counters_of(c: Case, seed: int) -> KernelCounters:
     values = device_arguments(c.make_args(seed), session.cp())
-    return session.backend().count(kernel_of(c), c.grid, c.block, values, c.shared_bytes)
+    launch = Launch.of(kernel_of(c), c.grid, c.block, values, c.shared_bytes)
+    return session.backend().observe(launch, Counters())
 
 
 def test_enough_is_recorded(h200: Recording) -> None:
@@ -190,6 +192,6 @@ def trace_of(recorded: WarpTrace, c: Case, h200: Recording, prepare_ptx: Prepare
     values = device_arguments(c.make_args(h200.seed), session.cp())
     request = TraceRequest(recorded.block_index, recorded.warp_index, 100_000)
     launch = prepare_ptx(c, h200.ptx[c.name], values)
-    trace = launch.run(replace(launch.options, trace=request)).trace
+    trace = launch.run(replace(launch.options, trace=request)).result.trace
     assert trace is not None
     return trace

@@ -72,7 +72,7 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
     request = TraceRequest((1, 0, 0), 1, 100_000)
     values = device_arguments(c.make_args(1), cp)
     launch = prepare_ptx(c, ptx, values)
-    plain = launch.run(replace(launch.options, trace=request)).trace
+    plain = launch.run(replace(launch.options, trace=request)).result.trace
     assert plain is not None
     starts = np.array(probed.first_pc)
     assert visits(starts[number], mask) == visits(plain.pc, plain.active_mask, set(starts.tolist()))

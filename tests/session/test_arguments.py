@@ -7,7 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.session.arguments import arguments, byte_count, dims, is_one_dimensional, resized, warp_position
+from virtualgpu.launch.launch import Launch, dims
+from virtualgpu.records import KernelSource
+
+KERNEL = KernelSource("k", 'extern "C" __global__ void k() {}')
 
 
 @pytest.mark.parametrize(
@@ -45,37 +48,59 @@ def test_shapes_that_make_no_sense(value: Any, error: type[Exception], says: str
 
 
 def test_arguments_are_a_tuple() -> None:
-    assert arguments([1, 2]) == (1, 2)
-    with pytest.raises(TypeError, match=r"even of one: \(x,\). Got ndarray"):
-        arguments(np.zeros(3))
+    assert Launch.of(KERNEL, 1, 1, [1, 2]).args == (1, 2)
+    for read in (Launch.of, Launch.as_cupy):
+        with pytest.raises(TypeError, match=r"even of one: \(x,\). Got ndarray"):
+            read(KERNEL, (1,), (1,), np.zeros(3), 0)
 
 
-def test_byte_count() -> None:
-    assert byte_count(4096) == 4096
-    with pytest.raises(ValueError, match="shared_bytes"):
-        byte_count(-1)
+def test_shared_bytes() -> None:
+    assert Launch.of(KERNEL, 1, 1, shared_bytes=4096).shared_bytes == 4096
+    with pytest.raises(ValueError, match=r"`shared_bytes` .* at least 0"):
+        Launch.of(KERNEL, 1, 1, shared_bytes=-1)
+    with pytest.raises(TypeError, match="`shared_bytes` is a number of bytes"):
+        Launch.of(KERNEL, 1, 1, shared_bytes=(64,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="shared_mem"):
+        Launch.as_cupy(KERNEL, (1,), (1,), (), -1)
+
+
+def test_a_launch_is_frozen_and_needs_a_kernel_with_source() -> None:
+    launch = Launch.of(KERNEL, 2, (3, 4))
+    assert (launch.threads, launch.block_threads) == (24, 12)
+    with pytest.raises(AttributeError):
+        launch.grid = (1, 1, 1)  # type: ignore[misc]
+    with pytest.raises(TypeError, match="carries no CUDA C"):
+        Launch.of(len, 1, 1)
+
+
+def test_cupys_own_call_takes_tuples_only_and_sizes_below_one_as_one() -> None:
+    launch = Launch.as_cupy(KERNEL, (0, 5), (-3,), (), 0)
+    assert (launch.grid, launch.block) == ((1, 5, 1), (1, 1, 1))
+    with pytest.raises(TypeError, match="expected tuple, got list"):
+        Launch.as_cupy(KERNEL, [1], (1,), (), 0)
 
 
 def test_warp_position_is_checked_against_the_launch() -> None:
-    assert warp_position((4, 2, 1), (100, 1, 1), (3, 1), 3) == ((3, 1, 0), 3)
-    assert warp_position((4, 1, 1), (32, 1, 1), 2, 0) == ((2, 0, 0), 0)
+    wide = Launch.of(KERNEL, (4, 2), 100)
+    assert wide.warp_position((3, 1), 3) == ((3, 1, 0), 3)
+    assert Launch.of(KERNEL, 4, 32).warp_position(2, 0) == ((2, 0, 0), 0)
     with pytest.raises(ValueError, match=r"the last block is \(3, 1, 0\)"):
-        warp_position((4, 2, 1), (100, 1, 1), (4, 0), 0)
+        wide.warp_position((4, 0), 0)
     with pytest.raises(ValueError, match="warps are 0 to 3"):
-        warp_position((4, 2, 1), (100, 1, 1), (0, 0), 4)
+        wide.warp_position((0, 0), 4)
     with pytest.raises(ValueError, match="the only warp is 0"):
-        warp_position((4, 2, 1), (32, 1, 1), 0, -1)
+        Launch.of(KERNEL, (4, 2), 32).warp_position(0, -1)
 
 
 @pytest.mark.parametrize("threads", [32, 96, 256, 1024])
 def test_another_block_size_covers_the_same_threads(threads: int) -> None:
-    (blocks, *_), block, shared = resized((1000, 1, 1), (256, 1, 1), 1024, threads)
-    assert block == (threads, 1, 1)
-    assert (blocks - 1) * threads < 256_000 <= blocks * threads
-    assert shared == max(1024, 4 * threads), "4 bytes a thread, never less than asked for"
+    other = Launch.of(KERNEL, 1000, 256, (), 1024).resized(threads)
+    assert other.block == (threads, 1, 1)
+    assert (other.grid[0] - 1) * threads < 256_000 <= other.threads
+    assert other.shared_bytes == max(1024, 4 * threads), "4 bytes a thread, never less than asked for"
 
 
 def test_only_one_dimensional_launches_are_resized() -> None:
-    assert is_one_dimensional((9, 1, 1), (64, 1, 1))
-    assert not is_one_dimensional((9, 2, 1), (64, 1, 1))
-    assert not is_one_dimensional((9, 1, 1), (8, 8, 1))
+    assert Launch.of(KERNEL, 9, 64).is_one_dimensional
+    assert not Launch.of(KERNEL, (9, 2), 64).is_one_dimensional
+    assert not Launch.of(KERNEL, 9, (8, 8)).is_one_dimensional

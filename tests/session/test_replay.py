@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.session.copies import copy_arguments, size_bytes, stand_ins
+from gpulab.session.copies import Copies, size_bytes, stand_ins
 from tests.session.kernels import COUNT_UP
 
 
@@ -21,7 +21,7 @@ def cp() -> Any:
 
 def test_arrays_are_copied_and_the_rest_passes(cp: Any) -> None:
     x = cp.arange(100, dtype=cp.float32).reshape(20, 5)
-    copies = copy_arguments((x, np.int32(3), 2.5), cp, cp)
+    copies = Copies((x, np.int32(3), 2.5), cp).on(cp)
     assert copies[1:] == (np.int32(3), 2.5)
     np.testing.assert_array_equal(copies[0].get(), x.get())
     assert copies[0].dtype == x.dtype
@@ -31,7 +31,7 @@ def test_arrays_are_copied_and_the_rest_passes(cp: Any) -> None:
 
 def test_the_same_array_twice_stays_one(cp: Any) -> None:
     x = cp.zeros(64, cp.int32)
-    first, second = copy_arguments((x, x), cp, cp)
+    first, second = Copies((x, x), cp).on(cp)
     assert first.data.ptr == second.data.ptr
     kernel = cp.RawKernel(COUNT_UP, "count_up")
     kernel((1,), (64,), (first, np.int32(64)))
@@ -42,7 +42,7 @@ def test_the_same_array_twice_stays_one(cp: Any) -> None:
 def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
     base = cp.arange(1000, dtype=cp.int32)
     args = (base[100:300], base[250:400], base[::2], base[600:])
-    copies = copy_arguments(args, cp, cp)
+    copies = Copies(args, cp).on(cp)
     for copy, arg in zip(copies, args, strict=True):
         assert copy.data.ptr - copies[2].data.ptr == arg.data.ptr - base.data.ptr
     assert size_bytes(args, cp) == 4000
@@ -50,7 +50,7 @@ def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
 
 def test_separate_arrays_stay_separate_so_that_a_step_over_the_end_is_found(cp: Any) -> None:
     x, y = cp.zeros(100, cp.int32), cp.zeros(100, cp.int32)
-    copies = copy_arguments((x, y), cp, cp)
+    copies = Copies((x, y), cp).on(cp)
     kernel = cp.RawKernel(COUNT_UP, "count_up")
     with pytest.raises(RuntimeError, match="IllegalAddress"):
         kernel((1,), (128,), (copies[0], np.int32(101)))
@@ -59,11 +59,25 @@ def test_separate_arrays_stay_separate_so_that_a_step_over_the_end_is_found(cp: 
 def test_strided_and_empty_arrays(cp: Any) -> None:
     x = cp.arange(60, dtype=cp.int16).reshape(6, 10)
     column = x[:, 3]
-    (copy,) = copy_arguments((column,), cp, cp)
+    (copy,) = Copies((column,), cp).on(cp)
     raw = copy.get().view(np.int16)
     np.testing.assert_array_equal(raw[::10], x.get()[:, 3])
-    (empty,) = copy_arguments((cp.zeros(0, cp.float32),), cp, cp)
+    (empty,) = Copies((cp.zeros(0, cp.float32),), cp).on(cp)
     assert empty.size == 0
+
+
+def test_kept_contents_are_those_of_the_moment_they_were_kept(cp: Any) -> None:
+    base = cp.arange(100, dtype=cp.int32)
+    alone = cp.ones(4)
+    kept = Copies((base[:60], base[40:], alone, 7), cp, kept=True)
+    base[...] = 0
+    alone[...] = 0
+    first, second, other, number = kept.on(cp)
+    np.testing.assert_array_equal(first.get().view(np.int32)[:60], np.arange(60))
+    np.testing.assert_array_equal(second.get().view(np.int32)[:60], np.arange(40, 100))
+    assert second.data.ptr - first.data.ptr == 160
+    np.testing.assert_array_equal(other.get(), 1)
+    assert number == 7
 
 
 def test_stand_ins_have_type_and_shape_but_their_own_memory(cp: Any) -> None:

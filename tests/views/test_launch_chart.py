@@ -176,3 +176,29 @@ def test_ticks_are_round_and_inside(limit: float) -> None:
     assert ticks[0] == 0
     assert 3 <= len(ticks) <= 7
     assert ticks[-1] <= limit
+
+
+def test_a_launch_laid_beside_later_joins_the_picture() -> None:
+    view = LaunchChart(synthetic.launch_trace(provenance=synthetic.MEASURED))
+    alone = view.png()
+    view.lay_beside(lambda: None)
+    assert view.compare is None
+    assert view.png() == alone
+    predicted = synthetic.launch_trace()
+    view.lay_beside(lambda: predicted)
+    assert view.compare is predicted
+    assert repr(view).endswith(f"beside {predicted.provenance.label}.")
+    assert predicted.provenance.label in view.caption
+    assert view.png() != alone
+
+
+def test_an_error_of_the_launch_beside_is_shown_and_the_measurement_stays() -> None:
+    trace = synthetic.launch_trace(provenance=synthetic.MEASURED)
+    view = LaunchChart(trace)
+
+    def faulty() -> LaunchTrace:
+        raise RuntimeError("illegal address at line 4")
+
+    view.lay_beside(faulty)
+    assert "illegal address at line 4" in view.error
+    assert view.trace is trace

@@ -15,6 +15,7 @@ from gpulab.views.warp import columns
 from gpulab.views.warp.loops import find_loops
 from gpulab.views.warp.steps import WarpSteps
 from tests.trace_state import registers_at
+from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
 
 CODE = """
@@ -59,12 +60,12 @@ def on_a_virtual_gpu() -> Iterator[None]:
 def nested(turns: int, max_steps: int = 20_000) -> WarpTrace:
     kernel = cp.RawKernel(CODE, "nested")
     args = (cp.arange(64, dtype=np.int32), np.int32(turns))
-    return session.backend().trace_warp(kernel, (1, 1, 1), (32, 1, 1), args, max_steps=max_steps)
+    return session.backend().observe(Launch.of(kernel, 1, 32, args), Warp(max_steps=max_steps))
 
 
 def block() -> BlockTrace:
     args = (cp.arange(96, dtype=np.float32),)
-    return session.backend().trace_block(cp.RawKernel(CODE, "reversed"), (1, 1, 1), (96, 1, 1), args)
+    return session.backend().observe(Launch.of(cp.RawKernel(CODE, "reversed"), 1, 96, args), Block())
 
 
 def test_every_turn_of_nested_loops_is_found() -> None:
@@ -110,7 +111,7 @@ def test_a_cut_loop_says_that_it_went_on() -> None:
 def test_loops_of_each_call_are_apart() -> None:
     kernel = cp.RawKernel(CODE, "calls")
     args = (cp.arange(32, dtype=np.int32),)
-    trace = session.backend().trace_warp(kernel, (1, 1, 1), (32, 1, 1), args)
+    trace = session.backend().observe(Launch.of(kernel, 1, 32, args), Warp())
     loops = find_loops(trace)
     sizes = [loops.turns(run).size for run in range(len(loops))]
     assert trace.detail is not None

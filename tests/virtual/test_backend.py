@@ -15,7 +15,7 @@ from virtualgpu.cuda_errors import CUDADriverError, KernelFault
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
-from virtualgpu.protocol import Backend
+from virtualgpu.protocol import Backend, Blocks, Counters, Launch, Warp
 from virtualgpu.records import KernelSource
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
@@ -79,7 +79,7 @@ def test_metrics_have_names_units_and_reasons_but_no_values(backend: VirtualBack
 
 def test_trace_launch_runs_the_kernel_and_places_every_block(backend: VirtualBackend) -> None:
     a, b, c = arrays()
-    trace = backend.trace_launch(RawKernel(CODE, "add"), GRID, BLOCK, (a, b, c, np.int32(N)))
+    trace = backend.observe(Launch.of(RawKernel(CODE, "add"), GRID, BLOCK, (a, b, c, np.int32(N))), Blocks())
     np.testing.assert_array_equal(c.get(), np.arange(N, dtype=np.float32) + 1)
     assert trace.provenance.source == "modelled"
     assert trace.block_index.tolist() == list(range(20))
@@ -92,14 +92,14 @@ def test_trace_launch_runs_the_kernel_and_places_every_block(backend: VirtualBac
 
 def test_blocks_with_more_work_take_longer(backend: VirtualBackend) -> None:
     x = cp.zeros(1024 * 64, cp.float32)
-    trace = backend.trace_launch(RawKernel(CODE, "uneven"), (64, 1, 1), (1024, 1, 1), (x,))
+    trace = backend.observe(Launch.of(RawKernel(CODE, "uneven"), (64, 1, 1), (1024, 1, 1), (x,)), Blocks())
     durations = (trace.end_ns - trace.start_ns).reshape(16, 4)
     assert (np.diff(durations, axis=1) > 0).all()
 
 
 def test_a_second_wave_starts_when_slots_come_free(backend: VirtualBackend) -> None:
     x = cp.zeros(1024 * 500, cp.float32)
-    trace = backend.trace_launch(RawKernel(CODE, "uneven"), (500, 1, 1), (1024, 1, 1), (x,))
+    trace = backend.observe(Launch.of(RawKernel(CODE, "uneven"), (500, 1, 1), (1024, 1, 1), (x,)), Blocks())
     first = trace.blocks_per_wave
     assert first == 216
     assert trace.start_ns[first:].min() >= trace.end_ns[:first].min() - 1
@@ -110,17 +110,17 @@ def test_restore_puts_arrays_back_even_after_a_fault(backend: VirtualBackend, ma
     a, b, c = arrays()
     add = RawKernel(CODE, "add")
     clock = machine.clock.now_ns
-    backend.trace_launch(add, GRID, BLOCK, (a, b, c, np.int32(N)), restore=True)
+    backend.observe(Launch.of(add, GRID, BLOCK, (a, b, c, np.int32(N))), Blocks(restore=True))
     assert not c.get().any()
     with pytest.raises(KernelFault):
-        backend.trace_launch(add, (40, 1, 1), BLOCK, (a, b, c, np.int32(2 * N)), restore=True)
+        backend.observe(Launch.of(add, (40, 1, 1), BLOCK, (a, b, c, np.int32(2 * N))), Blocks(restore=True))
     assert not c.get().any()
     assert machine.clock.now_ns - clock < 1e6  # reading back, but no launches
 
 
 def test_trace_warp_shows_the_chosen_warp(backend: VirtualBackend) -> None:
     x = cp.zeros(64, cp.int32)
-    trace = backend.trace_warp(RawKernel(CODE, "split"), (1, 1, 1), (64, 1, 1), (x,), warp_index=1)
+    trace = backend.observe(Launch.of(RawKernel(CODE, "split"), 1, 64, (x,)), Warp(warp=1))
     assert x.get().tolist() == [2, 1] * 32
     assert (trace.warp_index, trace.block_index) == (1, (0, 0, 0))
     assert {0x55555555, 0xAAAAAAAA} <= set(trace.executed_mask.tolist())
@@ -132,7 +132,7 @@ def test_trace_warp_shows_the_chosen_warp(backend: VirtualBackend) -> None:
 
 def test_trace_warp_can_be_cut_short(backend: VirtualBackend) -> None:
     x = cp.zeros(1024, cp.float32)
-    trace = backend.trace_warp(RawKernel(CODE, "uneven"), (1, 1, 1), (32, 1, 1), (x,), max_steps=10)
+    trace = backend.observe(Launch.of(RawKernel(CODE, "uneven"), 1, 32, (x,)), Warp(max_steps=10))
     assert len(trace) == 10
     assert trace.truncated
 
@@ -140,7 +140,7 @@ def test_trace_warp_can_be_cut_short(backend: VirtualBackend) -> None:
 def test_count_equals_arithmetic(backend: VirtualBackend) -> None:
     n = 4096
     a, b, c = (cp.zeros(n, cp.float32) for _ in range(3))
-    counters = backend.count(RawKernel(CODE, "add"), (16, 1, 1), BLOCK, (a, b, c, np.int32(n)))
+    counters = backend.observe(Launch.of(RawKernel(CODE, "add"), 16, 256, (a, b, c, np.int32(n))), Counters())
     warps = n // 32
     assert counters.total("requests", "global", "load") == 2 * warps
     assert counters.total("sectors", "global", "load") == 2 * warps * 4
@@ -162,60 +162,18 @@ def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> Non
 def test_own_kernels_keep_their_shared_memory_limit_but_sources_opt_in(backend: VirtualBackend) -> None:
     x = cp.zeros(32, cp.float32)
     with pytest.raises(CUDADriverError, match="max_dynamic_shared_size_bytes"):
-        backend.trace_launch(RawKernel(CODE, "reverse"), (1, 1, 1), (32, 1, 1), (x,), shared_bytes=60_000)
-    backend.trace_launch(KernelSource("reverse", CODE), (1, 1, 1), (32, 1, 1), (x,), shared_bytes=60_000)
+        backend.observe(Launch.of(RawKernel(CODE, "reverse"), 1, 32, (x,), 60_000), Blocks())
+    backend.observe(Launch.of(KernelSource("reverse", CODE), 1, 32, (x,), 60_000), Blocks())
 
 
 def test_module_functions_and_templates(backend: VirtualBackend) -> None:
     function = RawModule(code=CODE, name_expressions=["twice<int>"]).get_function("twice<int>")
     x = cp.arange(32, dtype=cp.int32)
-    backend.count(function, (1, 1, 1), (32, 1, 1), (x,))
+    backend.observe(Launch.of(function, (1, 1, 1), (32, 1, 1), (x,)), Counters())
     assert x.get().tolist() == list(range(0, 64, 2))
-    replayed = backend.replay(
-        KernelSource("twice<float>", CODE), (1, 1, 1), (4, 1, 1), (np.ones(4, np.float32),)
-    )
-    assert replayed.outputs[0].tolist() == [2.0] * 4
-
-
-# Replaying a kernel source over NumPy arrays
-
-
-def test_a_source_runs_over_copies_of_numpy_arrays(backend: VirtualBackend, machine: Machine) -> None:
-    a, b, c = np.arange(N, dtype=np.float32), np.ones(N, np.float32), np.zeros(N, np.float32)
-    used = machine.current_device.memory.used_bytes
-    source = KernelSource("add", CODE)
-    trace = backend.trace_launch(source, GRID, BLOCK, (a, b, c, np.int32(N)))
-    warp = backend.trace_warp(source, GRID, BLOCK, (a, b, c, np.int32(N)))
-    counters = backend.count(source, GRID, BLOCK, (a, b, c, np.int32(N)))
-    assert not c.any()
-    assert trace.block_index.size == 20
-    assert len(warp) > 10
-    assert counters.total("sectors", "global", "load") == 2 * (N // 8)
-    assert machine.current_device.memory.used_bytes == used
-    assert machine.current_device.memory.live()[0].size == 0
-
-
-def test_replay_returns_arrays_counts_and_placement(backend: VirtualBackend) -> None:
-    x, total = np.arange(64, dtype=np.int32), np.zeros(1, np.int32)
-    replay = backend.replay(KernelSource("sum", CODE), (1, 1, 1), (64, 1, 1), (x, total))
-    assert replay.outputs[1].tolist() == [64 * 63 // 2]
-    assert total.tolist() == [0]
-    assert replay.counters.total("requests", "global", "atomic") == 2
-    assert replay.launch.block_index.tolist() == [0]
-
-
-def test_an_array_passed_twice_stays_one_array(backend: VirtualBackend) -> None:
-    x = np.arange(N, dtype=np.float32)
-    replay = backend.replay(KernelSource("add", CODE), GRID, BLOCK, (x, x, x, np.int32(N)))
-    np.testing.assert_array_equal(replay.outputs[0], 2 * x)
-    assert replay.outputs[0] is replay.outputs[2] or (replay.outputs[0] == replay.outputs[2]).all()
-
-
-def test_faults_in_a_replay_name_the_array(backend: VirtualBackend, machine: Machine) -> None:
-    small = np.zeros(8, np.float32)
-    with pytest.raises(KernelFault, match=r"copy of a float32 array of shape \(8,\)"):
-        backend.replay(KernelSource("add", CODE), GRID, BLOCK, (small, small, small, np.int32(N)))
-    assert machine.current_device.memory.live()[0].size == 0
+    y = cp.ones(4, cp.float32)
+    backend.observe(Launch.of(KernelSource("twice<float>", CODE), 1, 4, (y,)), Counters())
+    assert y.get().tolist() == [2.0] * 4
 
 
 def test_what_has_no_source_is_refused(backend: VirtualBackend) -> None:

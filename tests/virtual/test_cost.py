@@ -16,6 +16,7 @@ from virtualgpu.model import cost
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info, names
 from virtualgpu.model.machine import Machine
+from virtualgpu.protocol import Launch
 from virtualgpu.records import CopyKind, KernelCounters, Provenance
 
 DATA = Path(__file__).parent / "data"
@@ -52,10 +53,8 @@ def dims(text: str) -> tuple[int, int, int]:
 def modelled_ns(machine: Machine, code: str, row: list[str]) -> float:
     kernel, grid, block, args, _ = row
     passed = tuple(made(text) for text in args.split()) if args != "-" else ()
-    with VirtualBackend(machine)._launch(
-        cp.RawKernel(code, kernel), dims(grid), dims(block), passed, 0
-    ) as launch:
-        return launch.duration_ns(launch.run())
+    launch = Launch.of(cp.RawKernel(code, kernel), dims(grid), dims(block), passed)
+    return VirtualBackend(machine).prepared(launch).run().duration_ns
 
 
 @pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")

@@ -243,7 +243,7 @@ def test_host_headers_come_with_a_hint(header: str) -> None:
     [
         (1, (32,), r"'grid' has incorrect type \(expected tuple, got int\).*\(1,\)"),
         ((1,), 32, r"'block' has incorrect type \(expected tuple, got int\).*\(32,\)"),
-        ((1.5,), (32,), r"'grid' needs whole numbers, not 1\.5.*//"),
+        ((1.5,), (32,), r"`grid` takes whole numbers, not 1\.5.*//"),
         ((1, 1, 1, 1), (32,), "'grid' has 4 dimensions"),
         ((), (32,), "'grid' has 0 dimensions"),
     ],

@@ -69,7 +69,7 @@ def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:
     )
     result = packed(entries, "mixed", args)
     assert result.buffer == expected
-    assert result.footprint_bytes == 8 * 4 + 4 * 8
+    assert sum(result.arrays.values()) == 8 * 4 + 4 * 8
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_views_and_pointers(entries: dict[str, Any]) -> None:
     array = cp.arange(10, dtype=cp.float32)
     tail = packed(entries, "simple", (array[4:], 1))
     assert struct.unpack_from("<Q", tail.buffer)[0] == array.data.ptr + 16
-    assert tail.footprint_bytes == 24
+    assert sum(tail.arrays.values()) == 24
     pointer = packed(entries, "simple", (array.data + 8, 1))
     assert struct.unpack_from("<Q", pointer.buffer)[0] == array.data.ptr + 8
 
@@ -92,7 +92,7 @@ def test_views_and_pointers(entries: dict[str, Any]) -> None:
 def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
     numbers = cp.zeros(4, cp.float64)
     args = (numbers.view(cp.uint8), numbers, 1, np.float32(1), 1.0, 1, 1, False, np.zeros((), POINT))
-    assert packed(entries, "mixed", args).footprint_bytes == 32
+    assert sum(packed(entries, "mixed", args).arrays.values()) == 32
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,6 @@ def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
     [
         (lambda x: (x,), r"takes 2 arguments but 1 was passed.*float\* x, int n"),
         (lambda x: (x, 1, 2), "takes 2 arguments but 3 were passed"),
-        (lambda x: x, r"must be a tuple, not ndarray.*\(x,\)"),
         (lambda x: (x, 4.0), r"argument 2 \('n'\): a Python float has 8 bytes.*'int'.*np\.int32\(n\)"),
         (lambda x: (x, np.float32(4)), r"numpy\.float32 was passed.*np\.int32\(n\)"),
         (lambda x: (x, np.int64(4)), r"numpy\.int64 has 8 bytes.*'int' \(4 bytes\).*np\.int32\(n\)"),

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulab import session
 from tools.corpus import CASES
+from virtualgpu.protocol import Launch, Warp
 
 TRACE_TARGET_MS = 200.0
 
@@ -30,8 +31,8 @@ def slowest_trace() -> tuple[str, list[float]]:
             times = []
             for _ in range(4):
                 start = time.perf_counter()
-                session.backend().trace_warp(
-                    kernel, case.grid, case.block, args, shared_bytes=case.shared_bytes
+                session.backend().observe(
+                    Launch(kernel, case.grid, case.block, args, case.shared_bytes), Warp()
                 )
                 times.append(time.perf_counter() - start)
             if min(times[1:]) > min(slowest[1]):

@@ -20,7 +20,7 @@ from gpulab import session
 from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
-from virtualgpu.protocol import kernel_source
+from virtualgpu.protocol import Blocks, Launch, Warp, kernel_source
 from virtualgpu.records import Dim3, KernelSource
 from virtualgpu.records.io import VERSION, as_recorded, save
 
@@ -84,11 +84,9 @@ def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
         kernel = cp.RawKernel(shown.source.code, shown.source.name, options=shown.source.options)
         traces = []
         for _ in range(1 + REPEATS):  # the first pays for code and clocks
-            traces.append(
-                backend.trace_launch(
-                    kernel, shown.grid, shown.block, on_device(shown.args, cp), shown.shared_bytes
-                )
-            )
+            args = on_device(shown.args, cp)
+            launch = Launch.of(kernel, shown.grid, shown.block, args, shown.shared_bytes)
+            traces.append(backend.observe(launch, Blocks()))
         trace = sorted(traces[1:], key=lambda trace: trace.span_ns)[REPEATS // 2]
         out.keep(shown.title, "blocks", trace, shown.args, shown.source)
 
@@ -99,9 +97,8 @@ def record_warps(cases: Iterable[Case], seed: int, out: Recorder) -> None:
     for c in cases:
         args = c.make_args(seed).values
         kernel = cp.RawKernel(c.code, c.kernel, options=c.options)
-        warp = backend.trace_warp(
-            kernel, c.grid, c.block, on_device(args, cp), (1, 0, 0), 1, shared_bytes=c.shared_bytes
-        )
+        launch = Launch.of(kernel, c.grid, c.block, on_device(args, cp), c.shared_bytes)
+        warp = backend.observe(launch, Warp((1, 0, 0), 1))
         # A warp's trace holds its code itself.
         out.keep(c.name, "warp", warp, args, KernelSource(c.kernel, "", c.options))
 

@@ -171,8 +171,25 @@ def compile_ptx(
     if not available():
         return _compiled_in_advance(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
-    text, log, lowered = _compile(code, file_name, flags, name_expressions, "PTX")
+    (text,), log, lowered = _compile(code, file_name, flags, name_expressions, ("PTX",))
     return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+
+
+@functools.lru_cache(maxsize=128)
+def compile_both(
+    code: str, *, target: int, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
+) -> tuple[PtxImage, CubinImage | None]:
+    """Compile CUDA C++ once to PTX and machine code, both with line information; kept for the process.
+
+    The PTX is that of `compile_ptx`. There is no machine code where NVRTC is not installed; what
+    it would tell comes with the PTX then. Parameters and errors as `compile_ptx`.
+    """
+    if not available():
+        return _compiled_in_advance(code, target, options, name_expressions), None
+    flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
+    (text, cubin), log, lowered = _compile(code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN"))
+    ptx = PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
+    return ptx, CubinImage(cubin, target, log, lowered)
 
 
 def _compiled_in_advance(
@@ -199,42 +216,45 @@ def compile_cubin(
 ) -> CubinImage:
     """Compile CUDA C++ to machine code for ``sm_<target>``; parameters as `compile_ptx`."""
     flags = [f"--gpu-architecture=sm_{target}", *options]
-    image, log, lowered = _compile(code, file_name, flags, name_expressions, "CUBIN")
+    (image,), log, lowered = _compile(code, file_name, flags, name_expressions, ("CUBIN",))
     return CubinImage(image, target, log, lowered)
 
 
 def _compile(
-    code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kind: str
-) -> tuple[bytes, str, dict[str, str]]:
-    """Compile, or take the result of an earlier run from disk.
+    code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
+) -> tuple[list[bytes], str, dict[str, str]]:
+    """Compile, or take the results of an earlier run from disk: one image a kind.
 
     Sources that read files of the learner's own (``-I``) are compiled each time.
     """
     options = _merge_options(flags)
     compile_now = _compile_apart if expressions else _compile_now
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
-        return compile_now(code, file_name, options, expressions, kind)
+        return compile_now(code, file_name, options, expressions, kinds)
     version_text = ".".join(map(str, version()))
-    key = disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code)
-    if stored := disk_cache.load("nvrtc", key):
-        head, _, image = stored.partition(b"\n")
-        facts = json.loads(head)
-        return image, facts["log"], facts["lowered"]
-    image, log, lowered = compile_now(code, file_name, options, expressions, kind)
-    facts = {"log": log, "lowered": lowered}
-    disk_cache.store("nvrtc", key, json.dumps(facts).encode() + b"\n" + image)
-    return image, log, lowered
+    keys = [
+        disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code) for kind in kinds
+    ]
+    stored = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
+    if len(stored) == len(kinds):
+        facts = json.loads(stored[0][0])
+        return [image for _, _, image in stored], facts["log"], facts["lowered"]
+    images, log, lowered = compile_now(code, file_name, options, expressions, kinds)
+    head = json.dumps({"log": log, "lowered": lowered}).encode()
+    for key, image in zip(keys, images, strict=True):
+        disk_cache.store("nvrtc", key, head + b"\n" + image)
+    return images, log, lowered
 
 
 def _compile_apart(
-    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kind: str
-) -> tuple[bytes, str, dict[str, str]]:
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
+) -> tuple[list[bytes], str, dict[str, str]]:
     """Compile with name expressions, in a process of its own.
 
     NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
     as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
     """
-    request = {"code": code, "file_name": file_name, "options": list(options), "kind": kind}
+    request = {"code": code, "file_name": file_name, "options": list(options), "kinds": list(kinds)}
     program = "import sys, json; r = json.load(sys.stdin); sys.path[:] = r.pop('path'); "
     program += "from virtualgpu.compile import nvrtc; nvrtc.answer(**r)"
     done = subprocess.run(
@@ -244,32 +264,37 @@ def _compile_apart(
         check=False,
     )
     if done.returncode == 0:
-        head, _, image = done.stdout.partition(b"\n")
+        head, _, rest = done.stdout.partition(b"\n")
         facts = json.loads(head)
         if facts["error"]:
             raise NvrtcCompileError(facts["log"])
-        return image, facts["log"], facts["lowered"]
-    _compile_now(code, file_name, options, (), kind)
+        images = []
+        for size in facts["sizes"]:
+            images.append(rest[:size])
+            rest = rest[size:]
+        return images, facts["log"], facts["lowered"]
+    _compile_now(code, file_name, options, (), kinds)
     raise NvrtcCompileError(
         f"NVRTC ended without a word while it made {', '.join(expressions)}. Check that every type in the "
         "source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs <cuda_fp16.h>."
     )
 
 
-def answer(code: str, file_name: str, options: list[str], expressions: list[str], kind: str) -> None:
-    """Compile, and write a line of facts and the image to standard output: the child of `_compile_apart`."""
+def answer(code: str, file_name: str, options: list[str], expressions: list[str], kinds: list[str]) -> None:
+    """Compile, and write a line of facts and the images to standard output: the child of `_compile_apart`."""
     try:
-        image, log, lowered = _compile_now(code, file_name, options, expressions, kind)
-        facts: dict[str, object] = {"error": False, "log": log, "lowered": lowered}
+        images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
+        sizes = [len(image) for image in images]
+        facts: dict[str, object] = {"error": False, "log": log, "lowered": lowered, "sizes": sizes}
     except NvrtcCompileError as error:
-        image, facts = b"", {"error": True, "log": error.log}
-    sys.stdout.buffer.write(json.dumps(facts).encode() + b"\n" + image)
+        images, facts = [], {"error": True, "log": error.log}
+    sys.stdout.buffer.write(b"".join([json.dumps(facts).encode(), b"\n", *images]))
     sys.stdout.flush()
 
 
 def _compile_now(
-    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kind: str
-) -> tuple[bytes, str, dict[str, str]]:
+    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
+) -> tuple[list[bytes], str, dict[str, str]]:
     library = _library()
     program = ctypes.c_void_p()
     _check(
@@ -290,7 +315,7 @@ def _compile_now(
             name = ctypes.c_char_p()
             _check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
             lowered[expression] = (name.value or b"").decode()
-        return _read(library, program, kind), log, lowered
+        return [_read(library, program, kind) for kind in kinds], log, lowered
     finally:
         library.nvrtcDestroyProgram(ctypes.byref(program))
 

@@ -177,16 +177,15 @@ def _compile(
     source = with_complex(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
-        image = nvrtc.compile_ptx(source, target=target, options=flags, name_expressions=name_expressions)
-        if image.resources is not None:
-            return CompiledModule(
-                code, options, target, image.ptx, image.lowered_names, image.resources, in_advance=True
-            )
-        machine = nvrtc.compile_cubin(source, target=target, options=flags, name_expressions=name_expressions)
+        image, machine = nvrtc.compile_both(
+            source, target=target, options=flags, name_expressions=name_expressions
+        )
     except nvrtc.NvrtcCompileError as error:
         raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from error
-    resources = kernel_resources(machine.cubin)
-    return CompiledModule(code, options, target, image.ptx, image.lowered_names, resources)
+    resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
+    return CompiledModule(
+        code, options, target, image.ptx, image.lowered_names, resources, in_advance=machine is None
+    )
 
 
 # What learners include from habit, and what stands in for it in device code.

@@ -32,17 +32,13 @@ class Packed:
     arrays: dict[int, int]
     names: dict[int, str] = field(default_factory=dict)
 
-    @property
-    def footprint_bytes(self) -> int:
-        return sum(self.arrays.values())
-
 
 def pack(
     kernel: str,
     params: Sequence[ir.Param],
     param_bytes: int,
     source: Sequence[SourceParam] | None,
-    args: Any,
+    args: tuple[Any, ...],
     device: VirtualDevice,
 ) -> Packed:
     """Lay out `args` as the kernel's PTX expects them.
@@ -67,19 +63,18 @@ def pack(
     ValueError
         For an array on another device.
     """
-    values = _checked_tuple(kernel, args)
     known = source if source is not None and len(source) == len(params) else None
-    if len(values) != len(params):
+    if len(args) != len(params):
         names = ", ".join(f"{p.type_text} {p.name}".strip() for p in known) if known else ""
         raise TypeError(
-            f"Kernel '{kernel}' takes {_plural(len(params), 'argument')} but {len(values)} "
-            f"{'was' if len(values) == 1 else 'were'} passed. Pass one value per parameter"
+            f"Kernel '{kernel}' takes {_plural(len(params), 'argument')} but {len(args)} "
+            f"{'was' if len(args) == 1 else 'were'} passed. Pass one value per parameter"
             f"{f': ({names})' if names else ''}."
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
     called: dict[int, str] = {}
-    for index, (value, param) in enumerate(zip(values, params, strict=True)):
+    for index, (value, param) in enumerate(zip(args, params, strict=True)):
         spelled = known[index] if known else None
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
         data = _bytes_of(value, param, spelled, where, device, arrays)
@@ -87,15 +82,6 @@ def pack(
         if isinstance(value, ndarray) and value.nbytes and spelled and spelled.name:
             called.setdefault(value.data.ptr, spelled.name)
     return Packed(bytes(buffer), arrays, called)
-
-
-def _checked_tuple(kernel: str, args: Any) -> tuple[Any, ...]:
-    if isinstance(args, (tuple, list)):
-        return tuple(args)
-    raise TypeError(
-        f"The arguments of kernel '{kernel}' must be a tuple, not {type(args).__name__}. "
-        "For one argument write (x,) with the comma."
-    )
 
 
 def _bytes_of(

@@ -15,6 +15,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import KernelFault
 from virtualgpu.engine.observe.origin import base_pointer
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import RANDOM, block_sequence
 from virtualgpu.sanitizer.checker import Checker, Shape
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from virtualgpu.engine.lower.codegen import Kernel
     from virtualgpu.launch.prepare import PreparedLaunch
 
-TOOLS = ("memory", "race", "init", "sync")
 # Checking takes longer than running: so many times the device's watchdog.
 PATIENCE = 3
 _TOOL_OF = {
@@ -41,55 +41,22 @@ _TOOL_OF = {
 _SEVERITY = ("error", "warning", "info")
 
 
-def check_tools(tools: Sequence[str]) -> tuple[str, ...]:
-    """The names of checks, checked.
-
-    Raises
-    ------
-    ValueError
-        For a name that is none of `TOOLS`.
-    """
-    names = (tools,) if isinstance(tools, str) else tuple(tools)
-    for name in names:
-        if name not in TOOLS:
-            raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
-    return names
-
-
-def sanitize(
-    launch: PreparedLaunch,
-    tools: Sequence[str] = TOOLS,
-    block_order: str = "in order",
-    seed: int = 0,
-    nan: bool = False,
-) -> SanitizerReport:
+def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
     """Run a launch under checks. Its arrays keep what the kernel wrote.
 
-    Parameters
-    ----------
-    launch
-        The launch.
-    tools
-        Which checks: out-of-bounds and misaligned accesses (``memory``), races in shared and global
-        memory (``race``), reads of what nothing wrote (``init``), barriers and masks (``sync``).
-    block_order, seed
-        See `block_sequence`.
-    nan
-        Stop at the first NaN that arithmetic makes of operands that are none.
-
     Raises
     ------
     ValueError
-        For an unknown tool or order.
+        For an unknown order of blocks.
     KernelFault
         For a fault of a kind that no chosen tool covers.
     """
-    names = check_tools(tools)
-    order = block_sequence(block_order, prod(launch.grid), seed)
-    kernel = launch.module.program(launch.device).generated(launch.symbol, observe=True, trap_nan=nan)
+    names, nan = what.tools, what.nan
+    order = block_sequence(what.order, prod(launch.grid), what.seed)
+    kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True, trap_nan=nan)
     memory = launch.device.memory
     unit = granule_bytes([i for _, i in kernel.tables.accesses])
-    shared_bytes = kernel.static_shared_bytes + launch.shared_bytes
+    shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
     shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
     findings = Findings(memory, unit)
     checker = None
@@ -109,7 +76,7 @@ def sanitize(
             shuffles="sync" in names,
             races="race" in names,
             unwritten="init" in names,
-            unwritten_words=_unwritten(memory, unit, list(launch.packed.arrays)),
+            unwritten_words=_unwritten(memory, unit, list(launch.arrays)),
         )
         findings.sites, findings.ordering = checker.sites, checker.ordering
         findings.flow = kernel.plans[0].flow
@@ -150,9 +117,9 @@ def sanitize(
         kernel_name=name,
         grid=launch.grid,
         block=launch.block,
-        shared_bytes=launch.shared_bytes,
+        shared_bytes=launch.packed.shared_bytes,
         tools=(*names, "nan") if nan else names,
-        block_order=f"{block_order}, seed {seed}" if block_order == RANDOM else block_order,
+        block_order=f"{what.order}, seed {what.seed}" if what.order == RANDOM else what.order,
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
         left_out=_left_out(fault, findings, checker),
@@ -190,7 +157,7 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
     homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def bounds(i: ir.Instruction) -> tuple[int, int]:
-        pointer = base_pointer(homes[id(i)], i, launch.packed.buffer, variables)
+        pointer = base_pointer(homes[id(i)], i, launch.packed.params, variables)
         found = None if pointer is None else memory.nearest(pointer)
         if pointer is None or found is None or not found.address <= pointer < found.end:
             return UNBOUNDED

@@ -102,6 +102,14 @@ class LaunchChart(View):
         """The launch, or both launches."""
         return self.trace if self.compare is None else (self.trace, self.compare)
 
+    def lay_beside(self, other: Callable[[], LaunchTrace | None]) -> None:
+        """Show the launch that `other` gives beside this one; an error it raises is shown in the view."""
+        with self._lock, self._reporting("The launch beside it"):
+            trace = other()
+            if trace is not None:
+                self.beside = Waves(trace)
+                self._show(self.trace)
+
     def _on_block_threads(self, change: Any) -> None:
         with self._lock:
             try:

@@ -15,7 +15,8 @@ from virtualgpu.cp.cuda.streams import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
-from virtualgpu.launch.prepare import at_least_one, fitted_cooperative, prepare
+from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.prepare import prepare
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import KernelStats
@@ -102,32 +103,11 @@ class RawKernel:
         device = _machine.current().current_device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
-        launch = prepare(
-            device,
-            self._module(),
-            self.name,
-            at_least_one(grid),
-            at_least_one(block),
-            args,
-            shared_mem,
-            self.max_dynamic_on(device),
-        )
+        launch = Launch.as_cupy(self, grid, block, args, shared_mem)
+        prepared = prepare(device, self._module(), launch, self.max_dynamic_on(device))
         if self.enable_cooperative_groups or enable_cooperative_groups:
-            launch = fitted_cooperative(launch)
-
-        def run(_held: Any = args) -> float:
-            return launch.duration_ns(launch.run())
-
-        stream.enqueue(
-            "CONCURRENT_KERNEL",
-            launch.symbol,
-            run,
-            device=device,
-            sm_share=launch.sm_share(),
-            grid=launch.grid,
-            block=launch.block,
-            shared_bytes=launch.shared_bytes,
-        )
+            prepared = prepared.fitted_cooperative()
+        prepared.submit(stream)
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile now instead of at the first launch; `log_stream` is accepted for CuPy's sake."""

@@ -1,0 +1,187 @@
+"""One launch as a learner asks for it: read and checked once, then passed on as it is."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from virtualgpu.records import WARP_SIZE, Dim3, KernelSource
+
+Shape = int | Sequence[int]
+
+
+# Compared by identity: arrays among the arguments have no one answer to ==.
+@dataclass(frozen=True, slots=True, eq=False)
+class Launch:
+    """A kernel with its launch shape, its arguments and its dynamic shared memory a block.
+
+    ``kernel`` is a ``RawKernel`` of either side, or a `KernelSource`. Made by `of` or `as_cupy`, which
+    check; what only the device knows (its limits, the kernel's parameters) is checked by its backend.
+    """
+
+    kernel: Any
+    grid: Dim3
+    block: Dim3
+    args: tuple[Any, ...] = ()
+    shared_bytes: int = 0
+
+    @classmethod
+    def of(
+        cls, kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+    ) -> Launch:
+        """Read what was passed to ``gl.launch`` and its kin.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the kernel carries no source, or a shape or the arguments make no sense; the message says
+            what to write.
+        """
+        kernel_source(kernel)
+        shared = _whole("shared_bytes", shared_bytes, least=0)
+        return cls(kernel, dims("grid", grid), dims("block", block), _arguments(args), shared)
+
+    @classmethod
+    def as_cupy(cls, kernel: Any, grid: Any, block: Any, args: Any, shared_mem: Any) -> Launch:
+        """Read ``kernel(grid, block, args)`` as CuPy does: tuples only, and sizes below 1 count as 1.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a shape or the arguments make no sense.
+        """
+        shared = _whole("shared_mem", shared_mem, least=0)
+        return cls(kernel, _cupy_dims("grid", grid), _cupy_dims("block", block), _arguments(args), shared)
+
+    @property
+    def source(self) -> KernelSource:
+        """What identifies the kernel on any device."""
+        return kernel_source(self.kernel)
+
+    @property
+    def block_threads(self) -> int:
+        """Threads in a block."""
+        return prod(self.block)
+
+    @property
+    def threads(self) -> int:
+        """Threads in the whole grid."""
+        return prod(self.grid) * prod(self.block)
+
+    def run(self) -> None:
+        """Launch the kernel as CuPy does, without looking at it."""
+        self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
+
+    def warp_position(self, block_index: Shape, warp: int) -> tuple[Dim3, int]:
+        """A block's index and a warp's number in it, checked against the launch shape.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the grid has no such block or the block no such warp.
+        """
+        index = dims("block_index", block_index, least=0)
+        if any(position >= size for position, size in zip(index, self.grid, strict=True)):
+            last = tuple(size - 1 for size in self.grid)
+            raise ValueError(
+                f"`block_index` {index} is outside the grid {self.grid}: the last block is {last}."
+            )
+        warps = -(-self.block_threads // WARP_SIZE)
+        number = operator.index(warp)
+        if not 0 <= number < warps:
+            have = "the only warp is 0" if warps == 1 else f"warps are 0 to {warps - 1}"
+            raise ValueError(f"`warp` {number} is not in a block of {self.block_threads} threads: {have}.")
+        return index, number
+
+    @property
+    def is_one_dimensional(self) -> bool:
+        """Whether only x counts, so that a change of block size has one meaning."""
+        return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
+
+    def resized(self, threads: int) -> Launch:
+        """A one-dimensional launch with another block size and at least as many threads.
+
+        Dynamic shared memory grows with the block, as kernels commonly keep so many bytes a thread; it
+        does not shrink, for those that do not.
+        """
+        blocks = -(-self.threads // threads)
+        shared = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
+        return replace(self, grid=(blocks, 1, 1), block=(threads, 1, 1), shared_bytes=shared)
+
+
+def kernel_source(kernel: Any) -> KernelSource:
+    """Read name, code, options and template instantiations off a CuPy or virtual ``RawKernel``.
+
+    Raises
+    ------
+    TypeError
+        If `kernel` carries no CUDA C++ source.
+    """
+    name, code = getattr(kernel, "name", None), getattr(kernel, "code", None)
+    if not isinstance(code, str) or not isinstance(name, str):
+        raise TypeError(
+            f"{kernel!r} carries no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."
+        )
+    expressions = getattr(kernel, "name_expressions", None)
+    if expressions is None:
+        # A kernel of CuPy's RawModule keeps them, but only its pickle shows them.
+        state = kernel.__getstate__()
+        expressions = state.get("name_expressions") if isinstance(state, dict) else None
+    expressions = tuple(expressions or ())
+    if isinstance(kernel, KernelSource) and "<" in name and name not in expressions:
+        expressions = (*expressions, name)
+    return KernelSource(name, code, tuple(getattr(kernel, "options", ()) or ()), expressions)
+
+
+def dims(name: str, value: Any, least: int = 1) -> Dim3:
+    """One to three whole numbers as (x, y, z); `name` is for messages.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `value` is anything else.
+    """
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    sizes = [_whole(name, part, least, value) for part in parts]
+    if not 1 <= len(sizes) <= 3:
+        raise ValueError(f"`{name}` has one to three dimensions, not {len(sizes)}: {value!r}.")
+    x, y, z = (*sizes, least, least)[:3]
+    return x, y, z
+
+
+def _cupy_dims(name: str, value: Any) -> Dim3:
+    if not isinstance(value, tuple):
+        raise TypeError(
+            f"Argument '{name}' has incorrect type (expected tuple, got {type(value).__name__}). "
+            f"Write it as a tuple, for instance ({value if isinstance(value, int) else 'n'},)."
+        )
+    if not 1 <= len(value) <= 3:
+        raise TypeError(f"Argument '{name}' has {len(value)} dimensions; give one to three, as in (n,).")
+    return dims(name, tuple(max(1, _whole(name, size, None)) for size in value))
+
+
+def _whole(name: str, value: Any, least: int | None, within: Any = None) -> int:
+    within = value if within is None else within
+    if isinstance(value, float):
+        raise TypeError(
+            f"`{name}` takes whole numbers, not {value!r}: divide with //, as in (n + 255) // 256."
+        )
+    try:
+        number = operator.index(value)
+    except TypeError:
+        what = "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
+        raise TypeError(f"`{name}` is {what}, not {within!r}.") from None
+    if least is not None and number < least:
+        raise ValueError(f"`{name}` needs every number to be at least {least}; it is {within!r}.")
+    return number
+
+
+def _arguments(args: Any) -> tuple[Any, ...]:
+    if isinstance(args, (tuple, list)):
+        return tuple(args)
+    raise TypeError(
+        f"`args` is a tuple of the kernel's arguments, even of one: (x,). Got {type(args).__name__}."
+    )

@@ -1,0 +1,86 @@
+"""What a device refuses before a launch's first thread, under CUDA's own error names."""
+
+from __future__ import annotations
+
+from math import prod
+
+from virtualgpu.cuda_errors import CUDADriverError
+from virtualgpu.records import DeviceInfo, Dim3, KernelStats
+
+_AXES = "xyz"
+
+
+def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
+    """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that no kernel can have on the device."""
+    for what, unit, sizes, limits in (
+        ("grid", "blocks", grid, info.max_grid_dim),
+        ("block", "threads", block, info.max_block_dim),
+    ):
+        for axis, size, limit in zip(_AXES, sizes, limits, strict=True):
+            if size > limit and not (what == "block" and prod(block) > info.max_threads_per_block):
+                raise _invalid(
+                    f"{what}.{axis} is {size:,} {unit}, but the {info.name} allows at most {limit:,}. "
+                    f"Use another dimension of the {what} too, or fewer {unit}."
+                )
+    threads = prod(block)
+    if threads > info.max_threads_per_block:
+        raise _invalid(
+            f"{threads:,} threads per block, but the {info.name} allows at most "
+            f"{info.max_threads_per_block:,}. Use smaller blocks and more of them."
+        )
+
+
+def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
+    """Raise for a block over the kernel's launch bounds or over what its registers allow."""
+    threads = prod(block)
+    if bound is not None and threads > bound:
+        raise _invalid(
+            f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "
+            f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
+        )
+    if threads > stats.max_threads_per_block:
+        raise CUDADriverError(
+            701,
+            "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            f"too many resources requested for launch: {threads:,} threads of "
+            f"{stats.registers_per_thread} registers each do not fit into the {info.registers_per_block:,} "
+            f"registers a block may have on the {info.name}. Use at most {stats.max_threads_per_block:,} "
+            f"threads per block, or let the compiler use fewer registers with __launch_bounds__({threads}).",
+        )
+
+
+def check_shared(
+    info: DeviceInfo, stats: KernelStats, shared_bytes: int, max_dynamic_shared_bytes: int | None
+) -> None:
+    """Raise for more dynamic shared memory than the kernel has opted in to, or the device can give."""
+    most = info.shared_per_block_optin_bytes - stats.static_shared_bytes
+    allowed = most if max_dynamic_shared_bytes is None else min(max_dynamic_shared_bytes, most)
+    if shared_bytes <= allowed:
+        return
+    static = f" beside its {stats.static_shared_bytes:,} static ones" if stats.static_shared_bytes else ""
+    if shared_bytes <= most:
+        remedy = f"Set kernel.max_dynamic_shared_size_bytes = {shared_bytes} first."
+    else:
+        remedy = (
+            f"The {info.name} has at most {info.shared_per_block_optin_bytes:,} bytes per block, opt-in "
+            "included: use less."
+        )
+    raise _invalid(
+        f"{shared_bytes:,} bytes of dynamic shared memory per block, but kernel '{stats.name}' may use "
+        f"{allowed:,}{static}. {remedy}"
+    )
+
+
+def check_cooperative(info: DeviceInfo, blocks: int, resident: int) -> None:
+    """Raise ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` for more blocks than the device holds at once."""
+    if blocks > resident:
+        raise CUDADriverError(
+            720,
+            "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+            f"too many blocks in cooperative launch: {blocks:,} blocks, but the {info.name} holds "
+            f"{resident:,} of this kernel at once, and all must be there to wait for each other. Use fewer.",
+        )
+
+
+def _invalid(message: str) -> CUDADriverError:
+    return CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", f"invalid argument: {message}")
