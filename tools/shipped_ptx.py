@@ -74,18 +74,22 @@ def recorded(found: list[Request]) -> Iterator[None]:
     """Note every source that is compiled meanwhile and does compile."""
     from virtualgpu.compile import nvrtc
 
-    compile_ptx: Any = nvrtc.compile_ptx
+    def noting(compile_it: Any) -> Any:
+        def noted(code: str, *, target: int, options: Sequence[str] = (), **more: Any) -> Any:
+            image = compile_it(code, target=target, options=options, **more)
+            found.append(Request(code, tuple(options), tuple(more.get("name_expressions", ()))))
+            return image
 
-    def noting(code: str, *, target: int, options: Sequence[str] = (), **more: Any) -> Any:
-        image = compile_ptx(code, target=target, options=options, **more)
-        found.append(Request(code, tuple(options), tuple(more.get("name_expressions", ()))))
-        return image
+        return noted
 
-    setattr(nvrtc, "compile_ptx", noting)  # noqa: B010
+    before = {name: getattr(nvrtc, name) for name in ("compile_ptx", "compile_both")}
+    for name, compile_it in before.items():
+        setattr(nvrtc, name, noting(compile_it))
     try:
         yield
     finally:
-        setattr(nvrtc, "compile_ptx", compile_ptx)  # noqa: B010
+        for name, compile_it in before.items():
+            setattr(nvrtc, name, compile_it)
 
 
 def main() -> int:
