@@ -15,6 +15,7 @@ from gpulab import cp, session
 from gpulab.views import WarpStepper
 from tests.trace_state import registers_at, shared_at
 from tests.views import synthetic
+from virtualgpu.protocol import Block, Launch
 from virtualgpu.records import BlockTrace
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -60,7 +61,7 @@ STEP = """step => { const slider = document.querySelector('input[type=range]');
 def block() -> Iterator[BlockTrace]:
     gl.use_device("virtual:A100")
     args = (cp.arange(64, dtype=np.int32), np.int32(5))
-    yield session.backend().trace_block(cp.RawKernel(CODE, "mixed"), (1, 1, 1), (64, 1, 1), args)
+    yield session.backend().observe(Launch.of(cp.RawKernel(CODE, "mixed"), 1, 64, args), Block())
     session.use_device("auto")
 
 
