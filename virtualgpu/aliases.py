@@ -10,7 +10,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from virtualgpu.cp._missing_names import Namespace
 from virtualgpu.model import machine as _machine
 
 # CuPy's packages, and what stands for them.
@@ -108,7 +107,7 @@ def _child(parent: Any, parent_name: str, name: str) -> Any:
     except AttributeError as error:
         # Without a name, as Python would otherwise put words of its own in the place of these.
         raise ModuleNotFoundError(str(error)) from None
-    if isinstance(child, (ModuleType, Namespace)):
+    if isinstance(child, ModuleType):
         return child
     raise ModuleNotFoundError(f"{parent_name}.{name} is no module; write `from {parent_name} import {name}`.")
 

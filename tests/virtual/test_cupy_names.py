@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import operator
 import pickle
@@ -339,3 +341,33 @@ def test_arrays_of_a_device_left_behind_can_be_read_not_written() -> None:
     for change in (lambda: x.fill(0), lambda: x.__setitem__(0, 1), lambda: operator.iadd(x, 1)):
         with pytest.raises(ValueError, match="no longer the selected device"):
             change()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("compiler", "CompileException"),
+        ("device", "Device"),
+        ("driver", "get_build_version"),
+        ("memory", "MemoryPool"),
+        ("memory_hook", "get_memory_hooks"),
+        ("memory_hooks", "LineProfileHook"),
+        ("nvtx", "RangePush"),
+        ("pinned_memory", "PinnedMemoryPool"),
+        ("profiler", "start"),
+        ("runtime", "getDeviceCount"),
+        ("stream", "Stream"),
+    ],
+)
+def test_modules_of_cuda_are_modules(module: str, name: str) -> None:
+    found = getattr(cp.cuda, module)
+    assert inspect.ismodule(found)
+    assert found.__name__ == f"virtualgpu.cp.cuda.{module}"
+    assert name in dir(found)
+    with pytest.raises(AttributeError, match=rf"virtual GPU's cp\.cuda\.{module} has no 'n_such'"):
+        getattr(found, "n_such")  # noqa: B009
+
+
+@pytest.mark.parametrize("module", ["device", "memory", "memory_hook", "nvtx", "pinned_memory", "stream"])
+def test_modules_of_cuda_import_by_name(module: str) -> None:
+    assert importlib.import_module(f"virtualgpu.cp.cuda.{module}") is getattr(cp.cuda, module)

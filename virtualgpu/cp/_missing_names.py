@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -64,10 +65,11 @@ def module_getattr(
     return missing
 
 
-class Namespace:
-    """A submodule such as ``cp.cuda.stream``: names given one by one, and what is said of others."""
+class Namespace(ModuleType):
+    """A submodule such as ``cp.cuda.driver``: names given one by one, and what is said of others."""
 
     def __init__(self, where: str, **members: Any) -> None:
+        super().__init__(f"virtualgpu.{where}")
         self.__dict__.update(members)
         self._where = where
 

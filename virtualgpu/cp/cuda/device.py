@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda import runtime
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
+
+__all__ = ["Device", "get_compute_capability", "get_device_id"]
+__getattr__ = module_getattr("cp.cuda.device", globals())
 
 
 class Device:
@@ -80,3 +84,13 @@ class Device:
     def pci_bus_id(self) -> str:
         """The virtual GPU sits on no bus."""
         raise NotSupportedError("A virtual GPU has no PCI address; use Device.id to tell devices apart.")
+
+
+def get_device_id() -> int:
+    """Number of the current device."""
+    return runtime.getDevice()
+
+
+def get_compute_capability() -> str:
+    """Compute capability of the current device, without the dot."""
+    return Device().compute_capability

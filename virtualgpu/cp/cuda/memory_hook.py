@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
+from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
 
 
@@ -12,6 +13,9 @@ def get_memory_hooks() -> dict[str, MemoryHook]:
     """The calling thread's hooks by name, in the order in which they were entered."""
     hooks: dict[str, MemoryHook] = _machine.of_thread().setdefault("memory_hooks", {})
     return hooks
+
+
+__getattr__ = module_getattr("cp.cuda.memory_hook", globals())
 
 
 class MemoryHook:

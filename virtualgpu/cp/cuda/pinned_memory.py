@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
+
+__getattr__ = module_getattr("cp.cuda.pinned_memory", globals())
 
 _UNIT_BYTES = 512
 
@@ -154,7 +157,7 @@ def is_pinned(array: np.ndarray[Any, Any]) -> bool:
     return any(start <= low and high <= start + size for start, size in list(ranges.items()))
 
 
-def is_pinned_address(address: int) -> bool:
+def is_memory_pinned(address: int) -> bool:
     """Whether a host address lies in page-locked memory."""
     ranges = _machine.current().pinned_ranges
     return any(start <= address < start + size for start, size in list(ranges.items()))

@@ -1,0 +1,108 @@
+"""NVTX ranges and marks: CuPy's functions and errors, and the records kept of them."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.cp.cuda import nvtx
+from virtualgpu.cupyx.profiler import time_range
+from virtualgpu.model.machine import Machine
+from virtualgpu.records.nvtx import NvtxRange
+
+pytestmark = pytest.mark.usefixtures("machine")
+HERE = threading.get_ident()
+
+
+def test_ranges_nest_and_have_the_modelled_clock_s_times(machine: Machine) -> None:
+    start = machine.clock.now_ns
+    nvtx.RangePush("outer")
+    nvtx.RangePush("inner", 0)
+    machine.clock.advance(500)
+    nvtx.RangePop()
+    machine.clock.advance(70)
+    nvtx.RangePop()
+    assert nvtx.ranges() == (
+        NvtxRange("inner", 0xFF00FF00, start, start + 500, HERE, depth=1),
+        NvtxRange("outer", None, start, start + 570, HERE, depth=0),
+    )
+
+
+def test_work_within_a_range_makes_it_long() -> None:
+    x = cp.arange(1 << 20)
+    nvtx.RangePush("sum")
+    float(x.sum())
+    nvtx.RangePop()
+    assert nvtx.ranges()[0].end_ns - nvtx.ranges()[0].start_ns > 1_000
+
+
+def test_colours(machine: Machine) -> None:
+    nvtx.Mark("plain")
+    nvtx.Mark("wraps", 13)
+    nvtx.MarkC("own", 0x80123456)
+    nvtx.RangePushC("black")
+    nvtx.RangePop()
+    assert [(r.name, r.color, r.is_mark) for r in nvtx.ranges()] == [
+        ("plain", None, True),
+        ("wraps", 0xFFFF0000, True),
+        ("own", 0x80123456, True),
+        ("black", 0, False),
+    ]
+
+
+def test_marks_stand_at_a_moment_within_the_open_ranges(machine: Machine) -> None:
+    nvtx.RangePush("outer")
+    machine.clock.advance(10)
+    nvtx.Mark("here")
+    mark = nvtx.ranges()[0]
+    assert (mark.start_ns, mark.end_ns, mark.depth) == (machine.clock.now_ns, machine.clock.now_ns, 1)
+
+
+def test_started_ranges_end_in_any_order_and_on_any_thread() -> None:
+    first, second = nvtx.RangeStart("first", None), nvtx.RangeStart("second", 0xFF)
+    thread = threading.Thread(target=nvtx.RangeEnd, args=(first,))
+    thread.start()
+    thread.join()
+    nvtx.RangeEnd(second)
+    nvtx.RangeEnd(second)
+    nvtx.RangeEnd(77)
+    assert [(r.name, r.color, r.thread) for r in nvtx.ranges()] == [
+        ("first", None, HERE),
+        ("second", 0xFF, HERE),
+    ]
+
+
+def test_threads_have_stacks_of_their_own() -> None:
+    nvtx.RangePush("main")
+    thread = threading.Thread(target=nvtx.RangePop)
+    thread.start()
+    thread.join()
+    assert nvtx.ranges() == ()
+    nvtx.RangePop()
+    nvtx.RangePop()  # without a range nothing happens, as with CuPy
+    assert [r.name for r in nvtx.ranges()] == ["main"]
+
+
+def test_errors_are_cupy_s() -> None:
+    """Those that CuPy 14.2 raised on an H200."""
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'encode'"):
+        nvtx.RangePush(3)  # type: ignore[arg-type]
+    with pytest.raises(OverflowError, match="32 bits"):
+        nvtx.MarkC("a", -1)
+    assert nvtx.ranges() == ()
+    assert nvtx.available
+
+
+def test_what_is_kept_is_bounded() -> None:
+    for number in range(nvtx.KEPT_RANGES + 3):
+        nvtx.Mark(str(number))
+    assert len(nvtx.ranges()) == nvtx.KEPT_RANGES
+    assert nvtx.ranges()[0].name == "3"
+
+
+def test_time_range_of_cupyx_uses_them() -> None:
+    with time_range("block", color_id=1):
+        pass
+    assert [(r.name, r.color) for r in nvtx.ranges()] == [("block", 0xFF007FFF)]
