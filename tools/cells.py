@@ -12,10 +12,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_SOLUTION = re.compile(
+SOLUTION = re.compile(
     r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
 )
-_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
+CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
 _MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
@@ -29,11 +29,11 @@ def cells(path: Path) -> Iterator[str]:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     sources = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
     text = "\n".join(source for kind, source in sources if kind == "markdown")
-    answers = {match["id"]: match["code"] for match in _SOLUTION.finditer(text)}
+    answers = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
     for kind, source in sources:
         if kind != "code":
             continue
-        check = _CHECK.search(source)
+        check = CHECK.search(source)
         yield f"{answers[check['id']]}\n\n{check[0]}" if check and check["id"] in answers else source
 
 

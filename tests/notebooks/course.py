@@ -8,14 +8,12 @@ from typing import Any
 
 import nbformat
 
+from tools.cells import CHECK, SOLUTION
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 
-_SOLUTION = re.compile(
-    r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
-)
 _HINT = re.compile(r"<summary>Hint for (?P<id>[\w-]+)</summary>")
-_CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
 
 
 def read(path: Path) -> Any:
@@ -32,7 +30,7 @@ def text(notebook: Any) -> str:
 
 def solutions(notebook: Any) -> dict[str, str]:
     """Exercise -> the code of its folded solution."""
-    return {match["id"]: match["code"] for match in _SOLUTION.finditer(text(notebook))}
+    return {match["id"]: match["code"] for match in SOLUTION.finditer(text(notebook))}
 
 
 def hints(notebook: Any) -> set[str]:
@@ -43,7 +41,7 @@ def exercises(notebook: Any) -> dict[str, Any]:
     """Exercise -> the cell that holds its stub and its check."""
     found = {}
     for cell in code_cells(notebook):
-        match = _CHECK.search(cell.source)
+        match = CHECK.search(cell.source)
         if match:
             found[match["id"]] = cell
     return found
@@ -53,7 +51,7 @@ def with_solutions(notebook: Any) -> Any:
     """Replace each exercise's stub by the folded solution; its check line stays."""
     answers = solutions(notebook)
     for name, cell in exercises(notebook).items():
-        match = _CHECK.search(cell.source)
+        match = CHECK.search(cell.source)
         assert match is not None
         cell.source = f"{answers[name]}\n\n{match[0]}"
     return notebook

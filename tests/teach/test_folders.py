@@ -92,6 +92,10 @@ def test_exercises_are_named_after_their_notebook() -> None:
         assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
 
 
+def test_every_folder_is_a_package_so_that_it_is_installed() -> None:
+    assert all((folder.path / "__init__.py").is_file() for folder in folders.folders())
+
+
 def test_notebooks_come_in_order_and_topics_once() -> None:
     found = folders.folders()
     assert [folder.number for folder in found] == sorted({folder.number for folder in found})

@@ -1,7 +1,7 @@
 """PTX of the course's own kernels, made in advance: what runs where NVRTC is not installed.
 
 One file holds, for every kernel of the course and each of a few targets, what NVRTC made of it and
-what ptxas needs for it. ``gpulab refresh-ptx`` writes it, and a test says when that is due.
+what ptxas needs for it. ``make shipped-ptx`` writes it, and a test says when that is due.
 """
 
 from __future__ import annotations
