@@ -20,6 +20,7 @@ from virtualgpu.cp.cuda import runtime
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError, KernelFault
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.machine import Machine
+from virtualgpu.protocol import Counters, Launch
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -632,5 +633,5 @@ def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> N
     with stream:
         stream.begin_capture()
         with pytest.raises(NotSupportedError, match="captures a graph"):
-            VirtualBackend(machine).count(kernel, (1, 1, 1), (32, 1, 1), (x, np.float32(1)))
+            VirtualBackend(machine).observe(Launch.of(kernel, 1, 32, (x, np.float32(1))), Counters())
         stream.end_capture()
