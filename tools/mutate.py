@@ -17,6 +17,7 @@ import ast
 import contextlib
 import copy
 import hashlib
+import importlib
 import json
 import os
 import random
@@ -31,13 +32,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.tsv")
 _WATCH, _REPORT = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_REPORT"
 # What the tests of one mutant may take without the fault, and how much longer with it.
-_BUDGET_S, _PATIENCE, _GRACE_S = 40.0, 4.0, 30.0
+_BUDGET_S, _PATIENCE, _GRACE_S = 20.0, 4.0, 40.0
 
 # Room -> the tests that belong to it: files and folders, the quickest first.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -278,32 +279,57 @@ class Passage:
 
 def _pytest(tree: Path, arguments: list[str], environment: dict[str, str], limit_s: float) -> int | None:
     """Exit status of pytest in a tree, or None past the limit; whatever it started ends with it."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        *arguments,
-    ]
-    paths = os.pathsep.join([str(tree), str(tree / "tools")])
-    process = subprocess.Popen(
-        command, cwd=tree, env={**os.environ, "PYTHONPATH": paths, **environment}, stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL if _WATCH not in environment else None, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
-    try:
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
+    arguments = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *arguments]
+    paths = [str(tree), str(tree / "tools")]
+    environment = {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+    if _WATCH not in environment and hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            _run_here(tree, paths, arguments, environment)
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         return None
+    command = [sys.executable, "-m", "pytest", *arguments]
+    with subprocess.Popen(
+        command, cwd=tree, env={**os.environ, **environment}, stdin=subprocess.DEVNULL
+    ) as run:
+        try:
+            return run.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            return None
+
+
+def _run_here(tree: Path, paths: list[str], arguments: list[str], environment: dict[str, str]) -> NoReturn:
+    """Run pytest in this process, which has been forked for it and has everything heavy loaded."""
+    try:
+        os.setsid()
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        os.chdir(tree)
+        os.environ.update(environment)
+        sys.dont_write_bytecode = True
+        sys.path[:] = paths + [p for p in sys.path if p and Path(p).resolve() not in (ROOT, ROOT / "tools")]
+        import pytest
+
+        os._exit(int(pytest.main(arguments)))
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        os._exit(70)
+
+
+def load_what_tests_share() -> None:
+    """Load what takes long to import and is not ours, for the forked processes to have."""
+    for name in ("pytest", "numpy", "llvmlite.binding", "hypothesis", "PIL.Image", "ipywidgets", "psutil"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _tracked(root: Path) -> list[str]:
@@ -359,9 +385,8 @@ def outcome(tree: Path, mutant: Mutant, tests: list[str], expected_s: float, cac
         file.write_text(mutant.text, encoding="utf-8")
         try:
             status = _pytest(
-                tree, [f"@{listed}"], {"GPULAB_CACHE_DIR": str(own), "PYTHONDONTWRITEBYTECODE": "1"},
-                expected_s * _PATIENCE + _GRACE_S,
-            )  # fmt: skip
+                tree, [f"@{listed}"], {"GPULAB_CACHE_DIR": str(own)}, expected_s * _PATIENCE + _GRACE_S
+            )
         finally:
             file.write_bytes(before)
     return "timeout" if status is None else "survived" if status in (0, 5) else "killed"
@@ -395,10 +420,12 @@ def examine(
     counted = [m for m in every if m.key not in known]
     chosen = random.Random(f"{seed} {room}").sample(counted, min(sample, len(counted)))
     tests = [name for name in ROOMS[room] if (tree / name).exists()]
-    sys.path.insert(0, str(tree))
-    from virtualgpu.compile.cache import directory
-
-    cache = directory()
+    find = "from virtualgpu.compile.cache import directory; print(directory())"
+    found_at = subprocess.run(
+        [sys.executable, "-c", find], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    cache = Path(found_at.stdout.strip())
     runs = passage(tree, digest, room, tests, cache)
     result = {"killed": 0, "timeout": 0, "survived": 0}
     for n, mutant in enumerate(sorted(chosen, key=lambda m: (m.path, m.line)), 1):
@@ -458,6 +485,7 @@ def main() -> None:
                 file.write(text + "\n")
 
     os.nice(19)
+    load_what_tests_share()
     total = {"killed": 0, "timeout": 0, "survived": 0}
     with tempfile.TemporaryDirectory(prefix="gpulab-mutate-") as folder:
         tree = Path(folder)

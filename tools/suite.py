@@ -70,13 +70,16 @@ def notebooks() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-def workers() -> list[str]:
-    """Spread whole files over the cores. One process on a GPU: side by side they would measure each other."""
+def workers(spread: str = "loadfile") -> list[str]:
+    """Spread tests over the cores. One process on a GPU: side by side they would measure each other.
+
+    Cells of a notebook stay together; of the tests an idle worker takes over what another has left.
+    """
     on_gpu = os.environ.get("GPULAB_DEVICE", "").startswith("cuda")
     cores = min(os.cpu_count() or 1, 8)
     if on_gpu or cores == 1 or importlib.util.find_spec("xdist") is None:
         return []
-    return ["-n", str(cores), "--dist", "loadfile"]
+    return ["-n", str(cores), "--dist", spread]
 
 
 def lint() -> list[list[str]]:
@@ -92,11 +95,11 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser", "--without-gpu", "tests")]
+    return [pytest(*workers("worksteal"), "-m", "not browser", "--without-gpu", "tests")]
 
 
 def fast() -> list[list[str]]:
-    return [pytest(*workers(), "-m", "not browser and not slow", "--without-gpu", "tests")]
+    return [pytest(*workers("worksteal"), "-m", "not browser and not slow", "--without-gpu", "tests")]
 
 
 def notebook_cells() -> list[list[str]]:
