@@ -38,41 +38,82 @@ ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.tsv")
 _WATCH, _REPORT = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_REPORT"
 # What the tests of one mutant may take without the fault, and how much longer with it.
-_BUDGET_S, _PATIENCE, _GRACE_S = 20.0, 4.0, 40.0
+_BUDGET_S, _PATIENCE, _GRACE_S = 12.0, 4.0, 40.0
+
 
 # Room -> the tests that belong to it: files and folders, the quickest first.
+def _virtual(*names: str) -> tuple[str, ...]:
+    return tuple(f"tests/virtual/test_{name}.py" for name in names)
+
+
 ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/compile": (
         "tests/ptx",
         "tests/recordings/test_instrument.py",
         "tests/counters/test_as_run.py",
-        "tests/virtual/test_signature.py",
+        *_virtual("signature"),
     ),
-    "virtualgpu/compile/ptx": (
-        "tests/ptx",
-        "tests/engine",
-        "tests/fuzz/test_parser_fuzz.py",
-    ),
+    "virtualgpu/compile/ptx": ("tests/ptx", "tests/engine", "tests/fuzz/test_parser_fuzz.py"),
     "virtualgpu/sanitizer": ("tests/engine",),
-    "virtualgpu/engine/run": ("tests/engine", "tests/virtual/test_kernels.py"),
+    "virtualgpu/engine/run": ("tests/engine", *_virtual("kernels")),
     "virtualgpu/engine/ir": ("tests/engine", "tests/counters"),
     "virtualgpu/engine/lower": ("tests/engine",),
     "virtualgpu/engine/lower/ops": ("tests/engine",),
     "virtualgpu/engine/observe": ("tests/engine", "tests/counters"),
-    "virtualgpu/launch": ("tests/virtual",),
-    "virtualgpu/model": ("tests/virtual",),
-    "virtualgpu/cp": ("tests/virtual",),
-    "virtualgpu/cp/cuda": ("tests/virtual",),
-    "virtualgpu/cp/_core": ("tests/virtual",),
-    "virtualgpu/cp/_routines": ("tests/virtual",),
-    "virtualgpu/cp/_elementwise": ("tests/virtual",),
-    "virtualgpu/records": ("tests/recordings", "tests/session", "tests/views", "tests/virtual"),
-    "gpulab/session": ("tests/session",),
-    "gpulab/launch": ("tests/session",),
+    "virtualgpu/launch": _virtual("kernels", "params", "signature", "backend", "generated", "launch"),
+    "virtualgpu/model": _virtual(
+        *(
+            "cost",
+            "devices",
+            "memory",
+            "occupancy",
+            "placement",
+            "streams",
+            "copies",
+            "graphs",
+            "pool",
+            "clock",
+        ),
+        *("queue", "backend", "timeline", "fork"),
+    ),
+    "virtualgpu/cp": _virtual("random", "cupy_names", "as_cupy", "arrays_rules"),
+    "virtualgpu/cp/cuda": _virtual(
+        *(
+            "streams",
+            "pool",
+            "pool_model",
+            "copies",
+            "graphs",
+            "memory",
+            "memory_hooks",
+            "cupy_names",
+            "runtime",
+        ),
+        *("arrays_rules", "pinned", "stream_model"),
+    ),
+    "virtualgpu/cp/_core": _virtual(
+        *("arrays_rules", "arrays_values", "indexing_model", "cupy_names", "kernels", "copies", "as_cupy"),
+    ),
+    "virtualgpu/cp/_routines": _virtual("arrays_rules", "arrays_values", "against_cupy", "cupy_names"),
+    "virtualgpu/cp/_elementwise": _virtual("fuse", "fuse_refusals", "fuse_machine", "generated"),
+    "virtualgpu/records": (
+        "tests/records",
+        "tests/recordings",
+        "tests/session/test_recorded.py",
+        "tests/views",
+    ),
+    "gpulab/session": ("tests/session", "tests/real"),
     "gpulab/lab": ("tests/session",),
-    "gpulab/real": ("tests/session", "tests/real"),
+    "gpulab/real": ("tests/real", "tests/session"),
     "gpulab/views": ("tests/views",),
-    "gpulab/course": ("tests/course",),
+    "gpulab/views/parts": ("tests/views",),
+    "gpulab/views/warp": ("tests/views",),
+    "gpulab/views/launch": ("tests/views",),
+    "gpulab/views/device": ("tests/views",),
+    "gpulab/views/occupancy": ("tests/views",),
+    "gpulab/views/tables": ("tests/views", "tests/session/test_tables.py"),
+    "gpulab/teach": ("tests/teach",),
+    "gpulab/course": ("tests/teach", "tests/course"),
 }
 
 
@@ -343,20 +384,25 @@ def _tracked(root: Path) -> list[str]:
     return [name for name in listed.stdout.split("\0") if name and (root / name).is_file()]
 
 
-def copy_tree(target: Path) -> str:
-    """The checkout's files under `target`; gives a digest of them."""
-    digest = hashlib.sha256()
-    for name in sorted(_tracked(ROOT)):
+def copy_tree(target: Path) -> None:
+    """The checkout's files under `target`."""
+    for name in _tracked(ROOT):
         place = target / name
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, place)
-        digest.update(name.encode() + b"\0" + place.read_bytes())
-    return digest.hexdigest()[:16]
 
 
-def passage(tree: Path, digest: str, room: str, tests: list[str], cache: Path) -> Passage:
+def passage(tree: Path, room: str, tests: list[str], cache: Path) -> Passage:
     """Run a room's tests once without any fault, and note what runs where."""
-    kept = Path(tempfile.gettempdir()) / "gpulab-mutate" / f"{digest}-{room.replace('/', '.')}.json"
+    digest = hashlib.sha256()
+    own = {*files_of(room, tree), *(str(f.relative_to(tree)) for t in tests for f in _python_files(tree / t))}
+    for name in sorted(own):
+        digest.update(name.encode() + b"\0" + (tree / name).read_bytes())
+    kept = (
+        Path(tempfile.gettempdir())
+        / "gpulab-mutate"
+        / f"{digest.hexdigest()[:16]}-{room.replace('/', '.')}.json"
+    )
     if not kept.exists():
         kept.parent.mkdir(exist_ok=True)
         temporary = kept.with_suffix(f".{os.getpid()}")
@@ -370,6 +416,10 @@ def passage(tree: Path, digest: str, room: str, tests: list[str], cache: Path) -
         name: {int(n): found for n, found in by_line.items()} for name, by_line in facts["lines"].items()
     }
     return Passage(facts["seconds"], lines)
+
+
+def _python_files(place: Path) -> list[Path]:
+    return sorted(place.rglob("*.py")) if place.is_dir() else [place]
 
 
 def outcome(tree: Path, mutant: Mutant, tests: list[str], expected_s: float, cache: Path) -> str:
@@ -411,7 +461,7 @@ def files_of(room: str, root: Path = ROOT) -> list[str]:
 
 
 def examine(
-    room: str, sample: int, seed: int, tree: Path, digest: str, say: Callable[[str], None], only: str = ""
+    room: str, sample: int, seed: int, tree: Path, say: Callable[[str], None], only: str = ""
 ) -> dict[str, int]:
     """Plant a sample of faults in one room; counts by outcome."""
     names = [name for name in files_of(room, tree) if only in name]
@@ -426,7 +476,7 @@ def examine(
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     cache = Path(found_at.stdout.strip())
-    runs = passage(tree, digest, room, tests, cache)
+    runs = passage(tree, room, tests, cache)
     result = {"killed": 0, "timeout": 0, "survived": 0}
     for n, mutant in enumerate(sorted(chosen, key=lambda m: (m.path, m.line)), 1):
         started = time.monotonic()
@@ -489,11 +539,9 @@ def main() -> None:
     total = {"killed": 0, "timeout": 0, "survived": 0}
     with tempfile.TemporaryDirectory(prefix="gpulab-mutate-") as folder:
         tree = Path(folder)
-        digest = copy_tree(tree)
+        copy_tree(tree)
         for room in rooms:
-            for found, count in examine(
-                room, chosen.sample, chosen.seed, tree, digest, say, chosen.only
-            ).items():
+            for found, count in examine(room, chosen.sample, chosen.seed, tree, say, chosen.only).items():
                 total[found] += count
     every = sum(total.values())
     if every and len(rooms) > 1:
