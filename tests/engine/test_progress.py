@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -87,3 +91,60 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
     flag, out = cp.zeros(3, np.int32), cp.zeros(32, np.int32)
     cp.RawKernel(code, "k")((1,), (32,), (flag, out))
     assert np.array_equal(out.get(), np.arange(32) % 4 + 1)
+
+
+def test_a_flood_of_printf_ends_and_says_what_it_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    gl.use_device(watchdog_s=4)
+    code = r"""
+extern "C" __global__ void k(int* out) {
+  for (int i = 0; i < 1000; i++) out[threadIdx.x] = printf("line %d of thread %d\n", i, threadIdx.x);
+}
+"""
+    out = cp.zeros(256, np.int32)
+    cp.RawKernel(code, "k")((4,), (256,), (out,))
+    text = capsys.readouterr().out
+    assert text.startswith("line 0 of thread 0\n")
+    assert len(text) < 1_100_000
+    lines = text.count("line ")
+    assert f"{4 * 256 * 1000 - lines:,} more calls printed nothing" in text
+    assert out.get().tolist() == [2] * 256
+
+
+def test_a_width_bomb_is_clamped(capsys: pytest.CaptureFixture[str]) -> None:
+    cp.RawKernel('extern "C" __global__ void k() { printf("%300000000d|%.*d", 1, 200000000, 2); }', "k")(
+        (1,), (1,), ()
+    )
+    assert 4096 < len(capsys.readouterr().out) < 10_000
+
+
+@pytest.mark.slow
+def test_a_busy_machine_makes_no_sound_kernel_endless() -> None:
+    """The watchdog counts what the kernel computes, not what other processes do meanwhile."""
+    code = r"""
+extern "C" __global__ void k(unsigned* out, int n) {
+  unsigned x = threadIdx.x;
+  for (int i = 0; i < n; i++) x = x * 1664525u + 1013904223u;
+  out[threadIdx.x] = x;
+}
+"""
+    kernel, out = cp.RawKernel(code, "k"), cp.zeros(32, np.uint32)
+    kernel((1,), (32,), (out, np.int32(1)))
+    turns = 1 << 20
+    while True:
+        began_s = time.perf_counter()
+        kernel((1,), (32,), (out, np.int32(turns)))
+        took_s = time.perf_counter() - began_s
+        if took_s > 0.4:
+            break
+        turns *= 2
+    spin = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(spin) for _ in range(4 * (os.cpu_count() or 1))]
+    try:
+        gl.use_device(watchdog_s=2.5 * took_s)
+        began_s = time.perf_counter()
+        kernel((1,), (32,), (out, np.int32(turns)))
+        assert time.perf_counter() - began_s > 2.5 * took_s
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()

@@ -15,6 +15,7 @@ from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run import jit
+from virtualgpu.engine.run.printf import Printed
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3
 
@@ -98,7 +99,7 @@ class RunningLaunch:
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     abort: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
-    printed: list[str] = field(default_factory=list)
+    printed: Printed = field(default_factory=Printed)
     trace_block: int = -1
     trace_warp: int = -1
     trace: TraceBuffers | None = None

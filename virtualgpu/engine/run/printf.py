@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable
@@ -9,6 +10,34 @@ from collections.abc import Callable
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _INTEGERS = "diouxXc"
 MAX_STRING_BYTES = 4096
+# What CUDA's own buffer holds (cudaLimitPrintfFifoSize's default).
+BUFFER_BYTES = 1 << 20
+# The widest field that is printed as asked.
+_MOST_COLUMNS = 4096
+
+
+class Printed:
+    """What a launch prints: as much as CUDA's buffer holds, then only how much more there was."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._size_bytes = 0
+        self.dropped = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self._size_bytes < BUFFER_BYTES
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        self._size_bytes += len(text)
+
+    def text(self) -> str:
+        """All of it, with a last line that says what was dropped."""
+        text = "".join(self._pieces)
+        if self.dropped:
+            text += f"\n[the printf buffer of 1 MiB is full: {self.dropped:,} more calls printed nothing]\n"
+        return text
 
 
 def text_at(read: Callable[[int, int], bytes], address: int) -> str:
@@ -24,12 +53,18 @@ def text_at(read: Callable[[int, int], bytes], address: int) -> str:
     return out.decode(errors="replace")
 
 
+@functools.lru_cache(maxsize=256)
 def arguments_of(template: str) -> int:
     """Arguments that a format asks for, which is what CUDA's ``printf`` returns."""
     found = _SPECIFIER.findall(template)
     return sum(
         1 + (width == "*") + (precision == "*") for _, width, precision, _, kind in found if kind != "%"
     )
+
+
+def _clamped(columns: str | None) -> str | None:
+    """A width or precision that cannot fill the host's memory."""
+    return columns if columns is None or abs(int(columns)) <= _MOST_COLUMNS else str(_MOST_COLUMNS)
 
 
 def _integer(spec: str, kind: str, value: int) -> str:
@@ -71,6 +106,7 @@ def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             width = str(struct.unpack("<i", take(4))[0])
         if precision == "*":
             precision = str(struct.unpack("<i", take(4))[0])
+        width, precision = _clamped(width), _clamped(precision)
         spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
         if kind in _INTEGERS:
             wide = length in ("ll", "l", "j", "z", "t")

@@ -72,6 +72,7 @@ class Worker:
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
         self.barrier_report = ""
+        self._templates: dict[int, str] = {}
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = thread_indices(launch.packed.block)
         params = np.frombuffer(launch.packed.params, np.uint8).copy()
@@ -240,16 +241,26 @@ class Worker:
             templates = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(formats))
             pointers = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(values))
             row = self.context[0]
+            printed = self.launch.printed
             for lane in range(32):
                 if mask >> lane & 1:
-                    template = printf.text_at(self.read, int(templates[lane]))
-                    packed = self.argument_bytes(int(pointers[lane]), lane, row)
-                    self.launch.printed.append(printf.format_text(template, packed, self.read))
+                    template = self._template(int(templates[lane]))
+                    if printed.has_room:
+                        packed = self.argument_bytes(int(pointers[lane]), lane, row)
+                        printed.add(printf.format_text(template, packed, self.read))
+                    else:
+                        printed.dropped += 1
                     pointers[lane] = printf.arguments_of(template)  # the result
         except BaseException as error:
             self.error = error
             return 1
         return 0
+
+    def _template(self, address: int) -> str:
+        """A format, read once a launch: it is a string constant."""
+        if address not in self._templates:
+            self._templates[address] = printf.text_at(self.read, address)
+        return self._templates[address]
 
     def argument_bytes(self, pointer: int, lane: int, row: Any) -> bytes:
         """The packed arguments: a pointer into the lane's own stack, or 0 for none."""
