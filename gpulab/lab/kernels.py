@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
+from gpulab.lab import recorded
 from virtualgpu.compile import nvrtc, sass
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
 
 
 def launch(
-    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    shared_bytes: int = 0,
+    *,
+    beside: str | None = None,
 ) -> LaunchChart:
     """Run a kernel and show which SM ran each block, and when.
 
@@ -39,6 +46,9 @@ def launch(
         The kernel's arguments, a tuple.
     shared_bytes
         Dynamic shared memory of each block.
+    beside
+        A GPU's name, such as ``"H200"``: lays what was recorded there of the same launch beside the
+        picture (`gpulab.lab.recorded`; ``gl.recorded()`` lists what there is).
 
     Returns
     -------
@@ -46,14 +56,20 @@ def launch(
         Measured on a real GPU; the virtual GPU's prediction joins it where the launch is small
         enough to replay. Modelled on a virtual GPU. For a one-dimensional launch it has a slider
         for the block size, which keeps the number of threads and restores the arrays.
+
+    Raises
+    ------
+    NotRecordedError
+        If no record of `beside` fits the launch, which then does not run; the message says which there are.
     """
     from gpulab.views import LaunchChart
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    other = recorded.beside(beside, asked) if beside is not None else None
     seen = session.observe(asked, Blocks())
-    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked))
+    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked), compare=other)
     predicted = seen.beside
-    if predicted is not None:
+    if predicted is not None and other is None:
         _when_shown(lambda: chart.lay_beside(predicted))
     return chart
 

@@ -15,6 +15,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.compile.shipped import plain
 from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, io
 
 if TYPE_CHECKING:
@@ -57,8 +58,7 @@ class Recorded:
         return load(self.name)
 
     def __str__(self) -> str:
-        shape = " × ".join(_size(size) for size in (self.grid, self.block))
-        return f"{self.kernel} {shape} ({', '.join(self.arguments)})"
+        return f"{self.kernel} {_size(self.grid)} × {_size(self.block)}"
 
 
 class RecordedTable:
@@ -116,10 +116,8 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
     return LaunchChart(trace) if isinstance(trace, LaunchTrace) else WarpStepper(trace)
 
 
-def beside(
-    device: str, source: KernelSource, grid: Dim3, block: Dim3, shared_bytes: int, args: Sequence[Any]
-) -> LaunchTrace:
-    """The block trace recorded on `device` of the very launch described: same program, shape and arguments.
+def beside(device: str, launch: Launch) -> LaunchTrace:
+    """The block trace that was recorded on `device` of this very launch: same program, shape and arguments.
 
     Two sources are the same program if they differ in comments and spaces only, or if the compiler makes the
     same instructions of them. Of arrays, types and shapes are compared, not what they hold.
@@ -130,20 +128,19 @@ def beside(
         If none fits; the message says which launches were recorded.
     """
     on_device = [r for r in records() if r.what == "blocks" and _named(device, r.device)]
-    shape = (grid, block, shared_bytes, in_words(args))
-    for record in on_device:
-        if (record.grid, record.block, record.shared_bytes, record.arguments) == shape and _same_program(
-            KernelSource(record.kernel, record.code, record.options), source
-        ):
+    shape = (launch.grid, launch.block, launch.shared_bytes)
+    same_shape = [r for r in on_device if (r.grid, r.block, r.shared_bytes) == shape]
+    for record in [r for r in same_shape if r.arguments == in_words(launch.args)]:
+        if _same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             found: LaunchTrace = record.trace
             return found
-    asked = f"{source.name} {_size(grid)} × {_size(block)} ({', '.join(in_words(args))})"
     if on_device:
-        there = f"Recorded are {'; '.join(map(str, on_device))}"
+        there = f"recorded are {', '.join(map(str, on_device))}; gl.recorded() lists their arguments"
     else:
-        devices = sorted({r.device for r in records()})
-        there = f"There are records of {', '.join(devices) or 'no GPU'}"
-    raise NotRecordedError(f"No record of {device} fits {asked}. {there}. gl.recorded() lists them.")
+        there = f"there are records of {', '.join(sorted({r.device for r in records()})) or 'no GPU'}"
+    asked = f"{launch.source.name} {_size(launch.grid)} × {_size(launch.block)}"
+    arguments = f"({', '.join(in_words(launch.args))})"
+    raise NotRecordedError(f"No record of {device} fits {asked} {arguments}: {there}.")
 
 
 def in_words(args: Sequence[Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ from tools.corpus.workloads import workload
 from tools.recordings.record import BLOCK_TRACES, SEED, WARP_TRACES
 from tools.recordings.traces import Recorder, Shown, record_blocks, record_warps, shown_in_notebooks
 from virtualgpu.compile import nvrtc
+from virtualgpu.protocol import Launch
 from virtualgpu.records import KernelSource, LaunchTrace
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
 N = 1 << 20
 ARGS: Any = (*(np.ones(N, np.float32) for _ in range(3)), np.int32(N))
-SHAPE: Any = ((4096, 1, 1), (256, 1, 1), 0, ARGS)
+SHAPE: Any = ((4096, 1, 1), (256, 1, 1), ARGS, 0)
 VECTOR_ADD = workload("vector_add_2^20").code
 # The same program in other words, much as notebook 00 has it; and another one.
 IN_OTHER_WORDS = """extern "C" __global__
@@ -82,7 +84,7 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     ],
 )
 def test_the_same_program_finds_its_record(name: str, code: str) -> None:
-    trace = beside("H200", KernelSource(name, code), *SHAPE)
+    trace = beside("H200", Launch(KernelSource(name, code), *SHAPE))
     assert trace.provenance.label.startswith("recorded on NVIDIA H200 (2026-")
     assert (trace.grid, trace.block) == SHAPE[:2]
 
@@ -92,16 +94,16 @@ def test_the_same_program_finds_its_record(name: str, code: str) -> None:
     ("code", "shape"),
     [
         (SUBTRACTS, SHAPE),
-        (VECTOR_ADD, ((8192, 1, 1), (128, 1, 1), 0, ARGS)),
-        (VECTOR_ADD, (*SHAPE[:2], 64, ARGS)),
-        (VECTOR_ADD, (*SHAPE[:3], (*ARGS[:3], np.int32(N - 1)))),
-        (VECTOR_ADD, (*SHAPE[:3], (*(np.ones(N, np.float64) for _ in range(3)), np.int32(N)))),
+        (VECTOR_ADD, ((8192, 1, 1), (128, 1, 1), ARGS, 0)),
+        (VECTOR_ADD, (*SHAPE[:3], 64)),
+        (VECTOR_ADD, (*SHAPE[:2], (*ARGS[:3], np.int32(N - 1)), 0)),
+        (VECTOR_ADD, (*SHAPE[:2], (*(np.ones(N, np.float64) for _ in range(3)), np.int32(N)), 0)),
         ("this does not compile", SHAPE),
     ],
 )
 def test_another_launch_does_not_and_hears_which_there_are(code: str, shape: Any) -> None:
-    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*Recorded are vector_add 4,096"):
-        beside("H200", KernelSource("vector_add", code), *shape)
+    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*recorded are vector_add 4,096"):
+        beside("H200", Launch(KernelSource("vector_add", code), *shape))
 
 
 def test_the_same_text_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,14 +111,36 @@ def test_the_same_text_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> Non
         raise nvrtc.NvrtcMissingError("none here")
 
     monkeypatch.setattr(recorded.nvrtc, "compile_ptx", none)
-    assert beside("nvidia h200", KernelSource("vector_add", VECTOR_ADD), *SHAPE)
+    assert beside("nvidia h200", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
     with pytest.raises(NotRecordedError):
-        beside("H200", KernelSource("add", IN_OTHER_WORDS), *SHAPE)
+        beside("H200", Launch(KernelSource("add", IN_OTHER_WORDS), *SHAPE))
 
 
 def test_a_gpu_that_was_not_recorded_is_told_which_was() -> None:
-    with pytest.raises(NotRecordedError, match="There are records of NVIDIA H200"):
-        beside("T4", KernelSource("vector_add", VECTOR_ADD), *SHAPE)
+    with pytest.raises(NotRecordedError, match="there are records of NVIDIA H200"):
+        beside("T4", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
+
+
+@needs_nvrtc
+def test_a_launch_lays_the_record_beside_its_picture() -> None:
+    session.use_device("virtual:A100")
+    cp = gl.cp
+    a, b, c = cp.ones(N, "float32"), cp.ones(N, "float32"), cp.zeros(N, "float32")
+    kernel = cp.RawKernel(IN_OTHER_WORDS, "add")
+    chart = gl.launch(kernel, 4096, 256, (a, b, c, np.int32(N)), beside="H200")
+    assert chart.trace.provenance.source == "modelled"
+    assert chart.compare is not None
+    assert chart.compare.sm_count == 132
+    assert "; modelled on virtual A100" in repr(chart)
+    assert repr(chart).endswith(
+        ", beside recorded on NVIDIA H200 (2026-11-21, driver 580.159.04 (CUDA 13.0))."
+    )
+    assert "beside it recorded on NVIDIA H200 (2026-" in chart.caption
+    assert float(c.sum()) == 2 * N
+    c.fill(0)
+    with pytest.raises(NotRecordedError, match="No record of H200 fits add 2,048 × 512"):
+        gl.launch(kernel, 2048, 512, (a, b, c, np.int32(N)), beside="H200")
+    assert float(c.sum()) == 0, "nothing ran"
 
 
 def test_a_new_record_replaces_the_gpus_own_alone(tmp_path: Path) -> None:
@@ -135,16 +159,16 @@ def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
     """The whole way, with the virtual GPU in the place of a real one."""
     session.use_device("virtual:T4")
     args = (np.ones(1000, np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32), np.int32(1000))
-    shown = Shown("small", KernelSource("vector_add", VECTOR_ADD), (8, 1, 1), (128, 1, 1), args)
+    launch = Launch(KernelSource("vector_add", VECTOR_ADD), (8, 1, 1), (128, 1, 1), args)
     out = Recorder(tmp_path, "t4", "2026-01-02", "driver 1")
-    record_blocks([shown], out)
+    record_blocks([Shown("small", launch)], out)
     record_warps([case("two_ways")], SEED, out)
     out.write_index()
     monkeypatch.setattr(recorded, "_folder", lambda: tmp_path)
     records.cache_clear()
     try:
         assert [record.name for record in records()] == ["t4_small_blocks", "t4_two_ways_warp"]
-        trace = beside("virtual T4", KernelSource("add", IN_OTHER_WORDS), *shown.key[1:4], args)
+        trace = beside("virtual T4", replace(launch, kernel=KernelSource("add", IN_OTHER_WORDS)))
         assert trace.provenance.label.startswith("recorded on virtual T4 (2026-01-02, driver 1")
         assert trace.block_index.size == 8
         assert records()[1].trace.block_index == (1, 0, 0)
@@ -156,10 +180,11 @@ def test_what_is_recorded_is_found_again(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_launches_that_notebooks_show_are_found() -> None:
     """What `gpulab record` makes again on a real GPU."""
     shown = shown_in_notebooks(["virtual:A100"])
-    kernels = [launch.source.name for launch in shown]
+    launches = [each.launch for each in shown]
+    kernels = [launch.source.name for launch in launches]
     assert kernels.count("vector_add") == 2
     assert kernels.count("spin") >= 3
-    large = next(launch for launch in shown if launch.grid == (4096, 1, 1))
+    large = next(launch for launch in launches if launch.grid == (4096, 1, 1))
     assert in_words(large.args) == in_words(ARGS)
-    assert all(isinstance(launch.args[0], np.ndarray) for launch in shown)
-    assert len({launch.title for launch in shown}) == len(shown)
+    assert all(isinstance(launch.args[0], np.ndarray) for launch in launches)
+    assert len({each.title for each in shown}) == len(shown)

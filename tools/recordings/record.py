@@ -37,6 +37,7 @@ from tools.recordings.traces import (
     shown_in_notebooks,
 )
 from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import Launch
 from virtualgpu.records import KernelSource
 from virtualgpu.records.io import VERSION
 
@@ -252,7 +253,7 @@ def record_traces(out: Recorder, device: str) -> None:
     for title, of in BLOCK_TRACES.items():
         w = workload(of)
         source = KernelSource(w.kernel, w.code)
-        shown.append(Shown(title, source, w.grid, w.block, w.make_args(np), w.shared_bytes))
+        shown.append(Shown(title, Launch(source, w.grid, w.block, w.make_args(np), w.shared_bytes)))
     record_blocks(shown, out)
     record_warps(map(case, WARP_TRACES), SEED, out)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
 from virtualgpu.protocol import Blocks, Launch, Warp, kernel_source
-from virtualgpu.records import Dim3, KernelSource
+from virtualgpu.records import KernelSource
 from virtualgpu.records.io import VERSION, as_recorded, save
 
 # Where they lie: in the package.
@@ -31,18 +31,16 @@ REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One launch with everything needed to make it again; arrays are NumPy's. `title` names its file."""
+    """A launch to make again: its kernel as source, its arrays NumPy's. `title` names the record's file."""
 
     title: str
-    source: KernelSource
-    grid: Dim3
-    block: Dim3
-    args: tuple[Any, ...]
-    shared_bytes: int = 0
+    launch: Launch
 
     @property
     def key(self) -> tuple[Any, ...]:
-        return (self.source, self.grid, self.block, self.shared_bytes, in_words(self.args))
+        """What tells launches apart."""
+        launch = self.launch
+        return (launch.source, launch.grid, launch.block, launch.shared_bytes, in_words(launch.args))
 
 
 def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
@@ -66,7 +64,7 @@ def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
         chart = launch(kernel, grid, block, args, *more, **named)
         trace, source = chart.trace, kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
-        shown = Shown(title, source, trace.grid, trace.block, host, trace.shared_bytes)
+        shown = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
         found.setdefault(shown.key, shown)
         return chart
 
@@ -81,14 +79,14 @@ def record_blocks(launches: Iterable[Shown], out: Recorder) -> None:
     """Make launches on the session's GPU; of `REPEATS` warm ones the record has the one of median span."""
     backend, cp = session.backend(), session.cp()
     for shown in launches:
-        kernel = cp.RawKernel(shown.source.code, shown.source.name, options=shown.source.options)
+        source = shown.launch.source
+        kernel = cp.RawKernel(source.code, source.name, options=source.options)
         traces = []
         for _ in range(1 + REPEATS):  # the first pays for code and clocks
-            args = on_device(shown.args, cp)
-            launch = Launch.of(kernel, shown.grid, shown.block, args, shown.shared_bytes)
+            launch = replace(shown.launch, kernel=kernel, args=on_device(shown.launch.args, cp))
             traces.append(backend.observe(launch, Blocks()))
         trace = sorted(traces[1:], key=lambda trace: trace.span_ns)[REPEATS // 2]
-        out.keep(shown.title, "blocks", trace, shown.args, shown.source)
+        out.keep(shown.title, "blocks", trace, shown.launch.args, source)
 
 
 def record_warps(cases: Iterable[Case], seed: int, out: Recorder) -> None:
