@@ -189,8 +189,8 @@ def _named(asked: str, device: str) -> bool:
 
 
 def _same_program(one: KernelSource, other: KernelSource) -> bool:
-    if one.name == other.name and _tokens(one.code) == _tokens(other.code):
-        return one.options == other.options
+    if (one.name, one.options) == (other.name, other.options) and _tokens(one.code) == _tokens(other.code):
+        return True
     try:
         return _instructions(one) == _instructions(other)
     except (GpulabError, KeyError):  # no compiler here, a source it refuses, a template's name

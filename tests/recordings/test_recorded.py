@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,14 @@ def test_the_same_program_finds_its_record(name: str, code: str) -> None:
 def test_another_launch_does_not_and_hears_which_there_are(code: str, shape: Any) -> None:
     with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*recorded are vector_add 4,096"):
         beside("H200", Launch(KernelSource("vector_add", code), *shape))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("option", "fits"), [("-DblockDim=gridDim", False), ("-DUNUSED", True)])
+def test_options_count_where_they_change_the_program(option: str, fits: bool) -> None:
+    launch = Launch(KernelSource("vector_add", VECTOR_ADD, (option,)), *SHAPE)
+    with contextlib.nullcontext() if fits else pytest.raises(NotRecordedError):
+        beside("H200", launch)
 
 
 def test_the_same_text_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
