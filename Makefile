@@ -24,7 +24,7 @@ lab: env  ## Set up and open the course in JupyterLab
 	@$(BIN)/python -m gpulab.cli lab $(ARGS)
 
 test: env-test  ## Set up and run everything: ruff, mypy, unit tests, notebooks, browser tests
-	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite lint types unit notebooks browser
+	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite lint types unit fake-gpu notebooks browser
 
 test-fast: env-test  ## ruff, mypy and the quick unit tests
 	@$(BIN)/python -m tools.suite lint types fast

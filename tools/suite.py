@@ -112,6 +112,13 @@ def browser() -> list[list[str]]:
     return [pytest("-m", "browser", "tests")]
 
 
+def fake_gpu() -> list[list[str]]:
+    """The code for real GPUs, with a virtual GPU in the place of one."""
+    plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
+    gpu_tests = [f"tests/gpu/test_{name}.py" for name in ("device", "public", "traces")]
+    return [pytest(*workers(), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
+
+
 def gpu() -> list[list[str]]:
     return [pytest("-m", "gpu", "tests")]
 
@@ -123,6 +130,7 @@ NEEDS = {
     "fast": ("pytest",),
     "notebooks": ("pytest", "nbval", "ipykernel"),
     "browser": ("pytest",),
+    "fake-gpu": ("pytest",),
     "gpu": ("pytest",),
 }
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
@@ -132,6 +140,7 @@ STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "fast": fast,
     "notebooks": notebook_cells,
     "browser": browser,
+    "fake-gpu": fake_gpu,
     "gpu": gpu,
 }
 

@@ -27,22 +27,23 @@ class AsCupy:
 
     def __init__(self, device: str | None = None, count: int | None = None) -> None:
         check_free()
-        self._finder = None if is_on() else _Finder()
+        self._finders = () if is_on() else (_Finder(), _Explainer())
         self._before = None if device is None and count is None else _machine.current()
         if self._before is not None:
             _machine.use_device(device, count)
-        if self._finder:
-            sys.meta_path.insert(0, self._finder)
+        if self._finders:
+            sys.meta_path.insert(0, self._finders[0])
+            sys.meta_path.append(self._finders[1])
             for name, home in PACKAGES.items():
                 sys.modules[name] = importlib.import_module(home)
 
     def undo(self) -> None:
         """Take the names back, and the machine that was in use before."""
-        if self._finder:
-            sys.meta_path.remove(self._finder)
+        if self._finders:
+            sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in self._finders]
             for name in [name for name in sys.modules if name.split(".")[0] in PACKAGES]:
                 del sys.modules[name]
-            self._finder = None
+            self._finders = ()
         if self._before is not None:
             _machine.use(self._before)
             self._before = None
@@ -84,10 +85,6 @@ class _Finder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         parent_name, _, name = fullname.rpartition(".")
-        if parent_name.startswith(tuple(PACKAGES.values())):
-            # Python looks here for `from cupy import name` where there is no such name.
-            spec = PathFinder.find_spec(fullname, path)
-            return spec or ModuleSpec(fullname, _Loader(_child(sys.modules[parent_name], parent_name, name)))
         if fullname.split(".")[0] not in PACKAGES:
             return None
         if not parent_name:
@@ -110,6 +107,18 @@ def _child(parent: Any, parent_name: str, name: str) -> Any:
     if isinstance(child, ModuleType):
         return child
     raise ModuleNotFoundError(f"{parent_name}.{name} is no module; write `from {parent_name} import {name}`.")
+
+
+class _Explainer(MetaPathFinder):
+    """Comes last, where Python looks for a module because ``from cupy import name`` found no such name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        parent_name, _, name = fullname.rpartition(".")
+        if not f"{parent_name}.".startswith(tuple(f"{home}." for home in PACKAGES.values())):
+            return None
+        return ModuleSpec(fullname, _Loader(_child(sys.modules[parent_name], parent_name, name)))
 
 
 class _Loader(Loader):

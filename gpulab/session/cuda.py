@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -102,6 +103,8 @@ def _import_cupy() -> Any:
         raise CudaUnavailableError(
             f"CuPy is installed but cannot be imported ({_first_line(error)}); gpulab doctor says more"
         ) from error
+    if module is sys.modules.get("virtualgpu.cp"):
+        raise CudaUnavailableError("`import cupy` means the virtual GPU here (virtualgpu.as_cupy)")
     if not hasattr(module, "cuda"):
         # A folder called cupy beside the notebook, a clone of its sources for instance, is found first.
         where = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", "something")

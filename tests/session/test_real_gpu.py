@@ -137,6 +137,7 @@ def test_the_twin_has_the_real_devices_limits() -> None:
     assert virtual.provenance.source == "modelled"
 
 
+@pytest.mark.hardware("the doctor asks the driver's library itself")
 def test_the_doctor_finds_the_gpu() -> None:
     found = gl.doctor()
     for part in ("NVIDIA driver", "CUDA version", "CuPy", "CuPy's NVRTC", "real GPU", "NVML"):

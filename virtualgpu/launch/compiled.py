@@ -101,12 +101,13 @@ class CompiledModule:
     def stats(self, symbol: str, info: DeviceInfo) -> KernelStats:
         """What the compiler decided for a kernel, as CUDA's function attributes report it."""
         found = self.resources[symbol]
+        how = (
+            f"compiled {'in advance ' if self.in_advance else ''}by NVRTC"
+            if self.code
+            else "estimated from PTX"
+        )
         return KernelStats(
-            provenance=Provenance(
-                "modelled",
-                info.provenance.device,
-                f"compiled {'in advance ' if self.in_advance else ''}by NVRTC for {self._target_text(info)}",
-            ),
+            provenance=Provenance("modelled", info.provenance.device, f"{how} for {self._target_text(info)}"),
             name=self.spelled(symbol),
             target=f"sm_{self.target}",
             registers_per_thread=found.registers_per_thread,

@@ -139,7 +139,7 @@ class PreparedLaunch:
         warnings.warn(
             f"The grid size will be reduced from {blocks} to {most}, as the specified grid size exceeds the "
             "limit.",
-            stacklevel=3,
+            stacklevel=4,
         )
         return replace(self, packed=replace(self.packed, grid=(most, 1, 1), cooperative=True))
 

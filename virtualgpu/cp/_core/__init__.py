@@ -1,1 +1,10 @@
 """The array itself: memory with a shape, CuPy's rules."""
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "core":  # with the compiler, so only when it is first used
+        return importlib.import_module("virtualgpu.cp._core.core")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from virtualgpu.cp.cuda.function import Function, Module
 from virtualgpu.cp.cuda.pointer import MemoryPointer, UnownedMemory
-from virtualgpu.cp.cuda.streams import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
 from virtualgpu.launch.launch import Launch
-from virtualgpu.launch.prepare import prepare
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import KernelStats
@@ -61,7 +60,7 @@ class RawKernel:
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.file_path: str | None = None
         self.name_expressions: tuple[str, ...] = ()
-        self._max_dynamic: WeakKeyDictionary[VirtualDevice, int] = WeakKeyDictionary()
+        self._functions: WeakKeyDictionary[VirtualDevice, Function] = WeakKeyDictionary()
         self._carveout = -1
 
     def __call__(
@@ -100,14 +99,9 @@ class RawKernel:
         TypeError, ValueError
             If the arguments do not fit the kernel's parameters.
         """
-        device = _machine.current().current_device
-        stream = get_current_stream(device.id) if stream is None else stream
-        _check_stream(stream, device)
+        cooperative = self.enable_cooperative_groups or enable_cooperative_groups
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
-        prepared = prepare(device, self._module(), launch, self.max_dynamic_on(device))
-        if self.enable_cooperative_groups or enable_cooperative_groups:
-            prepared = prepared.fitted_cooperative()
-        prepared.submit(stream)
+        self.kernel.submit(launch, stream, cooperative)
 
     def compile(self, log_stream: Any = None) -> None:
         """Compile now instead of at the first launch; `log_stream` is accepted for CuPy's sake."""
@@ -162,26 +156,11 @@ class RawKernel:
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, size_bytes: int) -> None:
-        device = _machine.current().current_device
-        most = device.info.shared_per_block_optin_bytes - self.shared_size_bytes
-        if not 0 <= size_bytes <= most:
-            raise CUDADriverError(
-                1,
-                "CUDA_ERROR_INVALID_VALUE",
-                f"invalid argument: {size_bytes:,} bytes of dynamic shared memory, but the "
-                f"{device.info.name} has at most {most:,} per block for this kernel.",
-            )
-        self._max_dynamic[device] = int(size_bytes)
+        self.kernel.max_dynamic_shared_bytes = size_bytes
 
     def max_dynamic_on(self, device: VirtualDevice) -> int:
         """`max_dynamic_shared_size_bytes` on a given device, which need not be the current one."""
-        if device in self._max_dynamic:
-            return self._max_dynamic[device]
-        module = compiled_module(
-            self.code, self.options, self.name_expressions, device.info.compute_capability
-        )
-        static = module.resources[module.symbol(self.name)].static_shared_bytes
-        return max(device.info.shared_per_block_bytes - static, 0)
+        return self._function_on(device).max_dynamic_shared_bytes
 
     @property
     def preferred_shared_memory_carveout(self) -> int:
@@ -219,9 +198,26 @@ class RawKernel:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def kernel(self) -> RawKernel:
-        """CuPy's handle of the loaded function; here the kernel itself."""
-        return self
+    def kernel(self) -> Function:
+        """The kernel as loaded on the current device."""
+        return self._function_on(_machine.current().current_device)
+
+    def _function_on(self, device: VirtualDevice) -> Function:
+        if device not in self._functions:
+            module = compiled_module(
+                self.code, self.options, self.name_expressions, device.info.compute_capability
+            )
+            self._functions[device] = Module.of(module, device).get_function(self.name)
+        return self._functions[device]
+
+    def __getstate__(self) -> dict[str, Any]:
+        names = ("code", "name", "options", "backend", "enable_cooperative_groups", "name_expressions")
+        return {name: getattr(self, name) for name in names}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        expressions = state.pop("name_expressions")
+        self.__init__(**state)  # type: ignore[misc]
+        self.name_expressions = expressions
 
     def _module(self) -> CompiledModule:
         info = _machine.current().current_device.info
@@ -304,18 +300,7 @@ class RawModule:
             ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
         """
         device = _machine.current().current_device
-        module = self._module()
-        try:
-            address, size = module.program(device).global_address(
-                module.lowered_names.get(name, name), device.memory
-            )
-        except KeyError:
-            raise CUDADriverError(
-                500,
-                "CUDA_ERROR_NOT_FOUND",
-                f"named symbol not found: no __device__ or __constant__ variable is called '{name}' in this "
-                "module. A static one, or one that no kernel uses, is not kept.",
-            ) from None
+        address, size = Module.of(self._module(), device).variable(name)
         return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
 
     def _module(self) -> CompiledModule:
@@ -324,16 +309,6 @@ class RawModule:
 
     def __repr__(self) -> str:
         return f"<RawModule of {len(self.code.splitlines())} lines>"
-
-
-def _check_stream(stream: Any, device: VirtualDevice) -> None:
-    if getattr(stream, "device_id", -1) not in (-1, device.id):
-        raise CUDADriverError(
-            400,
-            "CUDA_ERROR_INVALID_HANDLE",
-            f"invalid resource handle: the stream belongs to device {stream.device_id} but the current "
-            f"device is {device.id}. Launch within `with cp.cuda.Device({stream.device_id}):`.",
-        )
 
 
 def _check_source(code: Any, options: Any, backend: str, translate_cucomplex: bool, jitify: bool) -> None:

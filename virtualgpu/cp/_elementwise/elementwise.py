@@ -158,7 +158,7 @@ class ElementwiseKernel:
         return self._kernels[key]
 
     def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
-        declared = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _layout_ind"])
+        declared = ", ".join([*(o.declared for o in operands), f"CLayout<{ndim}> _whole_layout"])
         setup = "\n  ".join(line for o in operands if (line := o.setup))
         elements = "\n    ".join(line for o in operands if (line := o.element("_ind", "i")))
         used = frozenset([o.c_type for o in operands] + [c_name(dtype) for _, dtype in type_map])
@@ -166,7 +166,7 @@ class ElementwiseKernel:
 {typedefs(type_map)}{self.preamble}
 extern "C" __global__ void {self.name}({declared}) {{
   {setup}
-  CIndexer<{ndim}> _ind(_layout_ind);
+  CIndexer<{ndim}> _ind(_whole_layout);
   {self.loop_prep};
   for (ptrdiff_t i = (ptrdiff_t)blockIdx.x * blockDim.x + threadIdx.x; i < _ind.size();
        i += (ptrdiff_t)blockDim.x * gridDim.x) {{

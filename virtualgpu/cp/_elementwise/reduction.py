@@ -221,8 +221,8 @@ class ReductionKernel:
         declared = ", ".join(
             [
                 *(o.declared for o in every),
-                f"CLayout<{in_ndim}> _layout_in",
-                f"CLayout<{out_ndim}> _layout_out",
+                f"CLayout<{in_ndim}> _whole_layout",
+                f"CLayout<{out_ndim}> _result_layout",
                 "int _block_stride",
             ]
         )
@@ -240,8 +240,8 @@ extern "C" __global__ void {self.name}({declared}) {{
   __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
   _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
   {setup}
-  CIndexer<{in_ndim}> _in_ind(_layout_in);
-  CIndexer<{out_ndim}> _out_ind(_layout_out);
+  CIndexer<{in_ndim}> _in_ind(_whole_layout);
+  CIndexer<{out_ndim}> _out_ind(_result_layout);
   const unsigned int _tid = threadIdx.x;
   for (ptrdiff_t _first = (ptrdiff_t)blockIdx.x * _block_stride; _first < _out_ind.size();
        _first += (ptrdiff_t)gridDim.x * _block_stride) {{

@@ -6,6 +6,7 @@ What tells it apart is ``gl.device()`` and the first sentence a notebook prints.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +41,7 @@ from virtualgpu.cp.cuda.pool import (
     using_allocator,
 )
 from virtualgpu.cp.cuda.streams import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
-from virtualgpu.cuda_errors import CompileException, CUDADriverError, CUDARuntimeError
+from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 
 __all__ = [
     "BaseMemory",
@@ -101,33 +102,12 @@ def profile() -> Iterator[None]:
     yield
 
 
-def _nvrtc_version() -> tuple[int, int]:
-    from virtualgpu.compile import nvrtc as compiler_library
-
-    return compiler_library.version()
-
-
-def _nvrtc_targets() -> list[int]:
-    from virtualgpu.compile import nvrtc as compiler_library
-
-    return list(compiler_library.supported_targets())
-
-
-nvrtc = Namespace("cp.cuda.nvrtc", getVersion=_nvrtc_version, getSupportedArchs=_nvrtc_targets)
-compiler = Namespace("cp.cuda.compiler", CompileException=CompileException)
-driver = Namespace(
-    "cp.cuda.driver", CUDADriverError=CUDADriverError, get_build_version=runtime.runtimeGetVersion
-)
 profiler = Namespace(
     "cp.cuda.profiler", start=runtime.profilerStart, stop=runtime.profilerStop, profile=profile
 )
 
-_KERNELS = "use cp.RawKernel and cp.RawModule"
 _REMEDIES = {
     **memory.REMEDIES,
-    "Function": _KERNELS,
-    "Module": _KERNELS,
-    "function": _KERNELS,
     "nccl": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
     "texture": "virtual GPUs have no textures; read global memory with __ldg or const __restrict__",
     "cublas": "use cp.dot, cp.matmul and cp.linalg",
@@ -135,7 +115,15 @@ _REMEDIES = {
 _explain = module_getattr("cp.cuda", globals(), _REMEDIES)
 
 
+# What needs the compiler loads when it is first used.
+_COMPILED = ("compiler", "driver", "function", "nvrtc")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _COMPILED:
+        return importlib.import_module(f"virtualgpu.cp.cuda.{name}")
+    if name in ("Function", "Module"):
+        return getattr(importlib.import_module("virtualgpu.cp.cuda.function"), name)
     if name in ("CUDARuntimeError", "CUDADriverError"):
         return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
     return _explain(name)

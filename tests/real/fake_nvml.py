@@ -1,0 +1,76 @@
+"""`pynvml` for one GPU, with readings of a table in NVML's own units."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+BUS_ID = "0000:{:02X}:00.0"
+NOT_SUPPORTED = 3
+NOT_FOUND = 6
+
+
+class NVMLError(Exception):
+    """Like ``pynvml.NVMLError``."""
+
+    def __init__(self, value: int) -> None:
+        super().__init__({NOT_SUPPORTED: "Not Supported", NOT_FOUND: "Not Found"}[value])
+        self.value = value
+
+
+# What each nvmlDevice... function answers: an object, or a function of its further arguments.
+READINGS: dict[str, Any] = {
+    "GetName": "NVIDIA L4",
+    "GetNumGpuCores": 58 * 128,
+    "GetMaxPcieLinkGeneration": 4,
+    "GetMaxPcieLinkWidth": 16,
+    "GetCurrPcieLinkGeneration": 3,
+    "GetCurrPcieLinkWidth": 8,
+    "GetUtilizationRates": SimpleNamespace(gpu=37, memory=11),
+    "GetMemoryInfo": SimpleNamespace(used=3 << 30, total=24 << 30),
+    "GetTemperatureV": lambda sensor: 41,
+    "GetPowerUsage": 56_700,  # mW
+    "GetEnforcedPowerLimit": 72_000,  # mW
+    "GetClockInfo": lambda clock: {1: 2_040, 2: 6_251}[clock],  # MHz
+    "GetCurrentClocksEventReasons": 0x4 | 0x20,
+    "GetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
+    "GetComputeMode": 0,
+    "GetPcieThroughput": lambda counter: {0: 1_500, 1: 2_500}[counter],  # KB/s
+}
+
+
+def module(readings: dict[str, Any] | None = None) -> Any:
+    """The module, with readings of its own; what is not among them, such as a fan, is not supported."""
+    known = READINGS if readings is None else readings
+    made: Any = ModuleType("pynvml")
+    made.NVMLError = NVMLError
+    made.NVML_TEMPERATURE_GPU = 0
+    made.NVML_CLOCK_SM, made.NVML_CLOCK_MEM = 1, 2
+    made.NVML_PCIE_UTIL_TX_BYTES, made.NVML_PCIE_UTIL_RX_BYTES = 0, 1
+    made.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
+    made.nvmlInit = made.nvmlShutdown = lambda: None
+    made.nvmlSystemGetDriverVersion = lambda: "580.65"
+    made.nvmlDeviceGetHandleByIndex = lambda index: index
+    made.nvmlDeviceGetHandleByPciBusId = handle
+    for name in (*READINGS, "GetFanSpeed", "GetMigMode", "GetTemperature"):
+        setattr(made, f"nvmlDevice{name}", _reader(known.get(name)))
+    return made
+
+
+def handle(bus_id: str) -> int:
+    """The number of the device at a bus id."""
+    for index in range(8):
+        if BUS_ID.format(index) == bus_id:
+            return index
+    raise NVMLError(NOT_FOUND)
+
+
+def _reader(answer: Any) -> Callable[..., Any]:
+    def read(device: int, *arguments: Any) -> Any:
+        if answer is None:
+            raise NVMLError(NOT_SUPPORTED)
+        return answer(*arguments) if callable(answer) else answer
+
+    return read

@@ -1,0 +1,158 @@
+"""What gpulab measures on a GPU is of the launch that was asked for. With `--fake-gpu` on any machine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+
+pytestmark = pytest.mark.gpu
+
+# Lanes below the warp's number take a way of their own, so that a mask tells which warp it is.
+WARPS_APART = r"""
+extern "C" __global__ void apart(int* out) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    if (lane <= warp + 8 * (blockIdx.x % 2)) {
+        for (int i = 0; i < 3; ++i) out[atomicAdd(&out[0], 1) % 4 + 1] = lane;
+    }
+}"""
+WITH_VARIABLES = r"""
+__constant__ float factor;
+__constant__ int offset[2];
+__device__ int calls;
+__device__ float last;
+extern "C" __global__ void scale(float* x) {
+    x[threadIdx.x] = x[threadIdx.x] * factor + offset[threadIdx.x % 2];
+    if (threadIdx.x == 0) { atomicAdd(&calls, 1); last = x[0]; }
+}"""
+SHARED = r"""
+extern "C" __global__ void reverse(int* x) {
+    extern __shared__ int tile[];
+    tile[threadIdx.x] = x[blockIdx.x * blockDim.x + threadIdx.x];
+    __syncthreads();
+    x[blockIdx.x * blockDim.x + threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}"""
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu() -> Any:
+    pytest.importorskip("cupy")
+    assert gl.use_device("auto").kind == "cuda"
+    yield
+    gl.use_device("auto")
+
+
+@pytest.mark.parametrize(("block", "warp"), [(0, 0), (0, 3), (1, 0), (1, 5), (2, 7)])
+def test_the_masks_are_of_the_warp_that_was_asked_for(block: int, warp: int) -> None:
+    out = gl.cp.zeros(5, gl.cp.int32)
+    stepper = gl.warps(gl.cp.RawKernel(WARPS_APART, "apart"), 3, 256, (out,), block_index=block, warp=warp)
+    lanes = warp + 1 + 8 * (block % 2)
+    assert stepper.measured is not None
+    assert stepper.measured.provenance.source == "measured"
+    masks = set(stepper.measured.active_mask.tolist())
+    assert masks == {0xFFFF_FFFF, (1 << lanes) - 1}
+    assert (stepper.measured.warp_index, stepper.measured.block_index) == (warp, (block, 0, 0))
+
+
+def test_blocks_are_spread_over_the_sms_and_each_is_there_once() -> None:
+    sm_count = session.backend().device_info().sm_count
+    blocks = 4 * sm_count
+    x = gl.cp.arange(128 * blocks, dtype=gl.cp.int32)
+    kernel = gl.cp.RawKernel(SHARED, "reverse")
+    trace = gl.launch(kernel, blocks, 128, (x,), shared_bytes=512).trace
+    assert trace.provenance.source == "measured"
+    assert trace.block_index.tolist() == list(range(blocks))
+    assert len(set(trace.sm_id.tolist())) == sm_count
+    assert trace.shared_bytes == 512
+    assert np.all(trace.end_ns >= trace.start_ns)
+    assert trace.end_ns.max() > 0
+    expected = np.arange(128 * blocks).reshape(blocks, 128)[:, ::-1]
+    np.testing.assert_array_equal(x.get().reshape(blocks, 128), expected)
+
+
+def test_variables_live_on_in_the_original() -> None:
+    cp = gl.cp
+    module = cp.RawModule(code=WITH_VARIABLES)
+    views = {
+        name: cp.ndarray(shape, dtype, module.get_global(name))
+        for name, shape, dtype in (
+            ("factor", (1,), cp.float32),
+            ("offset", (2,), cp.int32),
+            ("calls", (1,), cp.int32),
+            ("last", (1,), cp.float32),
+        )
+    }
+    views["factor"][...] = 3
+    views["offset"][...] = cp.array([5, 7], cp.int32)
+    views["calls"][...] = 10
+    x = cp.ones(32, cp.float32)
+    gl.launch(module.get_function("scale"), 1, 32, (x,))
+    expected = np.where(np.arange(32) % 2, 10.0, 8.0)
+    np.testing.assert_array_equal(x.get(), expected)
+    assert views["calls"].get().tolist() == [11]
+    assert views["last"].get().tolist() == [8]
+    assert views["factor"].get().tolist() == [3]
+    assert views["offset"].get().tolist() == [5, 7]
+    gl.warps(module.get_function("scale"), 1, 32, (x,))
+    assert views["calls"].get().tolist() == [12]
+
+
+def test_device_facts_are_the_drivers() -> None:
+    import cupy
+
+    info = session.backend().device_info()
+    ask = cupy.cuda.runtime.deviceGetAttribute
+    assert info.provenance.source == "measured"
+    assert (info.memory_bus_bits, info.sm_count, info.l2_bytes) == (ask(37, 0), ask(16, 0), ask(38, 0))
+    assert info.memory_clock_mhz == ask(36, 0) / 1e3
+    assert info.boost_clock_mhz == ask(13, 0) / 1e3
+    assert info.memory_bandwidth_gbps == pytest.approx(2 * ask(36, 0) * ask(37, 0) / 8e6, abs=0.1)
+    assert info.shared_per_sm_bytes == ask(81, 0)
+    assert info.shared_per_block_optin_bytes == ask(97, 0)
+    assert info.registers_per_sm == ask(82, 0)
+    assert info.max_grid_dim == (ask(5, 0), ask(6, 0), ask(7, 0))
+
+
+def test_each_device_answers_for_itself() -> None:
+    first = session.backend()
+    assert first is session.backend()
+    assert first.provenance.source == "measured"
+    assert first.device_info().name in str(gl.which_device())
+
+
+def test_occupancy_counts_what_the_driver_says() -> None:
+    import cupy
+
+    kernel = gl.cp.RawKernel(SHARED, "reverse")
+    for block, shared_bytes in ((64, 0), (256, 9_000), (1024, 40_000)):
+        found = session.backend().occupancy(kernel, block, shared_bytes)
+        told = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+            kernel.kernel.ptr, block, shared_bytes
+        )
+        assert found.blocks_per_sm == told
+        assert found.warps_per_sm == told * block // 32
+        assert found.provenance.source == "measured"
+
+
+def test_a_refused_launch_leaves_the_arrays_alone() -> None:
+    x = gl.cp.arange(256, dtype=gl.cp.int32)
+    kernel = gl.cp.RawKernel(SHARED, "reverse")
+    for wrong in ((kernel, 1, 256, ()), (kernel, 1, 256, (x, x)), (kernel, 1, 4096, (x,))):
+        for run in (gl.launch, gl.warps, gl.count):
+            with pytest.raises((TypeError, RuntimeError)):
+                run(*wrong)
+    with pytest.raises(gl.errors.GpulabError):  # it reads past its shared memory
+        gl.launch(kernel, 1, 256, (x,), shared_bytes=64)
+    assert x.get().tolist() == list(range(256))
+
+
+def test_the_sanitizer_checks_copies() -> None:
+    x = gl.cp.arange(256, dtype=gl.cp.int32)
+    assert gl.sanitize(gl.cp.RawKernel(SHARED, "reverse"), 1, 256, (x,), shared_bytes=1024).clean
+    raced = gl.cp.RawKernel(SHARED.replace("__syncthreads();", ""), "reverse")
+    assert not gl.sanitize(raced, 1, 256, (x,), shared_bytes=1024).clean
+    assert x.get().tolist() == list(range(256))

@@ -1,0 +1,88 @@
+"""NVML's readings, in the units that gpulab says, from a `pynvml` that answers from a table."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from gpulab.real.driver import NvmlError, sharing
+from gpulab.real.nvml import NvmlDevice
+from tests.real import fake_nvml
+from virtualgpu.records import DeviceMetrics, Provenance
+
+HERE = Provenance("measured", "NVIDIA L4")
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Any:
+    module = fake_nvml.module()
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    return module
+
+
+def values(metrics: DeviceMetrics) -> dict[str, tuple[float | str | None, str]]:
+    return {metric.name: (metric.value, metric.unit) for metric in metrics.metrics}
+
+
+def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
+    found = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).metrics(HERE))
+    assert found == {
+        "GPU utilization": (37, "%"),
+        "memory controller utilization": (11, "%"),
+        "memory used": (3072, "MiB"),
+        "memory total": (24576, "MiB"),
+        "temperature": (41, "°C"),
+        "power": (56.7, "W"),
+        "power limit": (72, "W"),
+        "SM clock": (2040, "MHz"),
+        "memory clock": (6251, "MHz"),
+        "clocks held back by": ("software power cap, software thermal slowdown", ""),
+        "fan": (None, "%"),
+        "compute processes": (2, ""),
+        "PCIe link": ("gen 3 x8", ""),
+    }
+    slow = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).slow_metrics(HERE))
+    assert slow == {"PCIe sent": (1.5, "MB/s"), "PCIe received": (2.5, "MB/s")}
+
+
+def test_a_reading_that_is_not_there_says_why(nvml: Any) -> None:
+    device = NvmlDevice(fake_nvml.BUS_ID.format(0))
+    fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
+    assert fan.why == "Not Supported"
+    del nvml.nvmlDeviceGetFanSpeed
+    fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
+    assert "does not know it" in fan.why
+
+
+def test_what_only_nvml_knows_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = NvmlDevice(fake_nvml.BUS_ID.format(1))
+    assert device.driver_version == "580.65"
+    assert device.pcie_gbps == 31.5  # 16 lanes of the fourth generation
+    assert device.mig_enabled is None
+    monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", lambda handle: [handle == 1, 0])
+    assert device.mig_enabled is True
+    assert NvmlDevice(fake_nvml.BUS_ID.format(0)).mig_enabled is False
+
+
+def test_who_else_uses_the_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = sharing(fake_nvml.BUS_ID.format(0))
+    assert found.other_processes == 1
+    assert found.exclusive is False
+    assert found.phrase == "1 other process on it, so times vary"
+    monkeypatch.setattr(nvml, "nvmlDeviceGetComputeMode", lambda handle: 3)
+    assert "exclusive" in sharing().phrase
+
+
+def test_an_unknown_device_and_no_driver(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NvmlError, match="Not Found"):
+        NvmlDevice("0000:FF:00.0")
+
+    def fail() -> None:
+        raise nvml.NVMLError(fake_nvml.NOT_FOUND)
+
+    monkeypatch.setattr(nvml, "nvmlInit", fail)
+    for ask in (lambda: NvmlDevice(fake_nvml.BUS_ID.format(0)), sharing):
+        with pytest.raises(NvmlError):
+            ask()

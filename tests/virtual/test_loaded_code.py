@@ -1,0 +1,241 @@
+"""Modules of PTX, the driver's questions about kernels, and the compiler by handle, as CuPy offers them."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as slot
+from virtualgpu.model.machine import Machine
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+CODE = r"""
+__constant__ float factor;
+__device__ int calls;
+__device__ float table[3] = {1, 2, 3};
+extern "C" __global__ void __launch_bounds__(256) scale(float* x, int n) {
+    __shared__ float tile[64];
+    extern __shared__ float more[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    tile[threadIdx.x % 64] = table[i % 3];
+    __syncthreads();
+    if (i < n) x[i] = x[i] * factor + tile[threadIdx.x % 64] * 0;
+    if (threadIdx.x == 0) atomicAdd(&calls, 1);
+}"""
+TEMPLATE = "template <typename T> __global__ void twice(T* x) { x[threadIdx.x] *= 2; }"
+
+
+@pytest.fixture
+def module() -> Any:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    loaded = cp.cuda.function.Module()
+    loaded.load(ptx + b"\0")
+    return loaded
+
+
+def test_ptx_runs_with_variables_of_its_own(module: Any) -> None:
+    runtime, driver = cp.cuda.runtime, cp.cuda.driver
+    three = np.array([3], np.float32)
+    runtime.memcpy(driver.moduleGetGlobal(module.ptr, "factor"), three.ctypes.data, 4, 1)
+    scale = module.get_function("scale")
+    x = cp.ones(600, cp.float32)
+    scale((3,), (256,), (x, np.int32(600)))
+    np.testing.assert_array_equal(x.get(), np.full(600, 3, np.float32))
+    scale.linear_launch(600, (x, np.int32(600)))
+    np.testing.assert_array_equal(x.get(), np.full(600, 9, np.float32))
+    calls = np.zeros(1, np.int32)
+    runtime.memcpy(calls.ctypes.data, module.get_global_var("calls"), 4, 2)
+    assert calls[0] == 3 + 5
+    table = np.zeros(3, np.float32)
+    runtime.memcpy(table.ctypes.data, module.get_global_var("table"), 12, 2)
+    assert table.tolist() == [1, 2, 3]
+    kernel = cp.RawModule(code=CODE).get_function("scale")
+    kernel((3,), (256,), (x, np.int32(600)))
+    assert not x.any(), "the source's module has a factor of its own, which is 0"
+
+
+def test_the_driver_tells_what_ptxas_decided() -> None:
+    driver = cp.cuda.driver
+    kernel = cp.RawKernel(CODE, "scale")
+    handle = kernel.kernel.ptr
+    told = {number: driver.funcGetAttribute(number, handle) for number in range(10)}
+    assert told[driver.CU_FUNC_ATTRIBUTE_NUM_REGS] == kernel.num_regs
+    assert told[driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES] == kernel.shared_size_bytes == 256
+    assert told[driver.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] == 256
+    assert told[driver.CU_FUNC_ATTRIBUTE_BINARY_VERSION] == 80
+    assert told[driver.CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES] == kernel.const_size_bytes
+    most = 163 * 1024 - 256
+    driver.funcSetAttribute(handle, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, most)
+    assert kernel.max_dynamic_shared_size_bytes == most
+    kernel.max_dynamic_shared_size_bytes = 50_000
+    assert driver.funcGetAttribute(8, handle) == 50_000
+    for wrong in ((8, most + 1), (4, 3), (9, 101)):
+        with pytest.raises(driver.CUDADriverError, match="CUDA_ERROR_INVALID_VALUE"):
+            driver.funcSetAttribute(handle, *wrong)
+    with pytest.raises(driver.CUDADriverError, match="INVALID_VALUE"):
+        driver.funcGetAttribute(77, handle)
+    with pytest.raises(driver.CUDADriverError, match="INVALID_HANDLE"):
+        driver.funcGetAttribute(4, kernel.kernel.module.ptr)
+
+
+def test_loose_ptx_declares_its_memory_and_its_registers_are_estimated(module: Any) -> None:
+    driver = cp.cuda.driver
+    handle = module.get_function("scale").ptr  # which ends here
+    with pytest.raises(driver.CUDADriverError, match="INVALID_HANDLE"):
+        driver.funcGetAttribute(4, handle)
+    scale = module.get_function("scale")
+    known = cp.RawKernel(CODE, "scale")
+    for number in (0, 1, 2, 3):
+        assert driver.funcGetAttribute(number, scale.ptr) == driver.funcGetAttribute(number, known.kernel.ptr)
+    registers = driver.funcGetAttribute(4, scale.ptr)
+    assert known.num_regs / 2 <= registers <= known.num_regs * 2
+    assert "estimated from PTX" in scale.stats.provenance.label
+    assert driver.moduleGetFunction(module.ptr, "scale") != scale.ptr
+
+
+@pytest.mark.parametrize(
+    ("block", "shared", "blocks"), [(256, 0, 8), (64, 20_000, 7), (257, 0, 0), (32, 0, 32)]
+)
+def test_occupancy_by_handle(block: int, shared: int, blocks: int) -> None:
+    kernel = cp.RawKernel(CODE, "scale")
+    found = cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, block, shared)
+    assert found == blocks
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="at least one"):
+        cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, 0, 0)
+
+
+def test_the_block_size_with_the_most_threads() -> None:
+    kernel = cp.RawKernel(CODE, "scale")
+    potential = cp.cuda.driver.occupancyMaxPotentialBlockSize
+    assert potential(kernel.kernel.ptr, 0, 0) == (8 * 108, 256)
+    assert potential(kernel.kernel.ptr, 0, 100) == (32 * 108, 64)
+    assert potential(kernel.kernel.ptr, 40_000, 0) == (4 * 108, 256)
+
+
+def test_what_cannot_be_loaded_is_refused_with_cudas_codes(module: Any) -> None:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    first = ptx.index(b".version")
+    newer = ptx[:first] + b".version 99.7" + ptx[ptx.index(b"\n", first) :]
+    for_b200, _ = cp.cuda.compiler.compile_using_nvrtc(CODE, arch="100")
+    empty = cp.cuda.function.Module()
+    for image, status in ((newer, 222), (for_b200, 209), (b"nonsense", 218)):
+        with pytest.raises(cp.cuda.driver.CUDADriverError) as refused:
+            empty.load(image)
+        assert refused.value.status == status
+    with pytest.raises(NotSupportedError, match="PTX"):
+        empty.load(b"\x7fELF\x02\x01")
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="load"):
+        empty.get_function("scale")
+    for ask in (module.get_function, module.get_global_var):
+        with pytest.raises(cp.cuda.driver.CUDADriverError) as missing:
+            ask("nothing")
+        assert missing.value.status == 500
+
+
+def test_ptx_of_a_file(tmp_path: Path) -> None:
+    ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+    (tmp_path / "scale.ptx").write_bytes(ptx)
+    module = cp.cuda.Module()
+    module.load_file(str(tmp_path / "scale.ptx"))
+    assert isinstance(module.get_function("scale"), cp.cuda.Function)
+
+
+def test_a_modules_kernels_run_where_it_was_loaded(two_gpus: Machine) -> None:
+    with cp.cuda.Device(1):
+        ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
+        module = cp.cuda.Module()
+        module.load(ptx)
+        x = cp.ones(32, cp.float32)
+    scale = module.get_function("scale")
+    scale((1,), (32,), (x, np.int32(32)))
+    assert not x.get().any()
+    with pytest.raises(ValueError, match="device"):
+        scale((1,), (32,), (cp.ones(32, cp.float32), np.int32(32)))
+
+
+def test_handles_end_with_their_machine(module: Any) -> None:
+    handle = module.get_function("scale")
+    slot.use_device("T4")
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="INVALID_HANDLE"):
+        cp.cuda.driver.funcGetAttribute(4, handle.ptr)
+
+
+# The compiler
+
+
+def test_programs_by_handle() -> None:
+    nvrtc = cp.cuda.nvrtc
+    program = nvrtc.createProgram(TEMPLATE, "twice.cu", (), ())
+    nvrtc.addNameExpression(program, "twice<double>")
+    nvrtc.compileProgram(program, ("-arch=sm_80",))
+    symbol = nvrtc.getLoweredName(program, "twice<double>")
+    ptx = nvrtc.getPTX(program)
+    assert b".target sm_80" in ptx
+    assert nvrtc.getCUBIN(program).startswith(b"\x7fELF")
+    nvrtc.destroyProgram(program)
+    with pytest.raises(nvrtc.NVRTCError):
+        nvrtc.getPTX(program)
+    module = cp.cuda.Module()
+    module.load(ptx)
+    x = cp.arange(4.0)
+    module.get_function(symbol)((1,), (4,), (x,))
+    assert x.tolist() == [0, 2, 4, 6]
+
+
+def test_programs_that_do_not_compile() -> None:
+    nvrtc = cp.cuda.nvrtc
+    program = nvrtc.createProgram("void f() { nothing; }", "wrong.cu", (), ())
+    with pytest.raises(nvrtc.NVRTCError, match="NVRTC_ERROR_COMPILATION") as failed:
+        nvrtc.compileProgram(program, ())
+    assert failed.value.status == 6
+    assert "wrong.cu(1)" in nvrtc.getProgramLog(program)
+    log = io.StringIO()
+    with pytest.raises(cp.cuda.compiler.CompileException, match="nothing"):
+        cp.cuda.compiler.compile_using_nvrtc("void f() { nothing; }", log_stream=log)
+    assert "nothing" in log.getvalue()
+    with pytest.raises(NotSupportedError, match="-I"):
+        nvrtc.createProgram("", "", (b"x",), (b"x.h",))
+    program = nvrtc.createProgram(CODE, "", (), ())
+    nvrtc.compileProgram(program, ("-arch=compute_90",))
+    with pytest.raises(RuntimeError, match="sm_XX"):
+        nvrtc.getCUBIN(program)
+
+
+def test_templates_by_the_compilers_function() -> None:
+    ptx, mapping = cp.cuda.compiler.compile_using_nvrtc(TEMPLATE, name_expressions=("twice<int>",))
+    assert mapping["twice<int>"].encode() in ptx
+    options = cp._core.core.assemble_cupy_compiler_options(("-DN=3",))
+    assert options[:2] == ("-DN=3", "--std=c++17")
+    assert "--std=c++17" not in cp._core.core.assemble_cupy_compiler_options(("--std=c++20",))
+
+
+def test_kernels_can_be_pickled() -> None:
+    module = cp.RawModule(code=TEMPLATE, name_expressions=("twice<int>",))
+    kernel = pickle.loads(pickle.dumps(module.get_function("twice<int>")))
+    x = cp.arange(4, dtype=cp.int32)
+    kernel((1,), (4,), (x,))
+    assert x.tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("name", ["compiler", "driver", "function", "nvrtc"])
+def test_absent_names_are_explained(name: str) -> None:
+    with pytest.raises(AttributeError, match=rf"cp\.cuda\.{name} has no 'nothing'"):
+        getattr(cp.cuda, name).nothing  # noqa: B018
+
+
+def test_reduction_kernels_may_name_their_operands_as_they_like() -> None:
+    """From a public example: with arrays of several axes, `in` and `out` met names of our own."""
+    total = cp.ReductionKernel("T x, S in", "T out", "in ? x : 0", "a + b", "out = a", "0", "total")
+    x, mask = np.arange(12.0).reshape(2, 3, 2), np.array([[1, 0, 1], [1, 1, 0]], bool)
+    found = total(cp.asarray(x)[:, ::-1], cp.asarray(mask)[:, :, None], axis=1)
+    np.testing.assert_array_equal(found.get(), np.where(mask[:, :, None], x[:, ::-1], 0).sum(axis=1))
+    double = cp.ElementwiseKernel("T ind", "T out", "out = 2 * ind", "double_it")
+    np.testing.assert_array_equal(double(cp.asarray(x)[:, ::-1]).get(), 2 * x[:, ::-1])

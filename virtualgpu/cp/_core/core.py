@@ -1,0 +1,15 @@
+"""``cp._core.core``, which CuPy's own tools reach into: the options it compiles with."""
+
+from __future__ import annotations
+
+from virtualgpu.compile import nvrtc
+from virtualgpu.cp._core.array import ndarray
+
+__all__ = ["assemble_cupy_compiler_options", "ndarray"]
+
+
+def assemble_cupy_compiler_options(options: tuple[str, ...]) -> tuple[str, ...]:
+    """Options with the C++ standard and the folders of headers that CuPy adds."""
+    if not any(option.startswith(("--std", "-std")) for option in options):
+        options = (*options, "--std=c++17")
+    return (*options, *nvrtc.include_options())

@@ -1,0 +1,282 @@
+"""``cp.cuda.function``: modules loaded on a device, and kernels in them, as the driver knows them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from virtualgpu.compile import nvrtc as _nvrtc
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cuda_errors import CUDADriverError
+from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.launch.compiled import CompiledModule
+from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.loose_ptx import loose_module
+from virtualgpu.launch.prepare import prepare
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.records import KernelStats
+
+__all__ = ["Function", "Module"]
+
+_ELF = b"\x7fELF"
+# The PTX ISA of the CUDA release that the virtual GPU follows, where there is no compiler to go by.
+_OLDEST_DRIVERS_ISA = (9, 0)
+
+
+class LoadedCode(WeakValueDictionary[int, Any]):
+    """Modules and functions of one machine by their handles, while somebody holds them."""
+
+
+def loaded(handle: int, kind: type, what: str) -> Any:
+    """The module or function with a handle.
+
+    Raises
+    ------
+    CUDADriverError
+        Status 400, ``CUDA_ERROR_INVALID_HANDLE``.
+    """
+    found = _machine.current().own(LoadedCode).get(handle)
+    if not isinstance(found, kind):
+        raise CUDADriverError(
+            400, "CUDA_ERROR_INVALID_HANDLE", f"invalid resource handle: {handle:#x} is no {what} that lives."
+        )
+    return found
+
+
+class Module:
+    """Code on a device: kernels and ``__device__`` variables. ``ptr`` is its handle once it is loaded."""
+
+    def __init__(self) -> None:
+        self.ptr = 0
+        self.mapping: dict[str, str] | None = None
+        self._compiled: CompiledModule | None = None
+        self._device: weakref.ref[VirtualDevice] | None = None
+
+    @classmethod
+    def of(cls, compiled: CompiledModule, device: VirtualDevice) -> Module:
+        """A compiled source as a module of a device."""
+        module = cls()
+        module._compiled = compiled
+        # The device keeps its machine, and with it the memory of all arrays.
+        module._device = weakref.ref(device)
+        module.ptr = id(module)
+        device.machine.own(LoadedCode)[module.ptr] = module
+        return module
+
+    @property
+    def compiled(self) -> CompiledModule:
+        """The code; an empty module has none."""
+        if self._compiled is None:
+            raise CUDADriverError(
+                400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: load(ptx) comes first."
+            )
+        return self._compiled
+
+    @property
+    def device(self) -> VirtualDevice:
+        """Where it was loaded."""
+        device = self._device() if self._device else None
+        if device is None:
+            raise CUDADriverError(
+                400, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle: the module's device is gone."
+            )
+        return device
+
+    def load(self, cubin: bytes) -> None:
+        """Load PTX text (as bytes) on the current device.
+
+        Raises
+        ------
+        CUDADriverError
+            ``CUDA_ERROR_INVALID_PTX`` (218); ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer one
+            than the compiler writes; ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for a newer device's.
+        NotSupportedError
+            For machine code.
+        """
+        if cubin.startswith(_ELF):
+            raise NotSupportedError(
+                "The virtual GPU runs no machine code (cubin); load the kernel's PTX instead."
+            )
+        text = cubin.rstrip(b"\0").decode(errors="replace")
+        device = _machine.current().current_device
+        try:
+            version = parse(text).version
+        except PtxError as error:
+            raise CUDADriverError(
+                218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"
+            ) from error
+        isa = tuple(int(part) for part in version.split("."))
+        if isa > _newest_isa():
+            newest = ".".join(map(str, _newest_isa()))
+            raise CUDADriverError(
+                222,
+                "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+                f"the provided PTX was compiled with an unsupported toolchain: its version is {version}, and "
+                f"this driver takes up to {newest}.",
+            )
+        compiled = loose_module(text)
+        major, minor = device.info.compute_capability
+        if compiled.target > 10 * major + minor:
+            raise CUDADriverError(
+                209,
+                "CUDA_ERROR_NO_BINARY_FOR_GPU",
+                "no kernel image is available for execution on the device: the PTX is for "
+                f"sm_{compiled.target} and the {device.info.name} is sm_{major}{minor}.",
+            )
+        other = Module.of(compiled, device)
+        self._compiled, self._device, self.ptr = other._compiled, other._device, id(self)
+        device.machine.own(LoadedCode)[self.ptr] = self
+
+    def load_file(self, filename: str) -> None:
+        """Load PTX from a file."""
+        from pathlib import Path
+
+        self.load(Path(filename).read_bytes())
+
+    def get_global_var(self, name: str) -> int:
+        """Address of a ``__device__`` or ``__constant__`` variable.
+
+        Raises
+        ------
+        CUDADriverError
+            ``CUDA_ERROR_NOT_FOUND``.
+        """
+        return self.variable(name)[0]
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """Address and size in bytes of a variable; see `get_global_var`."""
+        device, compiled = self.device, self.compiled
+        try:
+            return compiled.program(device).global_address(
+                compiled.lowered_names.get(name, name), device.memory
+            )
+        except KeyError:
+            raise CUDADriverError(
+                500,
+                "CUDA_ERROR_NOT_FOUND",
+                f"named symbol not found: no __device__ or __constant__ variable is called '{name}' in this "
+                "module. A static one, or one that no kernel uses, is not kept.",
+            ) from None
+
+    def get_function(self, name: str) -> Function:
+        """A kernel by its (mangled) name."""
+        return Function(self, name)
+
+
+class Function:
+    """A kernel of a loaded module; ``ptr`` is its handle.
+
+    Parameters
+    ----------
+    module
+        The module.
+    funcname
+        The kernel's name in it.
+
+    Raises
+    ------
+    CUDADriverError
+        ``CUDA_ERROR_NOT_FOUND``, naming the kernels there are.
+    """
+
+    def __init__(self, module: Module, funcname: str) -> None:
+        self.module = module
+        self.name = module.compiled.symbol(funcname)
+        self.ptr = id(self)
+        module.device.machine.own(LoadedCode)[self.ptr] = self
+        static = module.compiled.resources[self.name].static_shared_bytes
+        self._max_dynamic_shared_bytes = max(module.device.info.shared_per_block_bytes - static, 0)
+
+    @property
+    def stats(self) -> KernelStats:
+        """What the compiler decided."""
+        return self.module.compiled.stats(self.name, self.module.device.info)
+
+    @property
+    def max_dynamic_shared_bytes(self) -> int:
+        """Dynamic shared memory a launch may ask for.
+
+        Raises
+        ------
+        CUDADriverError
+            ``CUDA_ERROR_INVALID_VALUE``, on setting more than the device has.
+        """
+        return self._max_dynamic_shared_bytes
+
+    @max_dynamic_shared_bytes.setter
+    def max_dynamic_shared_bytes(self, size_bytes: int) -> None:
+        info = self.module.device.info
+        most = info.shared_per_block_optin_bytes - self.stats.static_shared_bytes
+        if not 0 <= size_bytes <= most:
+            raise CUDADriverError(
+                1,
+                "CUDA_ERROR_INVALID_VALUE",
+                f"invalid argument: {size_bytes:,} bytes of dynamic shared memory, but the "
+                f"{info.name} has at most {most:,} per block for this kernel.",
+            )
+        self._max_dynamic_shared_bytes = int(size_bytes)
+
+    def __call__(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        args: Sequence[Any],
+        shared_mem: int = 0,
+        stream: Any = None,
+        enable_cooperative_groups: bool = False,
+    ) -> None:
+        """Launch the kernel on the module's device; see `virtualgpu.cp.RawKernel`."""
+        launch = Launch.as_cupy(self, grid, block, args, shared_mem)
+        self.submit(launch, stream, enable_cooperative_groups)
+
+    def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
+        """What a call of this or of its `RawKernel` does once the launch is read."""
+        device = self.module.device
+        stream = get_current_stream(device.id) if stream is None else stream
+        _check_stream(stream, device)
+        prepared = prepare(device, self.module.compiled, launch, self._max_dynamic_shared_bytes)
+        if cooperative:
+            prepared = prepared.fitted_cooperative()
+        prepared.submit(stream)
+
+    def linear_launch(
+        self,
+        size: int,
+        args: Sequence[Any],
+        shared_mem: int = 0,
+        block_max_size: int = 128,
+        stream: Any = None,
+        enable_cooperative_groups: bool = False,
+    ) -> None:
+        """Launch one thread an element, in blocks of `block_max_size`."""
+        grid, block = (-(-size // block_max_size),), (min(block_max_size, size),)
+        launch = Launch.as_cupy(self, grid, block, args, shared_mem)
+        self.submit(launch, stream, enable_cooperative_groups)
+
+
+def _newest_isa() -> tuple[int, ...]:
+    """The virtual driver is as new as the compiler; CUDA 13.x has PTX ISA 9.x."""
+    if not _nvrtc.available():
+        return _OLDEST_DRIVERS_ISA
+    major, minor = _nvrtc.version()
+    return max(_OLDEST_DRIVERS_ISA, (major - 4, minor))
+
+
+def _check_stream(stream: Any, device: VirtualDevice) -> None:
+    if getattr(stream, "device_id", -1) not in (-1, device.id):
+        raise CUDADriverError(
+            400,
+            "CUDA_ERROR_INVALID_HANDLE",
+            f"invalid resource handle: the stream belongs to device {stream.device_id} but the current "
+            f"device is {device.id}. Launch within `with cp.cuda.Device({stream.device_id}):`.",
+        )
+
+
+__getattr__ = module_getattr(
+    "cp.cuda.function", globals(), {"LinkState": "the virtual GPU links nothing; load one module's PTX"}
+)

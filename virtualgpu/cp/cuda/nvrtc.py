@@ -1,0 +1,133 @@
+"""``cp.cuda.nvrtc``: the run-time compiler's programs by handle, as CuPy offers them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from virtualgpu.compile import nvrtc as _compiler
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as _machine
+
+_ERRORS = {4: "NVRTC_ERROR_INVALID_PROGRAM", 6: "NVRTC_ERROR_COMPILATION"}
+_INVALID_PROGRAM, _COMPILATION = 4, 6
+
+
+class NVRTCError(RuntimeError):
+    """Like ``cupy.cuda.nvrtc.NVRTCError``: ``status`` is NVRTC's code; `getProgramLog` says more."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"{_ERRORS[status]} ({status})")
+        self.status = status
+
+
+@dataclass(eq=False)
+class _Program:
+    source: str
+    name: str
+    expressions: list[str] = field(default_factory=list)
+    log: str = ""
+    ptx: str = ""
+    cubin: bytes = b""
+    lowered: dict[str, str] = field(default_factory=dict)
+
+
+def getVersion() -> tuple[int, int]:  # noqa: N802
+    """NVRTC's version as (major, minor)."""
+    return _compiler.version()
+
+
+def getSupportedArchs() -> list[int]:  # noqa: N802
+    """Compute capabilities there can be PTX for, such as 90 for 9.0."""
+    return list(_compiler.supported_targets())
+
+
+def createProgram(  # noqa: N802
+    src: str, name: str, headers: Sequence[object], include_names: Sequence[object]
+) -> int:
+    """Handle of a new program; end it with `destroyProgram`."""
+    if headers or include_names:
+        raise NotSupportedError(
+            "The virtual GPU's NVRTC takes no headers in memory; give their folder with -I."
+        )
+    program = _Program(src, name or "default_program")
+    _machine.current().handles[id(program)] = program
+    return id(program)
+
+
+def destroyProgram(prog: int) -> None:  # noqa: N802
+    """End a program."""
+    _program(prog)
+    del _machine.current().handles[prog]
+
+
+def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
+    """Keep a template's instantiation, such as ``"scale<float>"``."""
+    _program(prog).expressions.append(name)
+
+
+def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
+    """Compile to PTX, and to machine code if the ``-arch`` among the options is a real one (``sm_90``).
+
+    Raises
+    ------
+    NVRTCError
+        Status 6, ``NVRTC_ERROR_COMPILATION``, if the source does not compile.
+    """
+    program = _program(prog)
+    targets = [o for o in options if o.startswith(("-arch", "--gpu-architecture"))]
+    target = int("".join(c for c in targets[-1] if c.isdigit())) if targets else min(getSupportedArchs())
+    given = {
+        "options": [o for o in options if o not in targets],
+        "name_expressions": program.expressions,
+        "file_name": program.name,
+    }
+    try:
+        image = _compiler.compile_ptx(program.source, target=target, **given)  # type: ignore[arg-type]
+        if targets and "=sm_" in targets[-1]:
+            machine = _compiler.compile_cubin(program.source, target=target, **given)  # type: ignore[arg-type]
+            program.cubin = machine.cubin
+    except _compiler.NvrtcCompileError as error:
+        program.log = error.log
+        raise NVRTCError(_COMPILATION) from error
+    program.ptx, program.log, program.lowered = image.ptx, image.log, image.lowered_names
+
+
+def getPTX(prog: int) -> bytes:  # noqa: N802
+    """The PTX text, without the NUL at its end."""
+    return _program(prog).ptx.encode()
+
+
+def getCUBIN(prog: int) -> bytes:  # noqa: N802
+    """The machine code.
+
+    Raises
+    ------
+    RuntimeError
+        As in CuPy, if it was compiled for a virtual architecture.
+    """
+    cubin = _program(prog).cubin
+    if not cubin:
+        raise RuntimeError("cubin is requested, but the real arch (sm_XX) is not provided")
+    return cubin
+
+
+def getProgramLog(prog: int) -> str:  # noqa: N802
+    """What the compiler said."""
+    return _program(prog).log
+
+
+def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
+    """The mangled name that an expression given to `addNameExpression` has become."""
+    return _program(prog).lowered[name]
+
+
+def _program(handle: int) -> _Program:
+    found = _machine.current().handles.get(handle)
+    if not isinstance(found, _Program):
+        raise NVRTCError(_INVALID_PROGRAM)
+    return found
+
+
+__getattr__ = module_getattr("cp.cuda.nvrtc", globals())
