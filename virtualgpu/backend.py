@@ -17,6 +17,7 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Observation, Warp
 from virtualgpu.records import DeviceInfo, DeviceMetrics, KernelStats, Metric, Occupancy, Provenance
+from virtualgpu.records.device_attributes import READINGS
 
 if TYPE_CHECKING:
     from virtualgpu.engine import TraceRequest
@@ -24,22 +25,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 NO_SENSORS = "virtual GPU: no sensors"
-# What NVML reads on a real GPU, with its units.
-_SENSORS = (
-    ("GPU utilization", "%"),
-    ("memory controller utilization", "%"),
-    ("memory used", "MiB"),
-    ("memory total", "MiB"),
-    ("temperature", "°C"),
-    ("power", "W"),
-    ("power limit", "W"),
-    ("SM clock", "MHz"),
-    ("memory clock", "MHz"),
-    ("clocks held back by", ""),
-    ("fan", "%"),
-    ("compute processes", ""),
-    ("PCIe link", ""),
-)
 
 
 class VirtualBackend:
@@ -64,7 +49,7 @@ class VirtualBackend:
 
     def metrics(self) -> DeviceMetrics:
         """NVML's readings, all of them without a value: a virtual GPU has no sensors."""
-        metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in _SENSORS)
+        metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in READINGS)
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
     def kernel_stats(self, kernel: Any) -> KernelStats:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gpulab.real.driver import NvmlError
 from virtualgpu.records import DeviceMetrics, Metric, Provenance
+from virtualgpu.records.device_attributes import READINGS
 
 # GB/s a lane and direction after encoding, by PCIe generation (PCI-SIG, 1.0 to 6.0).
 PCIE_LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
@@ -91,24 +91,17 @@ class NvmlDevice:
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
         """Read everything that is cheap, for a chart that ticks."""
-        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(reading) for reading in _FAST))
+        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
 
-    def _read(self, reading: _Reading) -> Metric:
+    def _read(self, name: str, unit: str) -> Metric:
         nvml = self._nvml
         try:
-            return Metric(reading.name, reading.read(nvml, self._handle), reading.unit)
+            return Metric(name, _READERS[name](nvml, self._handle), unit)
         except nvml.NVMLError as error:
             why = str(error)
         except AttributeError:
             why = "this nvidia-ml-py does not know it"
-        return Metric(reading.name, None, reading.unit, why)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    name: str
-    unit: str
-    read: Callable[[Any, Any], float | str]
+        return Metric(name, None, unit, why)
 
 
 def _temperature(nvml: Any, handle: Any) -> float:
@@ -130,20 +123,19 @@ def _pcie_link(nvml: Any, handle: Any) -> str:
     return f"gen {generation} x{nvml.nvmlDeviceGetCurrPcieLinkWidth(handle)}"
 
 
-_FAST = (
-    _Reading("GPU utilization", "%", lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu)),
-    _Reading(
-        "memory controller utilization", "%", lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory)
-    ),
-    _Reading("memory used", "MiB", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20),
-    _Reading("memory total", "MiB", lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total / 2**20),
-    _Reading("temperature", "°C", _temperature),
-    _Reading("power", "W", lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3),
-    _Reading("power limit", "W", lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3),
-    _Reading("SM clock", "MHz", lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM))),
-    _Reading("memory clock", "MHz", lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM))),
-    _Reading("clocks held back by", "", _clock_reasons),
-    _Reading("fan", "%", lambda n, h: float(n.nvmlDeviceGetFanSpeed(h))),
-    _Reading("compute processes", "", lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h)))),
-    _Reading("PCIe link", "", _pcie_link),
-)
+# How each of `READINGS` is read.
+_READERS: dict[str, Callable[[Any, Any], float | str]] = {
+    "GPU utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
+    "memory controller utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory),
+    "memory used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,
+    "memory total": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total / 2**20,
+    "temperature": _temperature,
+    "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
+    "power limit": lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,
+    "SM clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
+    "memory clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
+    "clocks held back by": _clock_reasons,
+    "fan": lambda n, h: float(n.nvmlDeviceGetFanSpeed(h)),
+    "compute processes": lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h))),
+    "PCIe link": _pcie_link,
+}

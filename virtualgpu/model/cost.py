@@ -20,9 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records import WARP_SIZE, CopyKind, DeviceInfo, KernelCounters
-
-SECTOR_BYTES = 32
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, CopyKind, DeviceInfo, KernelCounters
 
 # --- host and start of a kernel -----------------------------------------------------------------
 HOST_LAUNCH_NS = 4_100.0  # small kernels in one stream follow each other at this distance

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from virtualgpu.errors import UnknownDeviceError
-from virtualgpu.model.architectures import arch_limits
+from virtualgpu.model.architectures import KIB, arch_limits
 from virtualgpu.records import DeviceInfo, Dim3, Provenance
 
-KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 
@@ -58,36 +57,18 @@ class DeviceSpec:
     def info(self) -> DeviceInfo:
         """The record that every other module reads."""
         arch = arch_limits(self.compute_capability)
+        fields_of = {field.name for field in fields(DeviceInfo)}
+        own = {name: getattr(self, name) for name in fields_of.intersection(DeviceSpec.__slots__)}
+        limits = {name: getattr(arch, name) for name in fields_of if hasattr(arch, name)}
         return DeviceInfo(
+            **{**limits, **own},
             provenance=Provenance("modelled", f"virtual {self.name}"),
-            name=self.name,
-            compute_capability=self.compute_capability,
-            sm_count=self.sm_count,
-            fp32_lanes_per_sm=arch.fp32_lanes_per_sm,
             max_threads_per_block=MAX_THREADS_PER_BLOCK,
             max_block_dim=MAX_BLOCK_DIM,
             max_grid_dim=MAX_GRID_DIM,
-            max_warps_per_sm=arch.max_warps_per_sm,
-            max_blocks_per_sm=arch.max_blocks_per_sm,
-            registers_per_sm=arch.registers_per_sm,
-            registers_per_block=arch.registers_per_block,
-            shared_per_sm_bytes=arch.shared_per_sm_bytes,
             shared_per_block_bytes=SHARED_PER_BLOCK_DEFAULT_BYTES,
-            shared_per_block_optin_bytes=arch.shared_per_block_optin_bytes,
-            reserved_shared_per_block_bytes=arch.reserved_shared_per_block_bytes,
             l2_bytes=self.l2_mib * MIB,
             memory_bytes=self.memory_gib * GIB,
-            memory_type=self.memory_type,
-            memory_bus_bits=self.memory_bus_bits,
-            memory_clock_mhz=self.memory_clock_mhz,
-            memory_bandwidth_gbps=self.memory_bandwidth_gbps,
-            boost_clock_mhz=self.boost_clock_mhz,
-            copy_engines=self.copy_engines,
-            fp32_tflops=self.fp32_tflops,
-            fp16_tensor_tflops=self.fp16_tensor_tflops,
-            pcie_gbps=self.pcie_gbps,
-            nvlink_gbps=self.nvlink_gbps,
-            driver=None,
             notes=self.note,
         )
 

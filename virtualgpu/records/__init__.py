@@ -10,13 +10,14 @@ from __future__ import annotations
 from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
 from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
 from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
-from virtualgpu.records.kernel import WARP_SIZE, Dim3, KernelSource, KernelStats
+from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE, Dim3, KernelSource, KernelStats
 from virtualgpu.records.launch import LaunchTrace, Occupancy
 from virtualgpu.records.origin import Provenance, Source
 from virtualgpu.records.timeline import Activity, ActivityKind, CopyKind
 from virtualgpu.records.warp import BlockTrace, WarpTrace
 
 __all__ = [
+    "SECTOR_BYTES",
     "WARP_SIZE",
     "AccessCounters",
     "Activity",

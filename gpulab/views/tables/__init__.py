@@ -6,9 +6,8 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from virtualgpu.records import WARP_SIZE, AccessCounters, Dim3, KernelCounters
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, Dim3, KernelCounters
 
-SECTOR_BYTES = 32
 _NUMBER_START = frozenset("0123456789-–")
 
 

@@ -19,9 +19,9 @@ from gpulab.views.parts import (
     x_axis,
     y_ticks,
 )
-from gpulab.views.warp.steps import SECTOR_BYTES, WarpSteps
+from gpulab.views.warp.steps import WarpSteps
 from gpulab.views.warp.words import EMPTY
-from virtualgpu.records import WARP_SIZE
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.columns import lanes_of
 
 MOST_LINES = 26

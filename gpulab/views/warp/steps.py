@@ -12,10 +12,9 @@ import numpy.typing as npt
 from gpulab.views._text import number, product
 from gpulab.views.warp import words
 from gpulab.views.warp.loops import Ints, Loops, find_loops
-from virtualgpu.records import WARP_SIZE, WarpTrace
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, WarpTrace
 from virtualgpu.records.columns import lanes_of
 
-SECTOR_BYTES = 32
 BANK_BYTES = 4
 BANKS = 32
 

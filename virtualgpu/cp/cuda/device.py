@@ -8,6 +8,7 @@ from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda import runtime
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
+from virtualgpu.records.device_attributes import ATTRIBUTES
 
 __all__ = ["Device", "get_compute_capability", "get_device_id"]
 __getattr__ = module_getattr("cp.cuda.device", globals())
@@ -78,7 +79,8 @@ class Device:
     @property
     def attributes(self) -> dict[str, int]:
         """The modelled device attributes by CUDA's names, without ``cudaDevAttr``."""
-        return runtime.device_attributes(_machine.current().device(self.id).info)
+        info = _machine.current().device(self.id).info
+        return {known.name: known.of(info) for known in ATTRIBUTES}
 
     @property
     def pci_bus_id(self) -> str:

@@ -16,6 +16,7 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.records.device_attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
 memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost = 0, 1, 2  # noqa: N816
@@ -38,38 +39,6 @@ VIRTUAL_CUDA_VERSION = 13000
 
 _INVALID_HANDLE = (400, "cudaErrorInvalidResourceHandle")
 _PEER = "virtual GPUs have no peer access; copy with cp.asarray or copy_from_device"
-
-_ATTRIBUTES = {
-    "cudaDevAttrMaxThreadsPerBlock": 1,
-    "cudaDevAttrMaxBlockDimX": 2,
-    "cudaDevAttrMaxBlockDimY": 3,
-    "cudaDevAttrMaxBlockDimZ": 4,
-    "cudaDevAttrMaxGridDimX": 5,
-    "cudaDevAttrMaxGridDimY": 6,
-    "cudaDevAttrMaxGridDimZ": 7,
-    "cudaDevAttrMaxSharedMemoryPerBlock": 8,
-    "cudaDevAttrTotalConstantMemory": 9,
-    "cudaDevAttrWarpSize": 10,
-    "cudaDevAttrMaxRegistersPerBlock": 12,
-    "cudaDevAttrClockRate": 13,
-    "cudaDevAttrMultiProcessorCount": 16,
-    "cudaDevAttrConcurrentKernels": 31,
-    "cudaDevAttrMemoryClockRate": 36,
-    "cudaDevAttrGlobalMemoryBusWidth": 37,
-    "cudaDevAttrL2CacheSize": 38,
-    "cudaDevAttrMaxThreadsPerMultiProcessor": 39,
-    "cudaDevAttrAsyncEngineCount": 40,
-    "cudaDevAttrUnifiedAddressing": 41,
-    "cudaDevAttrComputeCapabilityMajor": 75,
-    "cudaDevAttrComputeCapabilityMinor": 76,
-    "cudaDevAttrMaxSharedMemoryPerMultiprocessor": 81,
-    "cudaDevAttrMaxRegistersPerMultiprocessor": 82,
-    "cudaDevAttrManagedMemory": 83,
-    "cudaDevAttrCooperativeLaunch": 95,
-    "cudaDevAttrMaxSharedMemoryPerBlockOptin": 97,
-    "cudaDevAttrMaxBlocksPerMultiprocessor": 106,
-    "cudaDevAttrReservedSharedMemoryPerBlock": 111,
-}
 
 
 def _device() -> VirtualDevice:
@@ -156,94 +125,25 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     return {
         "name": info.name.encode(),
         "totalGlobalMem": info.memory_bytes,
-        "sharedMemPerBlock": info.shared_per_block_bytes,
-        "sharedMemPerBlockOptin": info.shared_per_block_optin_bytes,
-        "sharedMemPerMultiprocessor": info.shared_per_sm_bytes,
-        "reservedSharedMemPerBlock": info.reserved_shared_per_block_bytes,
-        "regsPerBlock": info.registers_per_block,
-        "regsPerMultiprocessor": info.registers_per_sm,
-        "warpSize": 32,
-        "maxThreadsPerBlock": info.max_threads_per_block,
         "maxThreadsDim": info.max_block_dim,
         "maxGridSize": info.max_grid_dim,
-        "maxThreadsPerMultiProcessor": info.max_threads_per_sm,
-        "maxBlocksPerMultiProcessor": info.max_blocks_per_sm,
-        "multiProcessorCount": info.sm_count,
-        "clockRate": round((info.boost_clock_mhz or 0) * 1000),
-        "memoryClockRate": round((info.memory_clock_mhz or 0) * 1000),
-        "memoryBusWidth": info.memory_bus_bits or 0,
-        "l2CacheSize": info.l2_bytes,
-        "totalConstMem": 65536,
-        "major": info.compute_capability[0],
-        "minor": info.compute_capability[1],
-        "asyncEngineCount": info.copy_engines or 0,
         "deviceOverlap": int(bool(info.copy_engines)),
-        "concurrentKernels": 1,
-        "cooperativeLaunch": 1,
-        "cooperativeMultiDeviceLaunch": 0,
-        "streamPrioritiesSupported": 1,
-        "unifiedAddressing": 1,
-        "managedMemory": 0,
-        "concurrentManagedAccess": 0,
-        "pageableMemoryAccess": 0,
-        "integrated": 0,
-        "canMapHostMemory": 0,
-        "computeMode": 0,
-        "kernelExecTimeoutEnabled": 1,  # the watchdog
-        "isMultiGpuBoard": 0,
-        "ECCEnabled": 0,
-        "tccDriver": 0,
+        **{known.property: known.of(info) for known in ATTRIBUTES if known.property},
     }
 
 
 def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
     """One attribute of a device by CUDA's number; unknown numbers are error 1."""
     info = _machine.current().device(device).info
-    name = next((key for key, value in _ATTRIBUTES.items() if value == attrib), "")
-    if not name:
+    found = next((known.of(info) for known in ATTRIBUTES if known.number == attrib), None)
+    if found is None:
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
             f"invalid argument: the virtual GPU does not model device attribute {attrib}; "
             "cp.cuda.Device().attributes lists those it does.",
         )
-    return device_attributes(info)[name.removeprefix("cudaDevAttr")]
-
-
-def device_attributes(info: Any) -> dict[str, int]:
-    """All modelled attributes by their CUDA names without ``cudaDevAttr``."""
-    values = {
-        "MaxThreadsPerBlock": info.max_threads_per_block,
-        "MaxBlockDimX": info.max_block_dim[0],
-        "MaxBlockDimY": info.max_block_dim[1],
-        "MaxBlockDimZ": info.max_block_dim[2],
-        "MaxGridDimX": info.max_grid_dim[0],
-        "MaxGridDimY": info.max_grid_dim[1],
-        "MaxGridDimZ": info.max_grid_dim[2],
-        "MaxSharedMemoryPerBlock": info.shared_per_block_bytes,
-        "TotalConstantMemory": 65536,
-        "WarpSize": 32,
-        "MaxRegistersPerBlock": info.registers_per_block,
-        "ClockRate": (info.boost_clock_mhz or 0) * 1000,
-        "MultiProcessorCount": info.sm_count,
-        "ConcurrentKernels": 1,
-        "MemoryClockRate": (info.memory_clock_mhz or 0) * 1000,
-        "GlobalMemoryBusWidth": info.memory_bus_bits or 0,
-        "L2CacheSize": info.l2_bytes,
-        "MaxThreadsPerMultiProcessor": info.max_threads_per_sm,
-        "AsyncEngineCount": info.copy_engines or 0,
-        "UnifiedAddressing": 1,
-        "ComputeCapabilityMajor": info.compute_capability[0],
-        "ComputeCapabilityMinor": info.compute_capability[1],
-        "MaxSharedMemoryPerMultiprocessor": info.shared_per_sm_bytes,
-        "MaxRegistersPerMultiprocessor": info.registers_per_sm,
-        "ManagedMemory": 0,
-        "CooperativeLaunch": 1,
-        "MaxSharedMemoryPerBlockOptin": info.shared_per_block_optin_bytes,
-        "MaxBlocksPerMultiprocessor": info.max_blocks_per_sm,
-        "ReservedSharedMemoryPerBlock": info.reserved_shared_per_block_bytes,
-    }
-    return {name: round(value) for name, value in values.items()}
+    return found
 
 
 # Memory
@@ -557,6 +457,7 @@ def profilerStop() -> None:  # noqa: N802
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ATTRIBUTES:
-        return _ATTRIBUTES[name]
+    for known in ATTRIBUTES:
+        if name == f"cudaDevAttr{known.name}":
+            return known.number
     raise absent("cp.cuda.runtime", name, globals())

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.engine.ir.text import bump, field, splat
+from virtualgpu.records import SECTOR_BYTES
 
 # "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
 Rule = Literal["load", "store", "atomic", "count", "swap"]
 ATOMIC_RULES = ("atomic", "count", "swap")
-SECTOR_BYTES = 32
 
 
 def shared_cost(size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> tuple[int, int]:

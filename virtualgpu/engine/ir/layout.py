@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-LANES = 32
+from virtualgpu.records import WARP_SIZE
+
+LANES = WARP_SIZE
 
 # Program counters of a warp are block numbers; these marks say that a lane waits or is gone.
 PARKED = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names

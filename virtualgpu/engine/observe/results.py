@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.ir import access_rules, layout
+from virtualgpu.engine.ir import access_rules
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
@@ -126,6 +126,3 @@ def unlinear(number: int, shape: Dim3) -> Dim3:
 def total_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
     """Counters of several workers added up, one row an instruction."""
     return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)
-
-
-assert layout.LANES == 32

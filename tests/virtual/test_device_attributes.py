@@ -1,0 +1,110 @@
+"""The one table of device attributes: against CUDA's header and CuPy on an H200, there and back."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info, names
+from virtualgpu.model.machine import Machine
+from virtualgpu.records import Provenance
+from virtualgpu.records.device_attributes import ATTRIBUTES, info_fields
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+# ``cupy.cuda.Device(0).attributes`` of CuPy 14.2 on an NVIDIA H200.
+H200 = {
+    "AsyncEngineCount": 3, "ClockRate": 1980000, "ConcurrentKernels": 1, "ComputeMode": 0,
+    "CooperativeLaunch": 1, "GlobalMemoryBusWidth": 6016, "Integrated": 0, "IsMultiGpuBoard": 0,
+    "L2CacheSize": 62914560, "MaxBlockDimX": 1024, "MaxBlockDimY": 1024, "MaxBlockDimZ": 64,
+    "MaxBlocksPerMultiprocessor": 32, "MaxGridDimX": 2147483647, "MaxGridDimY": 65535, "MaxGridDimZ": 65535,
+    "MaxRegistersPerBlock": 65536, "MaxRegistersPerMultiprocessor": 65536, "MaxSharedMemoryPerBlock": 49152,
+    "MaxSharedMemoryPerBlockOptin": 232448, "MaxSharedMemoryPerMultiprocessor": 233472,
+    "MaxThreadsPerBlock": 1024, "MaxThreadsPerMultiProcessor": 2048, "MemoryClockRate": 3201000,
+    "MultiProcessorCount": 132, "PageableMemoryAccess": 0, "ReservedSharedMemoryPerBlock": 1024,
+    "StreamPrioritiesSupported": 1, "TccDriver": 0, "TotalConstantMemory": 65536, "UnifiedAddressing": 1,
+    "WarpSize": 32,
+}  # fmt: skip
+# The same device's ``getDeviceProperties``, without what the virtual GPU does otherwise (ECC, watchdog,
+# managed and mapped memory) and the size of memory, of which the driver keeps a part.
+H200_PROPERTIES = {
+    "sharedMemPerBlock": 49152, "regsPerBlock": 65536, "warpSize": 32, "maxThreadsPerBlock": 1024,
+    "maxThreadsDim": (1024, 1024, 64), "maxGridSize": (2147483647, 65535, 65535), "clockRate": 1980000,
+    "totalConstMem": 65536, "major": 9, "minor": 0, "multiProcessorCount": 132, "integrated": 0,
+    "computeMode": 0, "concurrentKernels": 1, "tccDriver": 0, "memoryClockRate": 3201000,
+    "memoryBusWidth": 6016, "l2CacheSize": 62914560, "maxThreadsPerMultiProcessor": 2048,
+    "isMultiGpuBoard": 0, "cooperativeLaunch": 1, "cooperativeMultiDeviceLaunch": 0, "asyncEngineCount": 3,
+    "unifiedAddressing": 1, "streamPrioritiesSupported": 1, "sharedMemPerMultiprocessor": 233472,
+    "regsPerMultiprocessor": 65536, "pageableMemoryAccess": 0, "sharedMemPerBlockOptin": 232448,
+    "maxBlocksPerMultiProcessor": 32, "reservedSharedMemPerBlock": 1024, "deviceOverlap": 1,
+}  # fmt: skip
+
+
+def test_a_virtual_h200_says_what_an_h200_said() -> None:
+    slot.use(Machine([device_info("H200")]))
+    attributes = cp.cuda.Device(0).attributes
+    assert {name: attributes[name] for name in H200} == H200
+    properties = cp.cuda.runtime.getDeviceProperties(0)
+    assert {name: properties[name] for name in H200_PROPERTIES} == H200_PROPERTIES
+    assert properties["totalGlobalMem"] == 141 << 30
+
+
+def test_numbers_are_those_of_cudas_header() -> None:
+    found = find_spec("nvidia")
+    headers = [
+        header
+        for place in (found.submodule_search_locations if found else None) or ()
+        for header in Path(place).glob("*/include/driver_types.h")
+    ]
+    if not headers:
+        pytest.skip("needs CUDA's headers")
+    text = headers[0].read_text(encoding="utf-8", errors="replace")
+    numbers = {name: int(number) for name, number in re.findall(r"cudaDevAttr(\w+)\s*=\s*(\d+)", text)}
+    assert len(numbers) > 100
+    ours = {known.name: known.number for known in ATTRIBUTES}
+    removed = {"CooperativeMultiDeviceLaunch"}  # CUDA 13 dropped the name; CuPy has it
+    assert set(ours) - set(numbers) <= removed
+    assert {name: numbers.get(name, number) for name, number in ours.items()} == ours
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_record_survives_the_way_through_cudas_numbers(name: str) -> None:
+    """What `gpulab.real.device` reads of a GPU is what the record of that GPU holds."""
+    info = device_info(name)
+    values = {known.number: known.of(info) for known in ATTRIBUTES}
+    read = info_fields(values.get)
+    lost = {"memory_clock_mhz", "boost_clock_mhz", "copy_engines"} - {
+        field for field in read if getattr(info, field) is not None
+    }
+    assert {field: getattr(info, field) for field in read if field not in lost} == {
+        field: value for field, value in read.items() if field not in lost
+    }
+    assert len(read) == 18
+
+
+def test_what_a_driver_does_not_know_is_none_or_zero() -> None:
+    read = info_fields(lambda number: None)
+    missing = {"memory_bus_bits", "memory_clock_mhz", "boost_clock_mhz", "copy_engines"}
+    assert {field for field, value in read.items() if value is None} == missing
+    assert read["max_grid_dim"] == (0, 0, 0)
+    assert read["sm_count"] == 0
+
+
+def test_attributes_by_number_and_by_name() -> None:
+    runtime = cp.cuda.runtime
+    info = replace(device_info("A100"), copy_engines=None, provenance=Provenance("modelled", "x"))
+    slot.use(Machine([info]))
+    assert runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, 0) == 108
+    assert runtime.deviceGetAttribute(runtime.cudaDevAttrAsyncEngineCount, 0) == 0
+    assert runtime.deviceGetAttribute(115, 0) == 0  # no stream-ordered pools
+    with pytest.raises(CUDARuntimeError, match="does not model device attribute 5000"):
+        runtime.deviceGetAttribute(5000, 0)
+    with pytest.raises(AttributeError, match="cudaDevAttrNothing"):
+        runtime.cudaDevAttrNothing  # noqa: B018
