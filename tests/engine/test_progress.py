@@ -15,6 +15,7 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from virtualgpu.compile import nvrtc
+from virtualgpu.cuda_errors import LaunchTimeoutError
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
@@ -148,3 +149,28 @@ extern "C" __global__ void k(unsigned* out, int n) {
         for other in others:
             other.kill()
             other.wait()
+
+
+WAIT_FOR_THE_LAST = r"""
+extern "C" __global__ void k(volatile int* flag, int* out) {
+  if (blockIdx.x == gridDim.x - 1) flag[0] = 1;
+  if (threadIdx.x == 0) while (flag[0] == 0) {}
+  __syncthreads();
+  if (threadIdx.x == 0) atomicAdd(out, 1);
+}
+"""
+
+
+def test_blocks_that_fit_at_once_may_wait_for_the_last_of_them() -> None:
+    gl.use_device("virtual:T4")
+    kernel, out = cp.RawKernel(WAIT_FOR_THE_LAST, "k"), cp.zeros(1, np.int32)
+    blocks = 40  # a T4 holds one block of 1,024 threads on each of its 40 SMs
+    kernel((blocks,), (1024,), (cp.zeros(1, np.int32), out))
+    assert int(out[0]) == blocks
+
+
+def test_blocks_that_wait_for_one_that_cannot_start_say_so() -> None:
+    gl.use_device("virtual:T4", watchdog_s=1)
+    kernel, out = cp.RawKernel(WAIT_FOR_THE_LAST, "k"), cp.zeros(1, np.int32)
+    with pytest.raises(LaunchTimeoutError, match=r"40 blocks, all that the device holds.*and 14 that could"):
+        kernel((54,), (1024,), (cp.zeros(1, np.int32), out))

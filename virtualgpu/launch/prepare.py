@@ -73,6 +73,7 @@ class PreparedLaunch:
         return RunOptions(
             device_name=device.info.provenance.device,
             sm_count=device.info.sm_count,
+            resident_blocks=self.resident_blocks,
             watchdog_s=device.watchdog_s,
             stdout=device.machine.stdout,
             independent_threads=device.independent_threads,

@@ -25,7 +25,7 @@ class Worker(Protocol):
     context: npt.NDArray[Any]
     status: npt.NDArray[np.int32]
     predicates: npt.NDArray[np.uint32]
-    barrier_report: str
+    report: str
     excused: dict[int, tuple[int, ...]]
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
@@ -124,7 +124,7 @@ def _fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: npt.NDA
     row["fault_pc"] = _instruction(worker, int(pcs[warp, lane])).pc
     row["warp"], row["fault_lane"] = warp, lane
     others = (pcs != layout.EXITED) & ~lanes
-    worker.barrier_report = _report(worker, code, lanes, others, pcs)
+    worker.report = _report(worker, code, lanes, others, pcs)
     return layout.BARRIER_FAULT
 
 

@@ -19,6 +19,11 @@ from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.engine.run.worker import Worker
 
 _STACK_BYTES = 64 << 20
+# What is said of a launch that the watchdog stopped while no more blocks could start.
+_FULL = (
+    "{:,} blocks, all that the device holds at once, wait without an end, and {:,} that could help them "
+    "start only as they end"
+)
 # Wall time that a launch may take, in watchdogs: its thread may get a small share of a core.
 _BUSY_MACHINE = 20
 _POLL_S = 0.02
@@ -50,9 +55,13 @@ class Crew:
     """
 
     def __init__(
-        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+        self, launch: RunningLaunch, live: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]], crews: int = 1
     ) -> None:
         self.launch, self.live = launch, live
+        size = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
+        self._room = max(16, _ASIDE_BYTES // max(size, 1))
+        if launch.options.resident_blocks:
+            self._room = min(self._room, -(-launch.options.resident_blocks // crews))
         self.workers = [Worker(launch, live)]
         self.spent_s: Callable[[], float] = lambda: 0.0
 
@@ -61,9 +70,9 @@ class Crew:
         self.spent_s = _stopwatch()
         worker, position = self.workers[0], 0
         aside: deque[Worker] = deque()
-        size = self.launch.warps * (self.launch.kernel.frame_bytes + 32 * self.launch.kernel.local_bytes)
-        room = len(order) if self.launch.packed.cooperative else max(16, _ASIDE_BYTES // max(size, 1))
+        room = len(order) if self.launch.packed.cooperative else self._room
         while position < len(order) or aside:
+            running = worker
             if position < len(order) and len(aside) < room:
                 status = worker.start(order, position)
                 position = worker.next
@@ -72,13 +81,15 @@ class Crew:
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
-                oldest = aside.popleft()
+                running = oldest = aside.popleft()
                 status = oldest.resume()
                 if status == layout.YIELDS:
                     aside.append(oldest)
                 elif status == layout.DONE:
                     worker = oldest
             if status == layout.FAULT:
+                if len(aside) + 1 >= room and position < len(order):
+                    running.report = _FULL.format(len(aside) + 1, len(order) - position)
                 self.launch.abort[0] = 1
                 return False
         return True
@@ -105,7 +116,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
             workers = min(os.cpu_count() or 1, int(order.size))
         live = piece.memory.live()
-        crews = [Crew(piece, live) for _ in range(workers)]
+        crews = [Crew(piece, live, workers) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
         futures = _run(launch, crews, parts, deadline)
         done += [worker for crew in crews for worker in crew.workers]

@@ -162,6 +162,13 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             f"not divide ({where}). Start wide accesses at multiples of their size.",
             site,
         )
+    if fault.code == layout.ABORTED and fault.message:
+        return errors.LaunchTimeoutError(
+            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped: "
+            f"{fault.message} ({where}). Let a block wait only for blocks that run already, or launch no more "
+            "than fit at once.",
+            site,
+        )
     if fault.code == layout.ABORTED:
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped ({where}). "

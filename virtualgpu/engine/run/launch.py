@@ -48,6 +48,9 @@ class RunOptions:
         For the provenance of records.
     sm_count
         For ``%smid`` and ``%nsmid``.
+    resident_blocks
+        Blocks that the device holds at once; 0: as many as the host has memory for. Others start as these
+        end, so that one waiting for a later one may wait in vain.
     watchdog_s
         Real seconds after which the launch is stopped.
     stdout
@@ -68,6 +71,7 @@ class RunOptions:
 
     device_name: str = "virtual GPU"
     sm_count: int = 1
+    resident_blocks: int = 0
     watchdog_s: float = 20.0
     stdout: Callable[[str], None] | None = None
     independent_threads: bool = True

@@ -71,7 +71,7 @@ class Worker:
         shared[:] = 0xFF
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
-        self.barrier_report = ""
+        self.report = ""
         self._templates: dict[int, str] = {}
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = thread_indices(launch.packed.block)
@@ -284,7 +284,7 @@ class Worker:
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
         number = int(row["warp"]) * 32 + (int(row["fault_lane"]) & 31)
-        message = str(self.error) if self.error else self.barrier_report
+        message = str(self.error) if self.error else self.report
         if row["fault_code"] == layout.ASSERTED:
             text, file, line, _ = (int(v) for v in row["fault_extra"][:4])
             name = PurePath(printf.text_at(self.read, file)).name
