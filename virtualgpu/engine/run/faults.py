@@ -165,8 +165,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
     if fault.code == layout.ABORTED and fault.message:
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped: "
-            f"{fault.message} ({where}). Let a block wait only for blocks that run already, or launch no more "
-            "than fit at once.",
+            f"{fault.message} ({where}). Let a block wait only for blocks that run already, or launch no "
+            "more than fit at once.",
             site,
         )
     if fault.code == layout.ABORTED:
