@@ -6,7 +6,8 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, Dim3, KernelCounters
+from gpulab.views._text import number, shape
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, KernelCounters
 
 _NUMBER_START = frozenset("0123456789-–")
 
@@ -95,9 +96,9 @@ class CounterTable(KernelCounters):
 
     @property
     def caption(self) -> str:
-        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
-            launch += f", {self.shared_bytes:,} bytes of shared memory a block"
+            launch += f", {number(self.shared_bytes)} bytes of shared memory a block"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
 
     def tables(self) -> tuple[Table, ...]:
@@ -119,8 +120,8 @@ class CounterTable(KernelCounters):
     def _totals(self) -> Table:
         lanes = self.lane_efficiency
         rows = [
-            ("warp instructions", f"{self.warp_instructions:,}", "issued, summed over all warps"),
-            ("thread instructions", f"{self.thread_instructions:,}", "one for each active lane"),
+            ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
+            ("thread instructions", number(self.thread_instructions), "one for each active lane"),
             (
                 "lane efficiency",
                 f"{lanes:.1%}",
@@ -136,8 +137,8 @@ class CounterTable(KernelCounters):
             if requests:
                 sectors = self.total("sectors", "global", kind)
                 each = f"{sectors / requests:.2f} a request"
-                meaning = f"requests, {sectors:,} sectors of {SECTOR_BYTES} bytes, {each}"
-                rows.append((name, f"{requests:,}", meaning))
+                meaning = f"requests, {number(sectors)} sectors of {SECTOR_BYTES} bytes, {each}"
+                rows.append((name, number(requests), meaning))
         shared = self.total("requests", "shared")
         if shared:
             waves = self.total("wavefronts", "shared")
@@ -145,8 +146,8 @@ class CounterTable(KernelCounters):
             rows.append(
                 (
                     "shared accesses",
-                    f"{shared:,}",
-                    f"requests, {waves:,} wavefronts, {conflicts:,} bank conflicts",
+                    number(shared),
+                    f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts",
                 )
             )
         if self.branches:
@@ -154,8 +155,8 @@ class CounterTable(KernelCounters):
             rows.append(
                 (
                     "divergent branches",
-                    f"{self.divergent_branches:,}",
-                    f"of {executed:,} conditional branches",
+                    number(self.divergent_branches),
+                    f"of {number(executed)} conditional branches",
                 )
             )
         return Table("", ("counter", "value", "meaning"), tuple(rows))
@@ -181,10 +182,10 @@ class CounterTable(KernelCounters):
             self.source(access.line) or access.text,
             f"{access.space} {access.kind}",
             str(access.size_bytes),
-            f"{access.requests:,}",
-            f"{access.sectors:,}" if in_sectors else "–",
+            number(access.requests),
+            number(access.sectors) if in_sectors else "–",
             f"{ratio:.2f}" if in_sectors else "–",
-            f"{access.bank_conflicts:,}" if access.space == "shared" else "–",
+            number(access.bank_conflicts) if access.space == "shared" else "–",
         )
 
     def _branches(self) -> Table:
@@ -192,17 +193,9 @@ class CounterTable(KernelCounters):
             (
                 str(branch.line) if branch.line else "–",
                 self.source(branch.line) or branch.text,
-                f"{branch.executed:,}",
-                f"{branch.divergent:,}",
+                number(branch.executed),
+                number(branch.divergent),
             )
             for branch in self.branches
         )
         return Table("Conditional branches", ("line", "source", "executed", "divergent"), rows)
-
-
-def dims_text(dims: Dim3) -> str:
-    """A grid or block as people write it, such as ``16 × 16``."""
-    used = 3
-    while used > 1 and dims[used - 1] == 1:
-        used -= 1
-    return " × ".join(f"{size:,}" for size in dims[:used])

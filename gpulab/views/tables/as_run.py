@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from gpulab.views.tables import Table, dims_text
+from gpulab.views._text import number, shape
+from gpulab.views.tables import Table
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _SOURCE_CHARACTERS = 60
@@ -29,7 +30,7 @@ class AsRunTable(AsRun):
     @property
     def caption(self) -> str:
         """What ran, and where the numbers come from."""
-        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         return (
             f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
         )
@@ -80,10 +81,10 @@ class AsRunTable(AsRun):
                     self.total("requests", space, kind),
                     self.total("executions", space, kind),
                 )
-                rows.append((f"{space} {name}", f"{written:,}", _number(executed), _number(requests)))
+                rows.append((f"{space} {name}", number(written), _number(executed), _number(requests)))
         if self.branches:
             written = sum(branch.written for branch in self.branches)
-            rows.append(("divergent branches", f"{written:,}", _number(self.divergent_branches), ""))
+            rows.append(("divergent branches", number(written), _number(self.divergent_branches), ""))
         headings = ("counter", "as written", "as run", "with an active lane")
         return Table("", headings, tuple(rows))
 
@@ -100,7 +101,7 @@ class AsRunTable(AsRun):
                     *self._place(line, members[0].text),
                     f"{space} {kind}",
                     _times(written),
-                    f"{sum(member.written for member in members):,}",
+                    number(sum(member.written for member in members)),
                     _times(opcodes) or "none",
                     _number(_sum([member.executions for member in members])),
                 )
@@ -115,7 +116,7 @@ class AsRunTable(AsRun):
 
     def _branch_row(self, branch: BranchAsRun) -> tuple[str, ...]:
         place = self._place(branch.line, branch.text)
-        return (*place, f"{branch.written:,}", branch.opcode or "none", _number(branch.divergent))
+        return (*place, number(branch.written), branch.opcode or "none", _number(branch.divergent))
 
     def _place(self, line: int, text: str) -> tuple[str, str]:
         return (str(line) if line else "–", self.source(line) or text)
@@ -136,4 +137,4 @@ def _sum(values: Sequence[int | None]) -> int | None:
 
 
 def _number(value: int | None) -> str:
-    return _NOT_KNOWN if value is None else f"{value:,}"
+    return _NOT_KNOWN if value is None else number(value)

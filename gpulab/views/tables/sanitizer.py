@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass, fields
 
-from gpulab.views.tables import Table, dims_text
+from gpulab.views._text import number, shape
+from gpulab.views.tables import Table
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 _RACES = {
@@ -32,9 +33,9 @@ class SanitizerTable(SanitizerReport):
     @property
     def caption(self) -> str:
         """What was checked, how, and on which device."""
-        launch = f"{self.kernel_name}: grid {dims_text(self.grid)}, block {dims_text(self.block)}"
+        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
-            launch += f", {self.shared_bytes:,} bytes of dynamic shared memory"
+            launch += f", {number(self.shared_bytes)} bytes of dynamic shared memory"
         text = (
             f"{launch}; {self.provenance.label}. Checked: {', '.join(self.tools)}; "
             f"order of blocks: {self.block_order}."
@@ -54,8 +55,8 @@ class SanitizerTable(SanitizerReport):
     def table(self) -> Table:
         """One row a place: a race has two, the earlier one first."""
         rows: list[tuple[str, ...]] = []
-        for number, hazard in enumerate(self.hazards, 1):
-            label: tuple[str, ...] = (f"{number}", hazard.severity, _name(hazard), f"{hazard.count:,}")
+        for row, hazard in enumerate(self.hazards, 1):
+            label: tuple[str, ...] = (f"{row}", hazard.severity, _name(hazard), number(hazard.count))
             places = [place for place in (hazard.first, hazard.second) if place is not None]
             does = _RACES.get(hazard.kind, ("", ""))[-len(places) :] if len(places) > 1 else ("",)
             for place, what in zip(places, does, strict=True):

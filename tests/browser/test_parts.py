@@ -1,0 +1,259 @@
+"""Saved pages in a bare Chromium: what the painter paints, says and sends, without a kernel or JupyterLab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views._base import View
+from gpulab.views.parts import palette
+from tests.browser.conftest import CHROMIUM_ARGUMENTS, PICTURES
+from tests.views import synthetic
+from tests.views.sample import queue_view
+
+pytestmark = [pytest.mark.browser]
+
+SIZES = {"projector": (1024, 700), "laptop": (1400, 900)}
+MAKERS: dict[str, Callable[[], Any]] = {
+    "launch": lambda: LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace),
+    "beside": lambda: LaunchChart(
+        synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
+    ),
+    "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
+    "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
+    "stepper": lambda: WarpStepper(synthetic.warp_trace()),
+    "sample": queue_view.example,
+}
+
+
+class Bare:
+    """A page of Chromium that sees files only; it collects what goes wrong and what is asked outside."""
+
+    def __init__(self, browser: Any, folder: Path, **options: Any) -> None:
+        self.page = browser.new_page(**({"viewport": {"width": 1024, "height": 700}} | options))
+        self.folder = folder
+        self.problems: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.set_default_timeout(10_000)
+
+    def open(self, view: View) -> Any:
+        path = self.folder / "view.html"
+        view.save(path)
+        view.close()
+        self.asked.clear()
+        self.page.goto(path.as_uri())
+        self.page.locator(".gpulab-view").wait_for()
+        self.page.wait_for_timeout(100)
+        return self.page
+
+    def pixel(self, x: float, y: float) -> tuple[int, ...]:
+        """Colour of a canvas at a point in page pixels."""
+        return tuple(self.page.evaluate(
+            """([x, y]) => [...document.querySelector("canvas").getContext("2d")
+                 .getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data].slice(0, 3)""",
+            [x, y],
+        ))  # fmt: skip
+
+    def width(self) -> int:
+        return int(self.page.locator("canvas").first.evaluate("c => c.clientWidth"))
+
+
+@pytest.fixture(scope="module")
+def browser(chromium_path: str) -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def bare(browser: Any, tmp_path: Path) -> Iterator[Bare]:
+    made = Bare(browser, tmp_path)
+    yield made
+    made.page.close()
+    assert not made.problems
+
+
+def rgb(name: str, dark: bool = False) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(palette.COLOURS[name][dark][1:]))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_view_fits_and_is_whole(
+    browser: Any, tmp_path: Path, name: str, size: str, scheme: str
+) -> None:
+    width, height = SIZES[size]
+    bare = Bare(browser, tmp_path, viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = bare.open(MAKERS[name]())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    if name != "stepper":  # its panels below the lanes may be scrolled to
+        assert page.evaluate("document.documentElement.scrollHeight") <= height
+    # No text runs out of its box, and none of the page's text lies under another.
+    cut = page.evaluate(
+        """() => [...document.querySelectorAll(".gpulab-view *")].filter((node) => node.children.length === 0
+             && node.textContent && node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 1
+             && getComputedStyle(node).display !== "inline").map((node) => node.textContent)"""
+    )
+    assert not cut
+    assert all(url.startswith(("file:", "data:", "blob:")) for url in bare.asked), (
+        "a page alone needs no network"
+    )
+    assert not bare.problems
+    page.screenshot(path=PICTURES / f"bare_{name}_{size}_{scheme}.png")
+    page.close()
+
+
+def launch(**more: Any) -> LaunchChart:
+    """Few SMs, so that every block has rows of its own."""
+    return LaunchChart(synthetic.launch_trace(256, sm_count=10, blocks=100), **more)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, scheme: str) -> None:
+    """The picture on the page against the record: the tail is not painted like any wave."""
+    view = launch()
+    waves, order = view.waves, view.waves.order
+    bare = Bare(browser, tmp_path, color_scheme=scheme)
+    bare.open(view)
+    wide = bare.width() - 54 - 8
+    seen: dict[str, int] = {}
+    for at in range(0, order.size, 3):
+        trace = waves.trace
+        middle = (trace.start_ns[order][at] + trace.end_ns[order][at]) / 2 / trace.span_ns
+        y = 12 * trace.sm_id[order][at] + (waves.slot[at] + 0.5) * 11 / 6  # a pixel between two SMs
+        name = "tail" if waves.in_tail[at] else ("accent", "accent-2")[waves.wave[at] % 2]
+        shown = bare.pixel(54 + middle * wide, y)
+        assert shown == rgb(name, scheme == "dark"), (at, name)
+        seen[name] = seen.get(name, 0) + 1
+    assert seen["tail"] > 5
+    assert seen["accent"] > 10
+    bare.page.close()
+
+
+def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
+    view = launch()
+    trace, order = view.trace, view.waves.order
+    page = bare.open(view)
+    said = page.locator(".gl-said")
+    assert said.text_content() == "Point at a block, or focus the chart and use the arrow keys."
+    page.locator("canvas").focus()
+    first = order[0]
+    assert said.text_content().startswith(
+        f"Block {trace.block_index[first]} on SM {trace.sm_id[first]}: from 0 ns to "
+    )
+    page.keyboard.press("End")
+    last = order[-1]
+    text = said.text_content()
+    assert text.startswith(f"Block {trace.block_index[last]} on SM {trace.sm_id[last]}: from ")
+    assert text.endswith(", the tail.")
+    on_same = [at for at in order.tolist() if trace.sm_id[at] == trace.sm_id[last]]
+    page.keyboard.press("ArrowLeft")
+    assert said.text_content().startswith(f"Block {trace.block_index[on_same[-2]]} on SM ")
+    page.keyboard.press("ArrowUp")
+    assert f" on SM {trace.sm_id[last] - 1}:" in said.text_content()
+    box = page.locator("canvas").bounding_box()
+    page.mouse.move(box["x"] + 54 + 5, box["y"] + 7.5 * 12)
+    assert " on SM 7: from 0 ns" in said.text_content()
+
+
+def test_a_wider_page_is_laid_out_anew_without_python(bare: Bare) -> None:
+    page = bare.open(launch())
+    narrow = bare.width()
+    page.set_viewport_size({"width": 860, "height": 700})
+    page.wait_for_timeout(150)
+    assert bare.width() != narrow
+    wide = bare.width() - 54 - 8
+    assert bare.pixel(54 + 0.1 * wide, 6) == rgb("accent")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 860
+
+
+def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
+    view = launch()
+    first = int(view.waves.in_tail.argmax())
+    y = 12 * view.trace.sm_id[view.waves.order][first] + (view.waves.slot[first] + 0.5) * 11 / 6
+    page = bare.open(view)
+    wide = bare.width() - 54 - 8
+
+    def row() -> list[tuple[int, ...]]:
+        return [bare.pixel(54 + share * wide, y) for share in np.linspace(0.02, 0.98, 40)]
+
+    whole = row()
+    assert rgb("tail") in whole
+    assert rgb("accent") in whole
+    page.locator("canvas").focus()
+    for _ in range(4):
+        page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Home")  # what the keys choose comes into sight
+    assert set(row()) == {rgb("accent")}, "the start of the launch, and nothing of its tail"
+    page.keyboard.press("0")
+    assert row() == whole
+
+
+def test_what_needs_python_is_switched_off_and_said(bare: Bare) -> None:
+    page = bare.open(launch(at_block_size=synthetic.launch_trace))
+    assert page.locator("input[type=range]").is_disabled()
+    assert "works without Python" in page.locator(".gl-saved").text_content()
+    page = bare.open(DeviceCard(synthetic.devices()[0], metrics=synthetic.metrics))
+    assert page.get_by_role("button", name="Read now").is_disabled()
+
+
+def test_bars_are_chosen_and_told_without_python(bare: Bare) -> None:
+    page = bare.open(OccupancyChart(synthetic.occupancies(), 256))
+    canvas = page.locator("canvas")
+    detail = page.locator(".gl-switch")
+    assert "256 threads a block" in detail.text_content()
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    assert "288 threads a block" in detail.text_content()
+    assert canvas.get_attribute("aria-valuenow") == "288"
+    assert "288 threads a block give" in canvas.get_attribute("aria-valuetext")
+    page.keyboard.press("Home")
+    assert "32 threads a block" in detail.text_content()
+    box = canvas.bounding_box()
+    page.mouse.click(box["x"] + 46 + 9.5 / 32 * (box["width"] - 54), box["y"] + 100)
+    assert "320 threads a block" in detail.text_content()
+
+
+def test_a_hundred_thousand_blocks_are_painted_fast(
+    bare: Bare, record_property: Callable[[str, object], None]
+) -> None:
+    page = bare.open(LaunchChart(synthetic.wide_launch(100_000)))
+    took = page.evaluate(
+        """async () => {
+             const canvas = document.querySelector("canvas"), times = [];
+             canvas.focus();
+             for (const key of "+0+0+0") {
+               const start = performance.now();
+               canvas.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+               if (key === "0") times.push(performance.now() - start);
+               await new Promise(requestAnimationFrame);
+             }
+             return Math.min(...times);
+           }"""
+    )
+    record_property("figure", f"100,000 blocks painted on a canvas: {took:.0f} ms, goal 50 ms")
+    assert took < 500
+
+
+def test_live_values_reach_the_page_through_its_model(bare: Bare) -> None:
+    """The small model of a saved page answers as a kernel's does: set, change, heard."""
+    page = bare.open(OccupancyChart(synthetic.occupancies(), 256))
+    text = page.content()
+    assert json.dumps("chosen") in text
+    bars = page.locator(".gl-bar-value").all_text_contents()
+    page.locator("canvas").press("End")
+    assert page.locator(".gl-bar-value").all_text_contents() != bars

@@ -1,0 +1,183 @@
+"""Parts of views without a browser: packing, texts, ticks, places, and what the picture shows."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpulab.views import LaunchChart
+from gpulab.views._text import duration, number
+from gpulab.views.parts import dag, lane_grid, line, pack, palette, picture, plot, spans, texts_of, x_axis
+from tests.views import synthetic
+from tests.views.sample import queue_view
+
+SHARP = picture.SHARPNESS
+
+
+def rgb(name: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(palette.light(name)[1:]))
+
+
+def painted(box: dict[str, Any], width: float = 500) -> Image.Image:
+    pen = picture.Pen(width, box["height"])
+    picture.lay(box, width)[1](pen, 0, 0)
+    return pen.image
+
+
+def test_a_view_of_ordinary_kind_costs_little() -> None:
+    folder = Path(queue_view.__file__).parent
+    lines = sum(
+        len(path.read_text(encoding="utf-8").splitlines()) for path in folder.iterdir() if path.is_file()
+    )
+    assert lines <= 300
+    view = queue_view.example()
+    assert repr(view) == "4 pieces of work on 2 streams in 12 µs; modelled on A100-SXM4-80GB (virtual GPU)."
+    assert Image.open(io.BytesIO(view.png())).size[0] == 1800
+    assert "QueueView" not in view.html()
+    view.close()
+
+
+def test_packing_keeps_numbers_and_shares_arrays() -> None:
+    kinds = (np.uint8, np.int16, np.int32, np.float32, np.float64, np.uint64)
+    columns = {str(np.dtype(kind)): np.array([3, 0, 7], kind) for kind in kinds}
+    tree, data = pack(
+        {"a": [columns, columns["uint8"]], "whole": np.array([1, -2]), "true": np.array([True])}
+    )
+    json.dumps(tree)
+
+    def column(place: dict[str, list[Any]]) -> np.ndarray:
+        code, offset, length = place["$"]
+        assert offset % 8 == 0
+        return np.frombuffer(data, np.dtype(f"<{code}"), length, offset)
+
+    for name, values in columns.items():
+        assert column(tree["a"][0][name]).tolist() == values.tolist()
+    assert tree["a"][1] == tree["a"][0]["uint8"]
+    assert tree["whole"]["$"][0] == "i4", "JavaScript cannot compute with 8-byte integers beside others"
+    assert pack(np.array([1 << 40]))[0]["$"][0] == "f8"
+    assert column(tree["true"]).tolist() == [1]
+
+
+def test_a_text_column_reads_as_each_value_would() -> None:
+    random = np.random.default_rng(1)
+    values = np.concatenate([10 ** random.uniform(0, 8.9, 4000), [0, 1, 999, 1000, 12_000, 999_400]]).round()
+    codes, texts = texts_of(values, duration)
+    assert len(texts) < 4000
+    wrong = [v for v, c in zip(values, codes, strict=True) if texts[c] != duration(v)]
+    # A number halfway between two texts may take either.
+    assert len(wrong) <= len(values) * 0.01
+
+
+@pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])
+@pytest.mark.parametrize("zoom", [False, True])
+def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> None:
+    levels = x_axis(0, limit, number, "x", zoom=zoom)["levels"]
+    steps = [step for step, _ in levels]
+    assert steps == sorted(steps, reverse=True)
+    assert all(step * (len(texts) - 1) <= limit * 1.001 for step, texts in levels)
+    assert 2 <= len(levels[0][1]) <= 5
+    assert len(levels[-1][1]) >= (200 if zoom else 5)
+    whole = x_axis(0, 12, number, "x", whole=True)["levels"]
+    assert min(step for step, _ in whole) == 1
+
+
+def test_spans_are_where_they_say_and_in_their_colour() -> None:
+    chart = plot(100, (0, 100), spans(
+        np.array([0, 50, 60]), np.array([20, 60, 100]), np.array([0, 1, 1]), np.array([0, 1, 2]),
+        ["accent", "accent-2", "tail"], rows=2, top=0, height=100), left=0, right=0,
+    )  # fmt: skip
+    shown = painted(chart)
+    assert shown.size == (500 * SHARP, 100 * SHARP)
+
+    def at(x: float, y: float) -> tuple[int, ...]:
+        return shown.getpixel((int(x * 5 * SHARP), int(y * SHARP)))
+
+    assert at(10, 20) == rgb("accent")
+    assert at(30, 20) == rgb("grid")
+    assert at(55, 70) == rgb("accent-2")
+    assert at(80, 70) == rgb("tail")
+    assert at(80, 20) == rgb("grid")
+
+
+def test_very_many_spans_leave_what_a_plain_painter_leaves() -> None:
+    """Spans inside a pixel already painted are skipped: the picture is that of painting them all."""
+    random = np.random.default_rng(3)
+    start = np.sort(random.uniform(0, 100, 3000))
+    end, row = start + random.exponential(0.2, 3000), random.integers(0, 3, 3000)
+    colour = random.integers(0, 2, 3000)
+    made = spans(start, end, row, colour, ["accent", "tail"], rows=3, top=0, height=30, joined=True)
+    shown = np.asarray(painted(plot(30, (0, 100), made, left=0, right=0), 200))
+    expected = np.full((3, 400), -1)
+    reached = [0] * 3
+    for a, b, r, c in zip(start, end, row, colour, strict=True):
+        left = min(399, int(a * 4))
+        right = min(400, max(left + 1, int(b * 4)))
+        if right > reached[r]:
+            expected[r, left:right] = c
+            reached[r] = right
+    for r in range(3):
+        for x in range(400):
+            name = ("accent", "tail", "grid")[expected[r, x]]
+            assert tuple(shown[20 * r + 10, x]) == rgb(name), (r, x)
+
+
+def test_a_long_staircase_keeps_its_peaks() -> None:
+    steps = 100_000
+    y = np.full(steps, 50.0)
+    y[77_777] = 3
+    item = line(np.arange(steps), y, "accent", step=True)
+    assert len(item["x"]) < 10_000
+    assert item["y"].min() == 3
+    assert abs(item["x"][item["y"].argmin()] - 77_777) < 50
+
+
+def test_lanes_merge_to_spans_and_back() -> None:
+    states = np.random.default_rng(5).integers(0, 3, (32, 200))
+    item = lane_grid(states, ["grid", "accent", "warn"], top=0, row_height=4)
+    again = np.full(states.shape, -1)
+    for start, end, row, colour in zip(item["x0"], item["x1"], item["row"], item["colour"], strict=True):
+        assert (again[row, int(start) : int(end)] == -1).all()
+        again[row, int(start) : int(end)] = colour
+    assert (again == states).all()
+    assert (np.diff(item["x0"]) >= 0).all()
+
+
+def test_a_graph_stands_in_layers_and_has_no_circle() -> None:
+    nodes = {name: (name, "accent") for name in "abcd"}
+    box = dag(nodes, [("a", "b"), ("b", "d"), ("a", "d"), ("c", "d")], label="graph")
+    x = dict(zip("abcd", box["items"][1]["x0"], strict=True))
+    assert x == {"a": 0, "b": 1, "c": 0, "d": 2}
+    with pytest.raises(ValueError, match="circle"):
+        dag(nodes, [("a", "b"), ("b", "a")], label="graph")
+    assert dag({}, [], label="empty")["height"] > 0
+
+
+def test_the_tail_is_painted_as_the_tail() -> None:
+    view = LaunchChart(synthetic.launch_trace(256, sm_count=20, blocks=200))  # every place has its row
+    shown = np.asarray(Image.open(io.BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
+    tail = view.waves.in_tail
+    lasted = (view.trace.end_ns - view.trace.start_ns)[view.waves.order]
+    share = lasted[tail].sum() / lasted.sum()
+    orange, blue = ((shown == rgb(name)).all(axis=1).sum() for name in ("tail", "accent"))
+    assert orange / (orange + blue) == pytest.approx(share, abs=0.06)
+    view.close()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: LaunchChart(synthetic.wide_launch(100_000)), queue_view.example],
+    ids=["100,000 blocks", "sample"],
+)
+def test_every_scene_is_json_and_columns(make: Callable[[], Any]) -> None:
+    view = make()
+    json.dumps(view.scene)
+    assert len(json.dumps(view.scene)) < 200_000
+    assert isinstance(view.data, bytes)
+    view.close()
