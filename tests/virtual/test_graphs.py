@@ -25,6 +25,7 @@ from virtualgpu.protocol import Counters, Launch
 pytestmark = pytest.mark.usefixtures("machine")
 
 ADD = 'extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }'
+COPY = 'extern "C" __global__ void copy(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
 Stream, Event = cp.cuda.Stream, cp.cuda.Event
 
 
@@ -168,17 +169,24 @@ class TestReplay:
         assert {a.graph_id for a in ran} == {ran[0].graph_id} != {0}
         assert [a.graph_node_id for a in ran] == list(range(6))
 
-    def test_arrays_of_the_capture_stay_alive(self, add: Any) -> None:
-        out = cp.zeros(64, cp.float32)
-
-        def work(stream: Any) -> None:
-            add(temporary := cp.zeros(64, cp.float32), 5)
-            out[...] = temporary
-
-        graph = captured(work)
-        cp.full(64, 99, cp.float32)  # would take the temporary's place
+    @pytest.mark.parametrize(
+        ("use", "result"),
+        [
+            (lambda out, x: cp.add(x, 1, out=out), 4),
+            (lambda out, x: out.__setitem__(slice(None), x), 3),
+            (lambda out, x: cp.RawKernel(COPY, "copy")((1,), (64,), (out, x)), 3),
+            (lambda out, x: cp.copyto(out, x * 2), 6),
+            (lambda out, x: out.data.copy_from_device_async(x.data, 256), 3),
+        ],
+    )
+    def test_arrays_of_the_capture_stay_alive(self, use: Any, result: int) -> None:
+        out, kept = cp.zeros(64, cp.float32), [cp.full(64, 3, cp.float32)]
+        graph = captured(lambda _: use(out, kept[0]))
+        kept.clear()
+        for _ in range(3):
+            cp.full(64, 99, cp.float32)  # would take its place
         graph.launch()
-        np.testing.assert_array_equal(out.get(), np.full(64, 5))
+        np.testing.assert_array_equal(out.get(), np.full(64, result))
 
     def test_a_fault_in_a_node_is_the_launchs(self, machine: Machine) -> None:
         kernel = cp.RawKernel('extern "C" __global__ void bad(float* x) { x[1 << 20] = 1; }', "bad")

@@ -90,7 +90,8 @@ class _Engine:
 class Queue:
     """One stream of a device: its work runs in order, and the next piece not before `tail_ns`.
 
-    ``last`` is its last operation, ``frontier`` names those that the next one has to follow.
+    ``last`` is its last operation, ``frontier`` names those that the next one has to follow, ``waits``
+    tells whether operations of other queues are among them.
     """
 
     blocking: bool
@@ -98,6 +99,7 @@ class Queue:
     tail_ns: int = 0
     last: int = 0
     frontier: tuple[int, ...] = ()
+    waits: bool = False
 
 
 class Schedule:
@@ -202,7 +204,7 @@ class Schedule:
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
-            queue.frontier, queue.last = last, max(last, default=queue.last)
+            queue.frontier, queue.last, queue.waits = last, max(last, default=queue.last), False
 
     def point(self, handle: int) -> tuple[int, tuple[int, ...]]:
         """Where a queue stands now: when what it was given ends, and the operations that means."""
@@ -214,18 +216,21 @@ class Schedule:
         with self.clock.lock:
             queue = self.queue(handle)
             after = self._frontier(queue)
-            queue.frontier, queue.last = (number,), number
+            queue.frontier, queue.last, queue.waits = (number,), number, False
             return after
 
     def _frontier(self, queue: Queue) -> tuple[int, ...]:
+        """What the next operation of a queue follows; of other queues, what is newer than its last one."""
         legacy = self._queues[LEGACY_QUEUE]
-        if queue is legacy:
-            newer = [q.frontier for q in self._queues.values() if q.blocking and q.last > legacy.last]
-            retired = [number for number in self._retired if number > legacy.last]
-            return tuple(sorted({*queue.frontier, *retired, *(n for numbers in newer for n in numbers)}))
-        if queue.blocking and legacy.last > queue.last:
-            return (*queue.frontier, legacy.last)
-        return queue.frontier
+        if not queue.blocking:
+            return queue.frontier
+        others = self._queues.values() if queue is legacy else (legacy,)
+        news = [q.frontier for q in others if q.blocking and (q.waits or q.last > queue.last)]
+        if queue is legacy and self._retired:
+            news.append(tuple(number for number in self._retired if number > queue.last))
+        if not news:
+            return queue.frontier
+        return tuple(dict.fromkeys((*queue.frontier, *(number for numbers in news for number in numbers))))
 
     def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
         """Let nothing given to a queue later start before `time_ns`, when the operations `after` end."""
@@ -233,6 +238,7 @@ class Schedule:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
             queue.frontier = tuple(dict.fromkeys((*queue.frontier, *after)))
+            queue.waits = queue.waits or bool(after)
 
     def is_done(self, time_ns: int) -> bool:
         """Whether the modelled clock has passed `time_ns`; asking costs the host a query."""

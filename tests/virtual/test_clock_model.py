@@ -1,0 +1,229 @@
+"""Random programs of streams against a scheduler of thirty lines, and their graphs against plain order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import virtualgpu.cp as cp
+from virtualgpu.model import machine as slot
+from virtualgpu.model.cost import HOST_LAUNCH_NS
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+
+LEGACY, BLOCKING, OTHER_BLOCKING, NON_BLOCKING = range(4)
+# Whose work a stream waits for.
+SEEN = {LEGACY: [0, 1, 2], BLOCKING: [0, 1], OTHER_BLOCKING: [0, 2], NON_BLOCKING: [3]}
+STREAMS = st.integers(0, 3)
+EVENTS = st.integers(0, 2)
+KINDS = {"kernel": "compute", "DtoD": "compute", "memset": "compute", "HtoD": "in", "DtoH": "out"}
+
+ACTIONS = st.one_of(
+    st.tuples(
+        st.just("work"),
+        STREAMS,
+        st.sampled_from(sorted(KINDS)),
+        st.integers(1, 60).map(lambda us: 1000 * us),
+        st.sampled_from([0.25, 0.5, 0.75, 1.0]),
+    ),
+    st.tuples(st.just("record"), STREAMS, EVENTS),
+    st.tuples(st.just("wait"), STREAMS, EVENTS),
+    st.tuples(st.just("follow"), STREAMS, STREAMS),
+    st.tuples(st.just("synchronize"), STREAMS),
+    st.tuples(st.just("host"), st.integers(1, 40_000)),
+)
+
+
+class Reference:
+    """In-order queues, the legacy stream's rule, events, engines with a capacity of 1."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.tails = [0, 0, 0, 0]
+        self.events: dict[int, int] = {}
+        self.busy: dict[str, list[tuple[int, int, float]]] = {"compute": [], "in": [], "out": []}
+
+    def ready(self, stream: int) -> int:
+        return max(self.now, *(self.tails[other] for other in SEEN[stream]))
+
+    def work(self, stream: int, kind: str, duration: int, share: float) -> tuple[int, int]:
+        self.now += round(HOST_LAUNCH_NS)
+        engine, ready = self.busy[KINDS[kind]], self.ready(stream)
+        share = share if kind == "kernel" else 1.0
+
+        def fits(start: int) -> bool:
+            moments = [start, *(s for s, _, _ in engine if start < s < start + duration)]
+            return all(sum(p for s, e, p in engine if s <= m < e) + share <= 1 for m in moments)
+
+        start = min(t for t in [ready, *(e for _, e, _ in engine if e > ready)] if fits(t))
+        engine.append((start, start + duration, share))
+        self.tails[stream] = start + duration
+        return start, start + duration
+
+    def record(self, stream: int, event: int) -> None:
+        self.events[event] = self.ready(stream)
+
+    def wait(self, stream: int, event: int) -> None:
+        self.tails[stream] = max(self.tails[stream], self.events.get(event, 0))
+
+    def follow(self, stream: int, other: int) -> None:
+        self.tails[stream] = max(self.tails[stream], self.ready(other))
+
+    def synchronize(self, stream: int) -> None:
+        self.now = max(self.now, self.ready(LEGACY) if stream == LEGACY else self.tails[stream])
+
+    def host(self, duration: int) -> None:
+        self.now += duration
+
+
+class Streams:
+    """The same actions by `cp.cuda`."""
+
+    def __init__(self) -> None:
+        self.machine = Machine([device_info("A100")])
+        slot.use(self.machine)
+        make = cp.cuda.Stream
+        self.streams: list[Any] = [make(null=True), make(), make(), make(non_blocking=True)]
+        self.events = [cp.cuda.Event() for _ in range(3)]
+
+    @property
+    def now(self) -> int:
+        return self.machine.clock.now_ns
+
+    def work(self, stream: int, kind: str, duration: int, share: float) -> tuple[int, int]:
+        about: dict[str, Any] = {"sm_share": share} if kind == "kernel" else {}
+        if kind in ("HtoD", "DtoH", "DtoD"):
+            about["copy_kind"] = kind
+        name = {"kernel": "CONCURRENT_KERNEL", "memset": "MEMSET"}.get(kind, "MEMCPY")
+        done = self.streams[stream].enqueue(name, kind, lambda: float(duration), **about)
+        assert done is not None
+        assert done is self.machine.devices[0].work.log[-1]
+        return done.start_ns, done.end_ns
+
+    def record(self, stream: int, event: int) -> None:
+        self.streams[stream].record(self.events[event])
+
+    def wait(self, stream: int, event: int) -> None:
+        self.streams[stream].wait_event(self.events[event])
+
+    def follow(self, stream: int, other: int) -> None:
+        self.streams[stream].wait_event(self.streams[other].record())
+
+    def synchronize(self, stream: int) -> None:
+        self.streams[stream].synchronize()
+
+    def host(self, duration: int) -> None:
+        self.machine.clock.advance(duration)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ACTIONS, max_size=40))
+def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
+    previous = slot._slot.machine
+    try:
+        expected, streams = Reference(), Streams()
+        for step, (name, *arguments) in enumerate(program):
+            wanted = getattr(expected, name)(*arguments)
+            assert getattr(streams, name)(*arguments) == wanted, (step, name, arguments)
+            assert streams.now == expected.now, (step, name, arguments)
+    finally:
+        slot._slot.machine = previous
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(ACTIONS, max_size=40))
+@example([("work", 2, "DtoD", 1000, 1.0), ("follow", 0, 0), ("work", 1, "DtoD", 1000, 1.0)])
+def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
+    """Names of operations that must have ended, each directly or through others, exactly."""
+    previous = slot._slot.machine
+    try:
+        streams, fronts = Streams(), [set[int]() for _ in range(4)]
+        marks: dict[int, set[int]] = {}
+        found: dict[int, set[int]] = {}
+
+        def front(stream: int) -> set[int]:
+            return fronts[stream].union(*(fronts[other] for other in SEEN[stream]))
+
+        for name, *arguments in program:
+            getattr(streams, name)(*arguments)
+            if name == "work":
+                a = streams.machine.devices[0].work.log[-1]
+                found[a.correlation_id] = set(a.after).union(*(found[number] for number in a.after))
+                assert found[a.correlation_id] == front(arguments[0])
+                fronts[arguments[0]] = front(arguments[0]) | {a.correlation_id}
+            elif name == "record":
+                marks[arguments[1]] = front(arguments[0])
+            elif name == "follow":
+                fronts[arguments[0]] |= front(arguments[1])
+            elif name == "wait":
+                fronts[arguments[0]] |= marks.get(arguments[1], set())
+    finally:
+        slot._slot.machine = previous
+
+
+ADD = st.tuples(st.just("add"), st.integers(0, 2), st.integers(0, 3), st.integers(0, 3))
+NODES = st.one_of(
+    ADD,
+    ADD,
+    st.tuples(st.just("record"), st.integers(0, 2), EVENTS),
+    st.tuples(st.just("wait"), st.integers(0, 2), EVENTS),
+    st.tuples(st.just("follow"), st.integers(0, 2), st.integers(0, 2)),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(NODES, min_size=5, max_size=30))
+def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -> None:
+    """Its edges mean the same order as the streams' work and events, and its launch gives the same arrays."""
+    previous = slot._slot.machine
+    slot.use(Machine([device_info("A100")]))
+    try:
+        streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
+        events = [cp.cuda.Event() for _ in range(3)]
+        x = cp.ones(4, dtype=cp.int64)
+        plain = [1, 1, 1, 1]
+        before: list[set[int]] = []  # of each node: all that come before it
+        front: list[set[int] | None] = [set(), None, None]  # None: not in the capture yet
+        marks: dict[int, set[int]] = {}
+
+        streams[0].begin_capture()
+        for name, stream, *rest in program:
+            here = front[stream]
+            if name == "follow" and (there := front[rest[0]]) is not None:
+                streams[stream].wait_event(streams[rest[0]].record())
+                front[stream] = (here or set()) | there
+            elif name == "wait" and rest[0] in marks:
+                streams[stream].wait_event(events[rest[0]])
+                front[stream] = (here or set()) | marks[rest[0]]
+            elif here is not None and name == "record":
+                streams[stream].record(events[rest[0]])
+                marks[rest[0]] = here
+            elif here is not None and name == "add":
+                with streams[stream]:
+                    x[rest[0] : rest[0] + 1] += x[rest[1] : rest[1] + 1]
+                plain[rest[0]] += plain[rest[1]]
+                for _ in range(2):  # the sum, and its assignment
+                    before.append(front[stream] or set())
+                    front[stream] = before[-1] | {len(before) - 1}
+        for stream in (1, 2):
+            if front[stream] is not None:
+                streams[0].wait_event(streams[stream].record())
+        graph = streams[0].end_capture()
+
+        found: list[set[int]] = []
+        for node in graph._nodes:
+            found.append(set(node.after).union(*(found[number] for number in node.after)))
+        assert found == before
+        assert all(
+            not set(n.after) & set().union(*(found[m] for m in n.after)) for n in graph._nodes if n.after
+        )
+        np.testing.assert_array_equal(x.get(), [1, 1, 1, 1])
+        graph.launch()
+        np.testing.assert_array_equal(x.get(), plain)
+        ran = {a.graph_node_id: a for a in slot.current().devices[0].work.log if a.graph_id}
+        assert all(ran[b].end_ns <= ran[n].start_ns for n, numbers in enumerate(found) for b in numbers)
+    finally:
+        slot._slot.machine = previous
