@@ -22,7 +22,6 @@ import numpy as np
 
 from gpulab import session
 from gpulab.real.driver import cuda_version
-from gpulab.session.choose import DEFAULT_VIRTUAL_DEVICE
 from tools.corpus import CASES, Case, case
 from tools.corpus.inputs import Arguments
 from tools.corpus.workloads import WORKLOADS, Workload, workload
@@ -31,10 +30,12 @@ from tools.recordings.traces import (
     SHIPPED,
     Recorder,
     Shown,
+    note_shown,
     on_device,
+    read_shown,
     record_blocks,
     record_warps,
-    shown_in_notebooks,
+    shown_to_learners,
 )
 from virtualgpu.errors import GpulabError
 from virtualgpu.protocol import Launch
@@ -77,8 +78,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--traces-only", action="store_true", help="only the traces that ship, not the tests' answers"
     )
+    parser.add_argument("--note", type=Path, help="only note the launches that notebooks show; needs no GPU")
+    parser.add_argument("--shown", type=Path, help="record launches noted elsewhere; runs no notebook")
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.note:
+        note_shown(options.note, options.name or "H200")
+        return 0
     if session.use_device("cuda").kind != "cuda":
         raise GpulabError("Recording needs a real GPU.")
     if options.launch_only:
@@ -97,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{path} ({path.stat().st_size:,} bytes)")
     driver = session.backend().device_info().driver
     out = Recorder(shipped, name, date, f"driver {driver}")
-    record_traces(out, device)
+    record_traces(read_shown(options.shown) if options.shown else shown_to_learners(device), out)
     print(f"{out.write_index()}: {', '.join(entry.name for entry in out.entries)}")
     return 0
 
@@ -245,10 +251,8 @@ def _time(w: Workload) -> dict[str, Any]:
     return {"name": w.name, "alone_ns": round(alone, 1), "in_a_row_ns": round(in_a_row, 1)}
 
 
-def record_traces(out: Recorder, device: str) -> None:
-    """Record what the notebooks show on the default virtual GPU and on `device`, and some of the corpus."""
-    virtual = [f"virtual:{name}" for name in (DEFAULT_VIRTUAL_DEVICE, device)]
-    shown = shown_in_notebooks(virtual)
+def record_traces(shown: list[Shown], out: Recorder) -> None:
+    """Record what the notebooks show, and some of the corpus."""
     session.use_device("cuda")
     for title, of in BLOCK_TRACES.items():
         w = workload(of)

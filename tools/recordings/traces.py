@@ -2,24 +2,33 @@
 
 The notebooks are run on virtual GPUs, and every launch that ``gl.launch`` shows there is noted with its
 arguments and made again on the real GPU: what a learner without one sees first has its recorded counterpart.
+``gpulab record --note FILE`` notes them for ``gpulab record --shown FILE`` on a GPU machine that has CuPy and
+NumPy but not what notebooks need.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pickle
+import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import gpulab
 from gpulab import session
 from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
+from gpulab.session.choose import DEFAULT_VIRTUAL_DEVICE
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
+from virtualgpu.errors import UnknownDeviceError
 from virtualgpu.protocol import Blocks, Launch, Warp, kernel_source
 from virtualgpu.records import KernelSource
 from virtualgpu.records.io import VERSION, as_recorded, save
@@ -43,18 +52,40 @@ class Shown:
         return (launch.source, launch.grid, launch.block, launch.shared_bytes, in_words(launch.args))
 
 
+def shown_to_learners(device: str) -> list[Shown]:
+    """What the notebooks show on the default virtual GPU, and on one like `device` if the table has it."""
+    devices = [DEFAULT_VIRTUAL_DEVICE]
+    with contextlib.suppress(UnknownDeviceError):
+        devices.append(session.table_info(device).name)
+    return shown_in_notebooks([f"virtual:{name}" for name in devices])
+
+
+def note_shown(path: Path, device: str) -> None:
+    """Note them in a file, for a GPU machine that cannot run the notebooks itself."""
+    path.write_bytes(zlib.compress(pickle.dumps(shown_to_learners(device))))
+
+
+def read_shown(path: Path) -> list[Shown]:
+    """What `note_shown` noted. The file is trusted: it is the developer's own."""
+    return list(pickle.loads(zlib.decompress(path.read_bytes())))
+
+
 def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
     """Run all notebooks on some virtual GPUs; every launch they show, each once."""
     found: dict[tuple[Any, ...], Shown] = {}
-    for device in devices:
-        for path in notebooks():
-            session.use_device(device)
-            with _noted(found, path.name[:2]):
-                run(list(cells(path)), path.name)
+    with (
+        tempfile.TemporaryDirectory(prefix="gpulab-") as scratch,
+        mock.patch.dict(os.environ, GPULAB_HOME=scratch),  # not the learner's own progress
+    ):
+        for device in devices:
+            for path in notebooks():
+                session.use_device(device)
+                with _noted(found, path.name[:2]):
+                    run(list(cells(path)), path.name)
     return list(found.values())
 
 
-@contextmanager
+@contextlib.contextmanager
 def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
     launch: Callable[..., Any] = gpulab.launch
 
