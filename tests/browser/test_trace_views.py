@@ -175,25 +175,26 @@ def test_loops_fold_and_can_be_stepped_by_iteration(traces: tuple[Any, Any]) -> 
     lab, kernel = traces
     text = lab.page.locator(f"{ALONE} .gl-turns")
     press(lab, "Home", ALONE)
-    outer = kernel.value("int(alone.steps.loops.first[0])")
-    assert kernel.value("alone.steps.loops.turns(0).size") == 17
-    assert kernel.value("alone.steps.loops.turns(1).size") == 4
+    outer = kernel.value("int(alone.steps.loops.turn_begin[0])")
+    assert kernel.value("len(alone.steps.loops.turns(0))") == 17
+    assert kernel.value("len(alone.steps.loops.turns(1))") == 4
     go_to(lab, outer, ALONE)
     assert text.text_content().startswith("Iteration 1 of 17")
     lab.picture("trace_loops_folded", ALONE)
     lab.page.locator(f"{ALONE} button[data-move=next-iteration]").click()
-    inner = kernel.value("int(alone.steps.loops.turns(0)[1])")
+    inner = kernel.value("int(alone.steps.loops.turn_begin[1])")
     lab.expect(kernel, "alone.step", inner)
     assert text.text_content() == "Iteration 2 of 17"
     press(lab, "i", ALONE)
     press(lab, "Shift+I", ALONE)
     lab.expect(kernel, "alone.step", inner)
-    go_to(lab, kernel.value("int(alone.steps.loops.turns(1)[2])"), ALONE)
+    go_to(lab, kernel.value("int(alone.steps.loops.turn_begin[alone.steps.loops.turns(1)[2]])"), ALONE)
     assert text.text_content() == "Iteration 1 of 17, inside it 3 of 4"
     lab.page.locator(f"{ALONE} button[data-move=past-loop]").click()
-    lab.expect(kernel, "alone.step", kernel.value("int(alone.steps.loops.last[1]) + 1"))
+    loops = "alone.steps.loops"
+    lab.expect(kernel, "alone.step", kernel.value(f"int({loops}.turn_end[{loops}.turns(1)[-1]]) + 1"))
     press(lab, "o", ALONE)
-    lab.expect(kernel, "alone.step", kernel.value("int(alone.steps.loops.last[0]) + 1"))
+    lab.expect(kernel, "alone.step", kernel.value(f"int({loops}.turn_end[{loops}.turns(0)[-1]]) + 1"))
     assert text.text_content() == "Not in a loop"
     lab.page.locator(f"{ALONE} button", has_text="Fold loops").click()
     lab.expect(kernel, "alone.fold", False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,10 +12,8 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import WarpStepper
-from gpulab.views.warp import columns
-from gpulab.views.warp.loops import find_loops
+from gpulab.views.warp.loops import Loops, find_loops
 from gpulab.views.warp.steps import WarpSteps
-from tests.trace_state import registers_at
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
 
@@ -68,34 +67,42 @@ def block() -> BlockTrace:
     return session.backend().observe(Launch.of(cp.RawKernel(CODE, "reversed"), 1, 96, args), Block())
 
 
+def heads(loops: Loops, run: int) -> list[int]:
+    """Where the turns of a run begin, its first step aside."""
+    return [int(loops.turn_begin[turn]) for turn in loops.turns(run)]
+
+
 def test_every_turn_of_nested_loops_is_found() -> None:
     trace = nested(6)
     loops = find_loops(trace)
-    assert [loops.turns(run).size for run in range(len(loops))] == [6, *[4] * 6]
-    assert loops.parent.tolist() == [-1, *[0] * 6]
-    outer = loops.turns(0)
+    assert [len(loops.turns(run)) for run in range(len(loops))] == [6, *[4] * 6]
+    assert loops.run_outer.tolist() == [-1, *loops.turns(0)]
+    outer = heads(loops, 0)
     # A turn begins at the same instruction, and each has the inner loop in it once.
     assert len(set(trace.pc[outer].tolist())) == 1
-    for turn, run in enumerate(range(1, 7)):
-        ends = outer[turn + 1] if turn < 5 else loops.last[0] + 1
-        assert outer[turn] <= loops.first[run] <= loops.last[run] < ends
-        assert len(set(trace.pc[loops.turns(run)].tolist())) == 1
-    inner = int(loops.turns(3)[1])
-    assert loops.words(inner) == "iteration 3 of 6, inside it 2 of 4"
-    assert loops.words(0) == ""
-    assert not loops.open.any()
+    for turn, run in zip(loops.turns(0), range(1, 7), strict=True):
+        inside = loops.turns(run)
+        assert loops.turn_begin[turn] <= loops.turn_begin[inside[0]]
+        assert loops.turn_end[inside[-1]] <= loops.turn_end[turn]
+        assert len(set(trace.pc[heads(loops, run)].tolist())) == 1
+        for before, after in pairwise(inside):
+            assert loops.turn_end[before] + 1 == loops.turn_begin[after]
+    assert loops.words[loops.turns(3)[1]] == "iteration 3 of 6, inside it 2 of 4"
+    assert loops.alone[loops.turns(3)[1]] == "iteration 2 of 4\n2/4"
+    assert loops.turn[0] == -1
+    assert not [text for text in loops.words if "+" in text]
 
 
 def test_moves_by_iteration() -> None:
     steps = WarpSteps(nested(6))
     loops = steps.loops
-    outer, inner = loops.turns(0).tolist(), loops.turns(2).tolist()
+    outer, inner = heads(loops, 0), heads(loops, 2)
     on, back, past = (steps.moves[name] for name in ("next_iteration", "previous_iteration", "past_loop"))
     assert on[outer[1]] == outer[2]
     assert on[inner[0]] == inner[1]
     assert back[inner[1] + 1] == inner[1]
-    assert past[inner[0]] == loops.last[2] + 1
-    assert past[outer[0]] == loops.last[0] + 1
+    assert past[inner[0]] == loops.turn_end[loops.turns(2)[-1]] + 1
+    assert past[outer[0]] == loops.turn_end[loops.turns(0)[-1]] + 1
     assert on[0] == back[0] == past[0] == 0
     assert ", iteration 2 of 6, inside it 1 of 4: " in steps.sentence(inner[0])
 
@@ -104,8 +111,8 @@ def test_a_cut_loop_says_that_it_went_on() -> None:
     trace = nested(6, max_steps=60)
     assert trace.truncated
     loops = find_loops(trace)
-    assert loops.open[0]
-    assert loops.words(59).startswith(f"iteration {loops.turns(0).size} of {loops.turns(0).size}+")
+    turns = len(loops.turns(0))
+    assert loops.words[loops.turn[59]].startswith(f"iteration {turns} of {turns}+")
 
 
 def test_loops_of_each_call_are_apart() -> None:
@@ -113,7 +120,7 @@ def test_loops_of_each_call_are_apart() -> None:
     args = (cp.arange(32, dtype=np.int32),)
     trace = session.backend().observe(Launch.of(kernel, 1, 32, args), Warp())
     loops = find_loops(trace)
-    sizes = [loops.turns(run).size for run in range(len(loops))]
+    sizes = [len(loops.turns(run)) for run in range(len(loops))]
     assert trace.detail is not None
     assert trace.detail.depth.any()  # both calls depend on data and are made
     assert sizes == [4, 5]
@@ -125,17 +132,6 @@ def test_traces_without_loops_or_detail_have_none() -> None:
     assert len(find_loops(block().warps[0])) == 0
 
 
-def test_a_cut_view_agrees_with_the_whole_trace() -> None:
-    trace = nested(6)
-    short = columns.bounded(trace, 50)
-    assert len(short) == 50
-    assert short.truncated
-    whole, cut = registers_at(trace, 49), registers_at(short, 49)
-    assert whole.keys() == cut.keys()
-    for name, register in whole.items():
-        np.testing.assert_array_equal(register.value, cut[name].value)
-
-
 def test_other_warps_are_shown_at_the_same_moment() -> None:
     trace = block()
     view = WarpStepper(trace, warp=1)
@@ -145,8 +141,9 @@ def test_other_warps_are_shown_at_the_same_moment() -> None:
     view.step = int(stores[0])
     assert view.trace.detail is not None
     now = view.trace.detail.sequence[view.step]
-    view.show_warp(0)
+    view.warp = 0
     assert view.trace.warp_index == 0
+    view.step = int(np.searchsorted(view.trace.detail.sequence, now, side="right")) - 1
     assert view.trace.detail.sequence[view.step] <= now
     assert view.step == len(view.trace) - 1 or view.trace.detail.sequence[view.step + 1] > now
     # Warp 0 waits at the barrier since before warp 1 stored: its last step saw its own stores only.
@@ -164,7 +161,7 @@ def test_the_course_call_traces_a_whole_block() -> None:
     assert view.warp == 2
     np.testing.assert_array_equal(x.get(), np.arange(96)[::-1])
     assert [warp for warp, *_ in view.contents["warps"]] == [0, 1, 2]
-    assert view.contents["shared"]["size_bytes"] == 384
+    assert view.contents["shared"]["word_events"]["$"][2] == 384 // 4 + 1
     one = gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (x,), warp=2)
     assert [warp for warp, *_ in one.contents["warps"]] == [2]
     np.testing.assert_array_equal(one.trace.pc, view.trace.pc)

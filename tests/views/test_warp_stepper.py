@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpulab.views import WarpStepper
-from gpulab.views.warp import lane_rows
+from gpulab.views.warp.columns import lane_rows
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.views.warp.words import confirm, value_type
 from tests.views import synthetic
@@ -22,7 +22,8 @@ def steps() -> WarpSteps:
 def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:
     line = steps.trace.line.tolist()
     starts = [i for i in range(len(line)) if i == 0 or line[i] != line[i - 1]]
-    assert steps.line_starts.tolist() == starts
+    following = [next((s for s in starts if s > i), i) for i in range(len(line))]
+    assert steps.moves["next_line"].tolist() == following
 
 
 def test_a_step_without_a_line_belongs_to_the_line_before(steps: WarpSteps) -> None:
@@ -48,15 +49,6 @@ def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
         assert steps.ideal_wavefronts[at] == -(-size // 128)
 
 
-def test_sectors_are_counted_where_the_record_has_none(steps: WarpSteps) -> None:
-    bare = WarpSteps(replace(steps.trace, sectors=None))
-    expected = [
-        len({a // 32 for a in steps.trace.address[step].tolist() if a >= 0})
-        for step in steps.accesses.tolist()
-    ]
-    assert bare.sectors.tolist() == expected
-
-
 def test_sentences_say_what_happens(steps: WarpSteps) -> None:
     assert steps.sentence(4) == (
         "Step 5 of 14, line 7: 24 of 32 lanes active. ld.global.f32 %f1, [%rd6]. "
@@ -78,13 +70,12 @@ def test_a_ragged_last_warp_counts_its_own_threads() -> None:
 
 def test_stepping_stays_inside_the_trace() -> None:
     view = WarpStepper(synthetic.warp_trace())
-    assert view.previous() == 0
-    assert view.next() == 1
-    view.by_line = True
-    assert view.next() == 2
-    assert view.previous() == 0
-    assert view.next_access() == 4
-    assert view.next_line() == 5
+    view.step -= 1
+    assert view.step == 0
+    assert view.go("previous_line") == 0
+    assert view.go("next_line") == 2
+    assert view.go("next_access") == 4
+    assert view.go("next_line") == 5
     view.step = 10_000
     assert view.step == len(view.trace) - 1
     assert view.describe().splitlines()[-1] == view.steps.sentence(view.step)
@@ -93,11 +84,11 @@ def test_stepping_stays_inside_the_trace() -> None:
 
 def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
     """Rows of 32 values as the browser reads them."""
-    out = np.zeros((columns["at"].size, 32), np.uint64)
-    table = columns["table"].reshape(-1, 32).astype(np.uint64)
-    for n, at in enumerate(columns["at"].tolist()):
+    out = np.zeros((columns["x_at"].size, 32), np.uint64)
+    table = columns["x_table"].reshape(-1, 32).astype(np.uint64)
+    for n, at in enumerate(columns["x_at"].tolist()):
         if at < 0:
-            base, stride = int(columns["base"][~at]), int(columns["stride"][~at])
+            base, stride = int(columns["x_base"][~at]), int(columns["x_stride"][~at])
             out[n] = [(base + stride * lane) % (1 << 64) for lane in range(32)]
         else:
             out[n] = table[at >> 1] | (table[(at >> 1) + 1] << np.uint64(32) if at & 1 else np.uint64(0))
@@ -112,18 +103,11 @@ def test_rows_of_lanes_come_back_as_they_went_in() -> None:
     values[10:15] = values[10:15, :1] - np.arange(32, dtype=np.uint64)
     lanes = random.random((60, 32)) < random.random((60, 1))
     lanes[5] = False
-    packed = lane_rows.encode(values, lanes)
+    masks = (lanes << np.arange(32)).sum(axis=1).astype(np.uint32)
+    packed = lane_rows("x", values, masks)
     np.testing.assert_array_equal(rows_of(packed)[lanes], values[lanes])
-    assert np.all(packed["at"][:15] < 0)
-    assert packed["table"].size <= 32 * (20 + 2 * 25)
-
-
-def test_long_traces_are_cut_and_said_to_be() -> None:
-    view = WarpStepper(synthetic.warp_trace(repeat=1_500))
-    assert len(view.trace) == 20_000
-    assert view.trace.truncated
-    assert "stops after" in view.describe()
-    view.close()
+    assert np.all(packed["x_at"][:15] < 0)
+    assert packed["x_table"].size <= 32 * (20 + 2 * 25)
 
 
 def test_an_empty_trace_still_displays() -> None:

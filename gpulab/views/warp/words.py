@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from gpulab.views._text import count, number
 from virtualgpu.records import WarpTrace
 
 SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}. {text}.{access}"
 EMPTY = "The warp ran no instruction."
-LOCAL_NOTE = (
-    "Local memory is private to each lane and interleaved, so equal offsets of the lanes lie side by side."
-)
-WIDE_NOTE = (
-    "Accesses wider than 4 bytes a lane are served in parts: a half or a quarter of the warp at a time."
-)
+LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
+WIDE_NOTE = "Accesses wider than 4 bytes a lane are served in parts: half or a quarter of the warp at a time."
 
 # Much is said many times, in all warps of a block.
 _kept = lru_cache(4096)
 _PREDICATE = re.compile(r"^@!?%?\w+\s+")
 _TYPE = re.compile(r"\.([fsu])(?:8|16|32|64)\b")
 _SPACE_WORDS = {"const": "constant", "generic": "generic-address"}
-_PREPOSITIONS = {"load": "from", "store": "to", "atomic": "in"}
-_VERBS = {"load": "loads", "store": "stores", "atomic": "updates atomically"}
+_VERBS = {"load": ("loads", "from"), "store": ("stores", "to"), "atomic": ("updates atomically", "in")}
+_DRAWN = {"shared": "banks", "global": "sectors", "generic": "sectors"}
+
+
+class Access(NamedTuple):
+    """A memory access in words, and how the view draws it."""
+
+    sentence: str
+    heading: str
+    verdict: str
+    note: str
+    picture: str
+    over: bool
+    reads: bool
+    size_bytes: int
 
 
 @_kept
@@ -54,41 +66,28 @@ def lanes_words(active: int, executed: int, threads: int) -> str:
 
 
 @_kept
-def access_kind(text: str, is_store: bool) -> str:
-    """``load``, ``store`` or ``atomic``."""
-    if bare_text(text).startswith(("atom", "red.")):
-        return "atomic"
-    return "store" if is_store else "load"
-
-
-@_kept
-def access_words(kind: str, space: str, size_bytes: int, spent: int, ideal: int) -> str:
-    """A memory access as a sentence; `spent` and `ideal` are passes in shared memory, sectors elsewhere."""
-    where = f"{_PREPOSITIONS[kind]} {_SPACE_WORDS.get(space, space)} memory"
-    words = f"It {_VERBS[kind]} {count(size_bytes, 'byte')} a lane {where}"
-    if space == "shared" and spent:
-        return f"{words}: {count(spent, 'pass', 'passes')} over the banks, at best {number(ideal)}."
-    if space in ("global", "generic") and spent:
-        return f"{words}: {count(spent, 'sector')} of 32 bytes, at best {number(ideal)}."
-    return f"{words}."
-
-
-@_kept
-def access_heading(kind: str, space: str, size_bytes: int, lanes: int) -> str:
-    """Title of an access's picture."""
-    drawn = "Banks" if space == "shared" else "Sectors"
-    return f"{drawn}: {space} {kind} · {number(size_bytes)} bytes a lane × {lanes} lanes"
-
-
-@_kept
-def access_verdict(space: str, spent: int, ideal: int) -> str:
-    """What an access cost, and what it could have; nothing where that is not known."""
-    if not spent or space not in ("shared", "global", "generic"):
-        return ""
-    unit = count(spent, "pass", "passes") if space == "shared" else count(spent, "sector")
-    return (
-        f"{unit}, at best {number(ideal)} {f'({number(spent / max(1, ideal))}×)' if spent > ideal else '✓'}"
-    )
+def access(
+    text: str, space: str, is_store: int, size_bytes: int, spent: int, ideal: int, lanes: int, *, drawn: bool
+) -> Access:
+    """A memory access; `spent` and `ideal` are passes in shared memory, sectors elsewhere (0: not known)."""
+    picture = _DRAWN.get(space, "")
+    atomic = bare_text(text).startswith(("atom", "red."))
+    kind = "atomic" if atomic else "store" if is_store else "load"
+    verb, where = _VERBS[kind]
+    says = f"It {verb} {count(size_bytes, 'byte')} a lane {where} {_SPACE_WORDS.get(space, space)} memory"
+    verdict = ""
+    if picture and spent:
+        banks = picture == "banks"
+        unit = count(spent, "pass", "passes") if banks else count(spent, "sector")
+        says += f": {unit} {'over the banks' if banks else 'of 32 bytes'}, at best {number(ideal)}"
+        over = f"({number(spent / max(1, ideal))}×)" if spent > ideal else "✓"
+        verdict = f"{unit}, at best {number(ideal)} {over}"
+    note = LOCAL_NOTE if space == "local" else WIDE_NOTE if space == "shared" and size_bytes > 4 else ""
+    title = "Banks" if space == "shared" else "Sectors"
+    heading = f"{title}: {space} {kind} · {number(size_bytes)} bytes a lane × {lanes} lanes"
+    reads = space == "shared" and kind != "store"
+    shown = picture if drawn else ""
+    return Access(f"{says}.", heading, verdict, note, shown, spent > ideal, reads, size_bytes)
 
 
 @_kept
@@ -100,18 +99,9 @@ def shared_words(written_bytes: int, size_bytes: int, now_bytes: int) -> str:
 
 def keys(looping: bool, values: bool, several: bool) -> str:
     """Which keys step through a trace with loops, register values and several warps, or without."""
-    found = [
-        "← → step",
-        "↑ ↓ source line",
-        "Page Up and Page Down memory access",
-        "Home",
-        "End",
-        "space plays",
-    ]
-    found += ["i and I iteration", "o out of the loop"] if looping else []
-    found += ["comma and full stop lane"] if values else []
-    found += ["[ and ] warp"] if several else []
-    return f"Keys: {', '.join(found)}."
+    found = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
+    found += ", i and I iteration, o out of the loop" if looping else ""
+    return f"{found}{', comma and full stop lane' if values else ''}{', [ and ] warp' if several else ''}."
 
 
 def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
@@ -121,28 +111,23 @@ def confirm(predicted: WarpTrace, measured: WarpTrace) -> str:
     prediction's visits of those instructions, with their masks, must be the same. Divergent paths
     may run in either order, so equal visits in another order count as equal and are said to be so.
     """
-    blocks = {int(p) for p in measured.pc}
-    foretold = [
-        (int(p), int(m)) for p, m in zip(predicted.pc, predicted.active_mask, strict=True) if int(p) in blocks
-    ]
-    seen = [(int(p), int(m)) for p, m in zip(measured.pc, measured.active_mask, strict=True)]
-    device = measured.provenance.device
+    known = np.isin(predicted.pc, measured.pc)
+    told = list(zip(predicted.pc[known].tolist(), predicted.active_mask[known].tolist(), strict=True))
+    seen = list(zip(measured.pc.tolist(), measured.active_mask.tolist(), strict=True))
     if measured.truncated or predicted.truncated:
-        shorter = min(len(foretold), len(seen))
-        foretold, seen = foretold[:shorter], seen[:shorter]
-    total = max(len(foretold), len(seen))
-    confirmed = f"Masks confirmed by {device}: {number(total)} of {number(total)} basic blocks equal"
-    if foretold == seen:
+        shorter = min(len(told), len(seen))
+        told, seen = told[:shorter], seen[:shorter]
+    device, total = measured.provenance.device, number(max(len(told), len(seen)))
+    confirmed = f"Masks confirmed by {device}: {total} of {total} basic blocks equal"
+    if told == seen:
         return f"{confirmed}."
-    if sorted(foretold) == sorted(seen):
+    if sorted(told) == sorted(seen):
         return f"{confirmed}, but the hardware ran divergent paths in another order."
-    pairs = list(zip(foretold, seen, strict=False))
-    equal = sum(a == b for a, b in pairs)
-    at = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
-    told = f"mask {foretold[at][1]:#010x}" if at < len(foretold) else "nothing more"
-    took = f"mask {seen[at][1]:#010x}" if at < len(seen) else "nothing more"
+    same = [a == b for a, b in zip(told, seen, strict=False)]
+    at = same.index(False) if False in same else len(same)
+    masks = [f"mask {rows[at][1]:#010x}" if at < len(rows) else "nothing more" for rows in (told, seen)]
     line = int(measured.line[min(at, len(seen) - 1)]) if seen else 0
     return (
-        f"{device} differs: {number(equal)} of {number(total)} basic blocks equal. First difference at "
-        f"block visit {number(at + 1)} (line {line}): predicted {told}, measured {took}."
+        f"{device} differs: {number(sum(same))} of {total} basic blocks equal. First difference at "
+        f"block visit {number(at + 1)} (line {line}): predicted {masks[0]}, measured {masks[1]}."
     )

@@ -1,0 +1,132 @@
+import { element } from "../parts/frame.js";
+import { sharedWord, upTo, valueText } from "./record.js";
+
+// The registers of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
+
+const ROWS_SHOWN = 16;
+const READINGS = { stored: "as stored", f32: "f32", s32: "s32", u32: "u32", hex: "hexadecimal" };
+const ARROWS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 32, ArrowUp: -32 };
+
+/** Registers as a list; choosing one shows it in all 32 lanes. */
+export function registerPanel(onChoose) {
+  const heading = element("div", { class: "gl-heading" });
+  const list = element("div", { class: "gl-registers", role: "group", "aria-label": "Registers" });
+  const rows = new Map();
+  const rowOf = (name) => {
+    const spans = ["name", "type", "value", "line"].map((kind) => element("span", { class: `gl-register-${kind}` }));
+    if (!rows.has(name)) rows.set(name, element("button", { type: "button", class: "gl-register", onclick: () => onChoose(name) }, ...spans));
+    return rows.get(name);
+  };
+
+  /** Show the registers of a lane after a step; `chosen` is the one shown in all lanes. */
+  const show = (steps, step, lane, chosen) => {
+    const found = steps.registers(step, lane);
+    heading.textContent = `Registers of lane ${lane} after this step (${found.length})`;
+    const nodes = found.map(({ what, type, bits, step: wrote }) => {
+      const row = rowOf(what);
+      const texts = [what, type, valueText(bits, type), wrote === step ? "now" : steps.place(wrote)];
+      texts.forEach((text, at) => { row.children[at].textContent = text; });
+      row.classList.toggle("gl-now", wrote === step);
+      row.setAttribute("aria-pressed", String(what === chosen));
+      row.setAttribute("aria-label", `${what}, ${type}: ${texts[2]}, written ${texts[3]}`);
+      row.title = `${what} (${type}) = ${valueText(bits, type, true)}, written by ${steps.instruction(wrote)}. Press to see it in all lanes.`;
+      return row;
+    });
+    // Rows that stay are not touched, so that a focused one keeps the focus.
+    nodes.forEach((row, at) => { if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null); });
+    while (list.children.length > nodes.length) list.lastChild.remove();
+    const now = nodes.find((row) => row.classList.contains("gl-now"));
+    if (!now || list.contains(document.activeElement)) return;
+    if (now.offsetTop < list.scrollTop || now.offsetTop > list.scrollTop + list.clientHeight - 24) list.scrollTop = now.offsetTop - list.clientHeight / 2;
+  };
+  return { node: element("div", { class: "gl-register-panel" }, heading, list), show };
+}
+
+/** Shared memory after a step; `memory` has the columns of `SharedStates`. */
+export function sharedPanel(memory, texts) {
+  const words = memory.word_events.length - 1;
+  const totalRows = Math.ceil(words / 32);
+  const lastTop = Math.max(0, totalRows - ROWS_SHOWN);
+  let [top, chosen, sequence, loaded] = [0, 0, -1, new Set()];
+  const [written, chosenText] = ["gl-note", "gl-note gl-word-text"].map((name) => element("div", { class: name, "aria-live": "polite" }));
+  const reading = element("select", { "aria-label": "Read words as", onchange: () => refresh() }, ...Object.entries(READINGS).map(([value, text]) => element("option", { value }, text)));
+  const follow = element("input", { type: "checkbox", checked: true });
+  const turn = (by) => () => { top = Math.max(0, Math.min(lastTop, top + by * ROWS_SHOWN)); follow.checked = false; refresh(); };
+  const up = element("button", { type: "button", onclick: turn(-1), "aria-label": "Lower addresses" }, "▲");
+  const down = element("button", { type: "button", onclick: turn(1), "aria-label": "Higher addresses" }, "▼");
+  const cells = upTo(Math.min(ROWS_SHOWN, totalRows), () => ({ label: element("th", { scope: "row" }), row: upTo(32, () => element("td", { role: "gridcell" })) }));
+  const table = element(
+    "table", { class: "gl-words", role: "grid", tabindex: 0, "aria-label": "Words of shared memory; arrow keys choose one" },
+    element("thead", {}, element("tr", {}, element("th", {}, "byte"), ...upTo(32, (bank) => element("th", { scope: "col", title: `bank ${bank}` }, String(bank))))),
+    element("tbody", {}, ...cells.map(({ label, row }) => element("tr", {}, label, ...row))),
+  );
+  const toRow = (row) => { if (row < top || row >= top + ROWS_SHOWN) top = Math.max(0, Math.min(lastTop, row)); };
+  const choose = (word) => {
+    chosen = Math.max(0, Math.min(words - 1, word));
+    toRow(chosen >> 5);
+    refresh();
+  };
+  table.addEventListener("click", (event) => { if (event.target.dataset.word) choose(Number(event.target.dataset.word)); });
+  table.addEventListener("keydown", (event) => {
+    if (!ARROWS[event.key] || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation();
+    choose(chosen + ARROWS[event.key]);
+  });
+
+  /** At most about five characters unless `long`, for a column is narrow. */
+  const short = (bits, type, long) => {
+    const text = valueText(bits, type, long, 3);
+    return !long && text.length > 6 ? text.replace(/^(-?\d)\d*(?:\.\d+)?e/, "$1e") : text;
+  };
+  /** A word as text; `long` for the line below the table. */
+  const textOf = (at, word, long) => {
+    if (!word) return long ? "never written: garbage on a GPU" : "·";
+    const plain = `${long ? "0x" : ""}${word.bits.toString(16).padStart(8, "0")}`;
+    if (reading.value === "hex" || (reading.value === "stored" && word.width < 4)) return plain;
+    if (reading.value !== "stored") return short(BigInt(word.bits), reading.value, long);
+    if (word.width < 8) return short(BigInt(word.bits), texts[word.type], long);
+    if (word.second && !long) return "″";
+    const [low, high] = [at - word.second, at + 1 - word.second].map((half) => BigInt(sharedWord(memory, half, sequence).bits));
+    return short((high << 32n) | low, texts[word.type], long);
+  };
+  const refresh = () => {
+    cells.forEach(({ label, row }, line) => {
+      label.textContent = String(128 * (top + line));
+      row.forEach((cell, bank) => {
+        const at = 32 * (top + line) + bank;
+        const word = at < words ? sharedWord(memory, at, sequence) : null;
+        cell.dataset.state = at >= words ? "none" : !word ? "never" : word.sequence === sequence ? "changed" : "written";
+        cell.dataset.word = at < words ? at : "";
+        cell.textContent = at < words ? textOf(at, word, false) : "";
+        cell.title = at < words ? textOf(at, word, true) : "";
+        cell.classList.toggle("gl-touched", loaded.has(at));
+        cell.setAttribute("aria-selected", String(at === chosen));
+      });
+    });
+    up.setAttribute("aria-disabled", String(top === 0));
+    down.setAttribute("aria-disabled", String(top === lastTop));
+    const word = sharedWord(memory, chosen, sequence);
+    const by = word ? `, written by lane ${word.lane} of warp ${word.warp}` : "";
+    chosenText.textContent = `Bytes ${4 * chosen} to ${4 * chosen + 3} (bank ${chosen & 31}): ${textOf(chosen, word, true)}${by}.`;
+  };
+
+  /** Show the memory after a step of a warp, and which words the step loads. */
+  const show = (steps, step) => {
+    const access = steps.access(step);
+    const size = Math.max(1, (access?.sizeBytes ?? 0) / 4);
+    sequence = steps.sequence[step];
+    loaded = new Set(access?.reads ? access.lanes.flatMap(({ address }) => upTo(size, (part) => (address >> 2) + part)) : []);
+    if (follow.checked && access?.picture === "banks") toRow(Math.min(...access.lanes.map(({ address }) => address)) >> 7);
+    written.textContent = steps.says("shared_words", step);
+    refresh();
+  };
+  const keys = [["changed", "", "written in this step"], ["", " gl-touched", "loaded in this step"], ["never", "", "· never written"]];
+  const node = element(
+    "details", { class: "gl-shared", open: true }, element("summary", {}, "Shared memory after this step"),
+    element("div", { class: "gl-tools" }, written, element("label", {}, "Read words ", reading), ...(lastTop ? [up, down, element("label", {}, follow, " follow the step")] : [])),
+    element("div", { class: "gl-words-box" }, table),
+    element("div", { class: "gl-keys" }, ...keys.map(([state, more, text]) => element("span", { class: `gl-key${more}`, "data-state": state }, text))), chosenText,
+  );
+  return { node, show };
+}

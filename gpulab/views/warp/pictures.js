@@ -1,0 +1,162 @@
+import { element } from "../parts/frame.js";
+import { Plot } from "../parts/plot.js";
+import { firstAtLeast, upTo } from "./record.js";
+
+// Plots of a step: active lanes over all steps, and which lanes share a sector or a bank of memory.
+
+const BARS_PX = 36;
+const MARKS_PX = 7;
+const TURN_PX = 14;
+const ROW_PX = 22;
+const BANKS_PX = 150;
+const MOST_SECTORS = 32;
+
+const parts = (rows, count) => upTo(count, (part) => rows.map((row) => row[part]));
+
+/** Rectangles (x0, x1, y0, y1, index of their colour) as an item; `say` gives each a sentence. */
+function boxes(rows, colours, inset, say) {
+  const [x0, x1, y0, y1, colour] = parts(rows, 5);
+  return { item: "rects", x0, x1, y0, y1, colour, colours, inset, ...(say && { say: [["at", say]], at: say.map((_, at) => at) }) };
+}
+
+/** Texts (x, y, text, room) as an item. */
+function texts(rows, more) {
+  const [x, y, text, room] = parts(rows, 4);
+  return { item: "labels", x, y, text, room, anchor: "middle", colour: "on-accent", size: 10, weight: "normal", dx: 0, ...more };
+}
+
+/** Active lanes over steps; a folded loop shows one of its turns, the one that the step lies in. */
+export function timeline(frame, onStep) {
+  const plot = new Plot(frame, { box: "plot", height: BARS_PX, domain: [0, 1], left: 0, right: 0, label: "Active lanes over steps", items: [] });
+  const { box, canvas } = plot;
+  let [shown, still, key] = [[], [], ""];
+  const seek = ({ clientX }) => onStep(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(plot.value(clientX - canvas.getBoundingClientRect().left))))]);
+  canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); seek(event); });
+  canvas.addEventListener("pointermove", (event) => { if (event.buttons) seek(event); });
+  const placeOf = (step) => firstAtLeast(shown, step + 1) - 1;
+
+  /** Active and executing lanes, marks below steps that access memory, and each loop's turn in a bracket. */
+  const items = (steps, turns) => {
+    const line = (column, fill) => {
+      const y = shown.map((step) => BARS_PX * (1 - steps[column][steps.mask[step]] / 32));
+      return { item: "line", x: upTo(y.length + 1, (at) => at), y: [...y, y.at(-1)], colour: fill, width: 0, fill, base: BARS_PX, step: true };
+    };
+    const marks = Array.from(steps.access_step ?? [], (step) => [step, placeOf(step)]).filter(([step, at]) => shown[at] === step);
+    const spans = turns.map(({ turn, level, share }) => {
+      const [left, right] = [placeOf(steps.turn_begin[turn]), placeOf(steps.turn_end[turn]) + 1];
+      return { turn, left, right, part: left + share * (right - left), top: BARS_PX + MARKS_PX + level * TURN_PX };
+    });
+    return [
+      line("mask_lanes", "accent-2"), line("mask_ran", "accent"), boxes(marks.map(([, at]) => [at, at, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], -0.5),
+      boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], 1),
+      boxes(spans.map(({ left, part, top }) => [left, part, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], 1),
+      texts(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),
+    ];
+  };
+  const show = (steps, step, fold) => {
+    const folded = fold && steps.turn ? foldedTurns(steps, step) : { shown: upTo(steps.length, (at) => at), turns: [] };
+    const now = `${steps.warp} ${fold} ${folded.turns.map(({ turn }) => turn)}`;
+    if (now !== key) {
+      ({ shown } = folded);
+      [key, still] = [now, items(steps, folded.turns)];
+      box.height = BARS_PX + MARKS_PX + TURN_PX * folded.turns.reduce((most, { level }) => Math.max(most, level + 1), 0);
+      plot.sight = box.domain = [0, shown.length];
+    }
+    const here = placeOf(step) + 0.5;
+    box.items = [...still, { item: "rules", x0: [here], x1: [here], y0: [0], y1: [BARS_PX + MARKS_PX], colour: "fg", width: 2 }];
+    plot.draw();
+  };
+  return { node: element("div", { class: "gl-timeline" }, plot.node), show, draw: () => plot.draw() };
+}
+
+/** Steps to show with every loop folded to one turn, the step's own or else the first. */
+function foldedTurns(steps, step) {
+  const [shown, turns, own] = [[], [], new Map()];
+  if (!steps.runsIn) {
+    steps.runsIn = new Map(Array.from(steps.run_outer, (outer) => [outer, []]));
+    steps.run_outer.forEach((outer, run) => steps.runsIn.get(outer).push(run));
+  }
+  for (let turn = steps.turn[step]; turn >= 0; turn = steps.run_outer[steps.turn_run[turn]]) own.set(steps.turn_run[turn], turn);
+  const walk = (from, to, outer, level) => {
+    let at = from;
+    for (const run of steps.runsIn.get(outer) ?? []) {
+      const [first, next] = [steps.run_turns[run], steps.run_turns[run + 1]];
+      const turn = own.get(run) ?? first;
+      for (; at < steps.turn_begin[first]; at += 1) shown.push(at);
+      turns.push({ turn, level, share: (turn - first + 1) / (next - first) });
+      walk(steps.turn_begin[turn], steps.turn_end[turn], turn, level + 1);
+      at = steps.turn_end[next - 1] + 1;
+    }
+    for (; at <= to; at += 1) shown.push(at);
+  };
+  walk(0, steps.length - 1, -1, 0);
+  return { shown, turns };
+}
+
+/** Things grouped by a key, in ascending order of it. */
+function groupedBy(things, key) {
+  const groups = new Map();
+  for (const thing of things) groups.set(key(thing), [...(groups.get(key(thing)) ?? []), thing]);
+  return [...groups].sort(([a], [b]) => a - b);
+}
+
+const laneNames = (lanes) => (lanes.length === 1 ? String(lanes[0].lane) : `×${lanes.length}`);
+const laneList = (lanes) => `lane ${[...new Set(lanes.map(({ lane }) => lane))].join(", ")}`;
+
+/** Sectors as boxes of 32 bytes, four to a row as in a 128-byte cache line; lanes drawn in them. */
+function sectors({ lanes, sizeBytes }) {
+  const touched = groupedBy(lanes, ({ address }) => Math.floor(address / 32)).slice(0, MOST_SECTORS);
+  const [ground, bytes, says, names, rows] = [[], [], [], [], []];
+  groupedBy(touched, ([sector]) => Math.floor(sector / 4)).forEach(([line, found], row) => {
+    const y = row * ROW_PX;
+    rows.push([0, y + 11, `0x${(128 * line).toString(16)}`]);
+    for (let part = 0; part < 4; part += 1) {
+      const sharing = new Map(found).get(4 * line + part);
+      ground.push([32 * part, 32 * part + 31, y + 1, y + ROW_PX - 1, sharing ? 1 : 0]);
+      for (const [offset, same] of groupedBy(sharing ?? [], ({ address }) => address % 32)) {
+        const [from, width] = [32 * part + (31 / 32) * offset, (31 / 32) * Math.min(sizeBytes, 32 - offset)];
+        bytes.push([from, from + width, y + 3, y + ROW_PX - 3, 0]);
+        says.push(`${laneList(same)}: bytes ${offset} to ${offset + sizeBytes - 1} of sector 0x${(32 * (4 * line + part)).toString(16)}`);
+        names.push([from + width / 2, y + 11, laneNames(same), width + 1]);
+      }
+    }
+  });
+  const items = [boxes(ground, ["grid", "other"], 0), boxes(bytes, ["accent"], 0.5, says), texts(names), texts(rows, { anchor: "end", colour: "muted", dx: -8, room: null, pin: true })];
+  return { height: rows.length * ROW_PX, domain: [0, 128], left: 96, label: "Sectors of 32 bytes and the lanes in them", items };
+}
+
+/** The 32 banks as columns; each different 4-byte word a bank must deliver is a box, so height = passes. */
+function banks({ lanes, sizeBytes }) {
+  const words = lanes.flatMap(({ lane, address }) => upTo(Math.max(1, sizeBytes / 4), (part) => ({ lane, word: Math.floor(address / 4) + part })));
+  const asked = groupedBy(words, ({ word }) => word % 32).map(([bank, all]) => [bank, groupedBy(all, ({ word }) => word)]);
+  const highest = Math.max(...asked.map(([, different]) => different.length));
+  const high = Math.max(4, Math.min(18, BANKS_PX / highest));
+  const height = highest * high;
+  const found = asked.flatMap(([bank, different]) => different.map(([word, sharing], level) => ({ bank, word, sharing, level, y: height - (level + 1) * high })));
+  const items = [
+    boxes(upTo(32, (bank) => [bank, bank + 1, 0, height, 0]), ["grid"], 1),
+    boxes(found.map(({ bank, level, y }) => [bank, bank + 1, y + 1, y + high, level ? 1 : 0]), ["accent", "tail-text"], 2, found.map(({ bank, word, sharing }) => `Bank ${bank}, word ${word}: ${laneList(sharing)}`)),
+    texts(high < 12 ? [] : found.map(({ bank, sharing, y }) => [bank + 0.5, y + high / 2, laneNames(sharing), 1])),
+    texts(upTo(32, (bank) => [bank + 0.5, height + 9, String(bank)]), { colour: "muted", room: null }),
+  ];
+  return { height: height + 16, domain: [0, 32], left: 0, label: "Lanes of the 32 banks", items };
+}
+
+/** The access of a step: what it costs, and its picture. */
+export function accessPanel(frame) {
+  const node = element("div", { class: "gl-access" });
+  const note = (text) => element("div", { class: "gl-note" }, text);
+  let plot = null;
+  const draw = () => plot?.draw();
+  const show = (steps, step) => {
+    const access = steps.access(step);
+    const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
+    node.hidden = !steps.access_step;
+    plot = make ? new Plot(frame, { box: "plot", right: 0, zoom: false, ...make(access) }) : null;
+    const verdict = access && element("span", { class: access.over ? "gl-verdict gl-over" : "gl-verdict" }, access.verdict);
+    const heading = access ? element("div", { class: "gl-heading" }, `${access.heading} `, verdict) : note("No memory access in this step.");
+    node.replaceChildren(heading, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
+    draw();
+  };
+  return { node, show, draw };
+}
