@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 from gpulab.diagnosis.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
@@ -55,16 +55,14 @@ class Diagnosis:
 
     def table(self) -> Table:
         """All findings as a table."""
-        rows = tuple((item.subject, item.status, item.found, item.remedy) for item in self.findings)
+        rows = tuple(map(astuple, self.findings))
         return Table("", ("part", "status", "found", "remedy"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as ``gpulab doctor --json`` prints it."""
+        names = ("part", "status", "found", "remedy")
         return {
-            "findings": [
-                {"part": item.subject, "status": item.status, "found": item.found, "remedy": item.remedy}
-                for item in self.findings
-            ],
+            "findings": [dict(zip(names, astuple(finding), strict=True)) for finding in self.findings],
             "virtual_gpu": self.virtual_gpu,
             "real_gpu": self.real_gpu,
             "verdict": self.verdict,

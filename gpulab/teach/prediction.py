@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpulab.teach import page
@@ -58,27 +59,24 @@ def predict(
     return Prediction(question, key=key, choices=choices, unit=unit, default=default, answer=answer)
 
 
+@dataclass(eq=False, repr=False)
 class Prediction:
     """One question, the learner's locked answer, and its comparison with the number found."""
 
-    def __init__(
-        self,
-        question: str,
-        *,
-        key: str,
-        choices: Sequence[Value] = (),
-        unit: str = "",
-        default: Value | None = None,
-        answer: Value | None = None,
-    ) -> None:
-        self.question = question
-        self.key = key
-        self.choices = tuple(choices)
-        self.unit = unit
-        self.default = None if default is None else self._valid(default)
-        self.value: Value | None = None
-        self.revealed = False
-        self._listeners: list[Callable[[], None]] = []
+    question: str
+    _: KW_ONLY
+    key: str
+    choices: Sequence[Value] = ()
+    unit: str = ""
+    default: Value | None = None
+    answer: InitVar[Value | None] = None
+    value: Value | None = field(default=None, init=False)
+    revealed: bool = field(default=False, init=False)
+    _listeners: list[Callable[[], None]] = field(default_factory=list, init=False)
+
+    def __post_init__(self, answer: Value | None) -> None:
+        self.choices = tuple(self.choices)
+        self.default = None if self.default is None else self._valid(self.default)
         if answer is not None:
             self.lock(answer)
         else:
@@ -192,17 +190,15 @@ class Prediction:
         return page.bundle_of(form, str(self), page.boxed(content))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Reveal:
     """What was found beside what was predicted, in a sentence or two."""
 
-    def __init__(
-        self, prediction: Prediction, found: Value, label: str, because: str, tolerance: float
-    ) -> None:
-        self.prediction = prediction
-        self.found = found
-        self.label = label
-        self.because = because
-        self.tolerance = tolerance
+    prediction: Prediction
+    found: Value
+    label: str
+    because: str
+    tolerance: float
 
     @property
     def right(self) -> bool | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 
 from gpulab.teach import folders
 from gpulab.teach.store import store
+from gpulab.views.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,8 @@ class Progress:
 
     def _repr_html_(self) -> str:
         rows = [(name, "✓ passed" if done else "open") for name, done in self.exercises.items()]
-        rows += [
-            (f"quiz {topic}", f"{right} of {count} right first time")
-            for topic, (right, count) in self.quizzes.items()
-        ]
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left">{html.escape(name)}</th>'
-            f'<td style="text-align:left">{html.escape(state)}</td></tr>'
-            for name, state in rows
-        )
-        return f"<p>{html.escape(repr(self))}</p><table>{cells}</table>"
+        rows += [(f"quiz {topic}", f"{r} of {n} right first time") for topic, (r, n) in self.quizzes.items()]
+        return Table(repr(self), ("exercise or quiz", "so far"), tuple(rows)).html()
 
 
 def progress() -> Progress:
