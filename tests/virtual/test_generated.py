@@ -377,3 +377,27 @@ def test_out_of_a_reduction() -> None:
         norm()(x, axis=(0, 0))
     with pytest.raises(TypeError, match="Wrong number of arguments"):
         norm()()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "output", "mapped", "closing"),
+    [
+        ("T a, T b", "T y", "a * b", "y = a"),
+        ("T x, T in", "T out", "x * in", "out = a"),
+        ("T left, T _x", "T res", "left * _x", "res = a  // the sum"),
+    ],
+)
+def test_parameters_of_a_reduction_may_have_the_names_of_its_expressions(
+    inputs: str, output: str, mapped: str, closing: str
+) -> None:
+    x, y = np.arange(1.0, 7.0).reshape(2, 3), np.arange(6.0).reshape(2, 3)
+    kernel = cp.ReductionKernel(inputs, output, mapped, "a + b", closing, "0", "dot")
+    np.testing.assert_allclose(cp.asnumpy(kernel(cp.asarray(x), cp.asarray(y), axis=1)), (x * y).sum(axis=1))
+
+
+def test_an_index_parameter_may_be_called_ind() -> None:
+    inverse = cp.zeros(3, np.int64)
+    cp.ElementwiseKernel("S ind, raw S unused", "raw S res", "res[ind] = i", "inverse")(
+        cp.asarray([2, 0, 1]), inverse, inverse
+    )
+    assert cp.asnumpy(inverse).tolist() == [1, 2, 0]

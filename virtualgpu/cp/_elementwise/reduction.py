@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -236,6 +237,8 @@ class ReductionKernel:
         return f"""{header(used, self.preamble)}
 {typedefs(type_map)}{self.preamble}
 typedef {self.reduce_type} _type_reduce;
+#define REDUCE(a, b) ({_one_line(self.reduce_expr)})
+#define POST_MAP(a) ({_one_line(self.post_map_expr)})
 extern "C" __global__ void {self.name}({declared}) {{
   __shared__ alignas(16) char _shared_bytes[{BLOCK_SIZE} * sizeof(_type_reduce)];
   _type_reduce* _shared = reinterpret_cast<_type_reduce*>(_shared_bytes);
@@ -253,24 +256,23 @@ extern "C" __global__ void {self.name}({declared}) {{
          _j += _parts * _out_ind.size(), _J += _parts) {{
       _in_ind.set(_j);
       {read}
-      _type_reduce b = static_cast<_type_reduce>({self.map_expr});
-      _type_reduce a = _sum;
-      _sum = ({self.reduce_expr});
+      _type_reduce _mapped = static_cast<_type_reduce>({self.map_expr});
+      _sum = REDUCE(_sum, _mapped);
     }}
     _shared[_tid] = _sum;
     __syncthreads();
     for (unsigned int _half = {BLOCK_SIZE} / 2; _half >= _block_stride; _half >>= 1) {{
       if (_tid < _half) {{
-        _type_reduce a = _shared[_tid], b = _shared[_tid + _half];
-        _shared[_tid] = ({self.reduce_expr});
+        _type_reduce _one = _shared[_tid], _other = _shared[_tid + _half];
+        _shared[_tid] = REDUCE(_one, _other);
       }}
       __syncthreads();
     }}
     if (_tid < _block_stride && _i < _out_ind.size()) {{
       _out_ind.set(_i);
       {write}
-      _type_reduce a = _shared[_tid];
-      ({self.post_map_expr});
+      _type_reduce _reduced = _shared[_tid];
+      POST_MAP(_reduced);
     }}
     __syncthreads();
   }}
@@ -296,6 +298,11 @@ extern "C" __global__ void {self.name}({declared}) {{
 
     def __repr__(self) -> str:
         return f"<ReductionKernel {self.name!r}>"
+
+
+def _one_line(expression: str) -> str:
+    """An expression as the body of a macro: its ``a`` and ``b`` then hide no parameter of that name."""
+    return " ".join(re.sub(r"//[^\n]*", "", expression).split())
 
 
 def _permuted(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
