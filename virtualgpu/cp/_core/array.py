@@ -302,12 +302,12 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
     def astype(
         self, dtype: Any, order: str = "K", casting: Any = "unsafe", subok: Any = None, copy: bool = True
     ) -> ndarray:
-        """The array converted to another dtype; itself if ``copy=False`` and nothing changes."""
+        """The array converted to another dtype; itself if ``copy=False`` and dtype and order are right."""
         kind = checked_dtype(dtype)
-        if not copy and kind == self.dtype:
+        layout: Any = order or "K"
+        if not copy and kind == self.dtype and self._lies_in(layout):
             return self
         check_device(self)
-        layout: Any = order
         if not np.can_cast(self.dtype, kind, casting or "unsafe"):
             raise TypeError(
                 f"Cannot cast array data from {self.dtype!r} to {kind!r} according to the rule '{casting}'"
@@ -318,6 +318,11 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         name = f"cupy_copy__{self.dtype.name}_{kind.name}"
         run_kernel(self._mem.owner, name, self.nbytes + result.nbytes, lambda: result._assign(self._host))
         return result
+
+    def _lies_in(self, order: str) -> bool:
+        """Whether the elements lie in memory as an ``order=`` asks."""
+        c, f = self.flags.c_contiguous, self.flags.f_contiguous
+        return bool({"C": c, "F": f, "A": c or f}.get(order.upper(), True))
 
     def view(self, dtype: Any = None, type: Any = None) -> ndarray:
         """The same memory, read as another dtype."""

@@ -129,14 +129,15 @@ def array(
     ValueError
         ``Unsupported dtype`` for strings, objects, dates and records.
     """
+    order = order or "K"
     if _contains_device_array(obj):
         result = _stacked(obj)
         kind = result.dtype if dtype is None else checked_dtype(dtype)
         device = _machine.current().current_device
         if result._mem.owner is not device:
-            result = result.copy().astype(kind, copy=False)
+            result = result.copy().astype(kind, order=order, copy=False)
         elif result is not obj:
-            result = result.astype(kind, copy=False)
+            result = result.astype(kind, order=order, copy=False)
         else:
             result = result.astype(kind, order=order, copy=bool(copy))
         return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result

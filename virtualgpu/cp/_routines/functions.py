@@ -132,7 +132,17 @@ real, imag, angle = lift(np.real), lift(np.imag), lift(np.angle)
 isin, in1d = lift(np.isin, operands=2), lift(np.isin, name="in1d", operands=2)
 
 # Shapes
-reshape, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
+_reshaped, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
+
+
+def reshape(a: ndarray, shape: Any, order: Any = "C", **keywords: Any) -> ndarray:
+    """`a` with another shape: a view where possible, else a copy that lies in memory in that order."""
+    result: Any = _reshaped(a, shape, order=order, **keywords)
+    if order in ("C", None) or not isinstance(result, ndarray) or result.base is not None:
+        return result  # type: ignore[no-any-return]
+    return result.astype(result.dtype, order=order, copy=False)
+
+
 swapaxes, moveaxis, rollaxis = lift(np.swapaxes), lift(np.moveaxis), lift(np.rollaxis)
 squeeze, expand_dims = lift(np.squeeze), lift(np.expand_dims)
 atleast_1d, atleast_2d, atleast_3d = lift(np.atleast_1d), lift(np.atleast_2d), lift(np.atleast_3d)
