@@ -37,7 +37,6 @@ READINGS: dict[str, Any] = {
     "GetCurrentClocksEventReasons": 0x4 | 0x20,
     "GetComputeRunningProcesses": [SimpleNamespace(pid=os.getpid()), SimpleNamespace(pid=1)],
     "GetComputeMode": 0,
-    "GetPcieThroughput": lambda counter: {0: 1_500, 1: 2_500}[counter],  # KB/s
 }
 
 
@@ -48,7 +47,6 @@ def module(readings: dict[str, Any] | None = None) -> Any:
     made.NVMLError = NVMLError
     made.NVML_TEMPERATURE_GPU = 0
     made.NVML_CLOCK_SM, made.NVML_CLOCK_MEM = 1, 2
-    made.NVML_PCIE_UTIL_TX_BYTES, made.NVML_PCIE_UTIL_RX_BYTES = 0, 1
     made.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3
     made.nvmlInit = made.nvmlShutdown = lambda: None
     made.nvmlSystemGetDriverVersion = lambda: "580.65"

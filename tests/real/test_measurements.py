@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -156,3 +157,54 @@ def test_the_sanitizer_checks_copies() -> None:
     raced = gl.cp.RawKernel(SHARED.replace("__syncthreads();", ""), "reverse")
     assert not gl.sanitize(raced, 1, 256, (x,), shared_bytes=1024).clean
     assert x.get().tolist() == list(range(256))
+
+
+def test_cupys_own_compiler_stands_in_for_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real import modules
+
+    monkeypatch.setattr(modules, "shared", SimpleNamespace(supported_targets=lambda: ()))
+    code = "#ifndef FACTOR\n#error no factor\n#endif\n"
+    code += "template <typename T> __global__ void k(T* x) { *x *= FACTOR; }"
+    module = gl.cp.RawModule(code=code, options=("-DFACTOR=6",), name_expressions=("k<float>",))
+    x = gl.cp.full(1, 7, gl.cp.float32)
+    trace = gl.launch(module.get_function("k<float>"), 1, 1, (x,)).trace
+    assert trace.provenance.source == "measured"
+    assert x.get().tolist() == [42]
+    with pytest.raises(gl.errors.GpulabError, match="no factor"):
+        session.backend().ptx(gl.cp.RawKernel(code, "k"))
+
+
+def test_the_slider_measures_again_and_puts_arrays_back() -> None:
+    x = gl.cp.arange(256, dtype=gl.cp.int32)
+    chart = gl.launch(gl.cp.RawKernel(SHARED, "reverse"), 2, 128, (x,), shared_bytes=512)
+    before = x.get()
+    chart.block_threads = 64
+    assert chart.error == ""
+    assert chart.trace.provenance.source == "measured"
+    assert (chart.trace.grid, chart.trace.block) == ((4, 1, 1), (64, 1, 1))
+    np.testing.assert_array_equal(x.get(), before)
+
+
+def test_shared_memory_that_was_opted_in_reaches_the_probe() -> None:
+    kernel = gl.cp.RawKernel(SHARED, "reverse")
+    most = session.backend().device_info().shared_per_block_optin_bytes
+    kernel.max_dynamic_shared_size_bytes = most
+    x = gl.cp.arange(128, dtype=gl.cp.int32)
+    trace = gl.launch(kernel, 1, 128, (x,), shared_bytes=most).trace
+    assert trace.occupancy.limiters == ("shared memory",)
+    assert x.get().tolist() == list(range(127, -1, -1))
+
+
+def test_end_follows_start_by_the_blocks_work() -> None:
+    code = r"""
+    extern "C" __global__ void spin(int* out) {
+        long long start = clock64();
+        int turns = blockIdx.x % 2 ? 200000 : 2000;
+        while (clock64() - start < turns) {}
+        out[blockIdx.x] = turns;
+    }"""
+    out = gl.cp.zeros(8, gl.cp.int32)
+    trace = gl.launch(gl.cp.RawKernel(code, "spin"), 8, 32, (out,)).trace
+    took_ns = trace.end_ns - trace.start_ns
+    assert took_ns[1::2].min() > 3 * took_ns[::2].max()
+    assert trace.start_ns.min() == 0

@@ -11,6 +11,7 @@ from gpulab.real.driver import NvmlError, sharing
 from gpulab.real.nvml import NvmlDevice
 from tests.real import fake_nvml
 from virtualgpu.records import DeviceMetrics, Provenance
+from virtualgpu.records.device_attributes import READINGS
 
 HERE = Provenance("measured", "NVIDIA L4")
 
@@ -43,22 +44,25 @@ def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
         "compute processes": (2, ""),
         "PCIe link": ("gen 3 x8", ""),
     }
-    slow = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).slow_metrics(HERE))
-    assert slow == {"PCIe sent": (1.5, "MB/s"), "PCIe received": (2.5, "MB/s")}
+    assert [(name, unit) for name, (_, unit) in found.items()] == list(READINGS)
 
 
-def test_a_reading_that_is_not_there_says_why(nvml: Any) -> None:
+def test_a_reading_that_is_not_there_says_why(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(0))
     fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
     assert fan.why == "Not Supported"
-    del nvml.nvmlDeviceGetFanSpeed
+    del nvml.nvmlDeviceGetFanSpeed, nvml.nvmlDeviceGetTemperatureV
     fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
     assert "does not know it" in fan.why
+    monkeypatch.setattr(nvml, "nvmlDeviceGetTemperature", lambda handle, sensor: 43)
+    assert values(device.metrics(HERE))["temperature"] == (43, "°C")
 
 
 def test_what_only_nvml_knows_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(1))
     assert device.driver_version == "580.65"
+    monkeypatch.setattr(nvml, "nvmlSystemGetDriverVersion", lambda: b"535.1")
+    assert device.driver_version == "535.1"
     assert device.pcie_gbps == 31.5  # 16 lanes of the fourth generation
     assert device.mig_enabled is None
     monkeypatch.setattr(nvml, "nvmlDeviceGetMigMode", lambda handle: [handle == 1, 0])
