@@ -15,7 +15,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from gpulab.views.parts import Box, pack, page, palette, picture
+from gpulab.views.parts import page, palette, picture
+from gpulab.views.parts.boxes import Box
+from gpulab.views.parts.pack import pack
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -161,12 +160,3 @@ def limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list
             bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(limit, "accent")}
         rows.append(bar)
     return rows
-
-
-def nice_ticks(limit: float, wanted: int) -> list[float]:
-    """Round positions from 0 to `limit`, about `wanted` of them."""
-    if limit <= 0:
-        return [0.0]
-    power = 10.0 ** math.floor(math.log10(limit / wanted))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= limit / wanted)
-    return [i * step for i in range(int(limit / step * 1.0001) + 1)]

@@ -17,7 +17,7 @@ JUPYTER = {
 VIEW_PAIRS = [
     ("fg", "bg"), ("fg", "panel"), ("fg", "highlight"), ("muted", "bg"), ("muted", "panel"),
     ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
-    ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"),
+    ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"), ("on-accent", "good-text"),
 ]  # fmt: skip
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gpulab.views import LaunchChart
-from gpulab.views._waves import Waves, limiter_words, nice_ticks
+from gpulab.views._waves import Waves, limiter_words
+from gpulab.views.parts.plots import nice_ticks
 from tests.views import synthetic
 from tests.views.synthetic import boxes
 from virtualgpu.records import LaunchTrace

@@ -18,7 +18,7 @@ from gpulab.views.device.facts import (
     short_names,
     without_twins,
 )
-from gpulab.views.parts import Box, bars, column, fold, row, table, words
+from gpulab.views.parts.boxes import Box, bars, column, fold, row, table, words
 from virtualgpu.records import DeviceInfo, DeviceMetrics
 
 AUTOMATIC_READINGS = 600

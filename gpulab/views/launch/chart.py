@@ -10,24 +10,16 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, percent, product, shape, size, time_unit
-from gpulab.views._waves import Waves, limit_bars, limiter_words, nice_ticks, occupancy_words
-from gpulab.views.parts import (
-    Box,
-    Item,
-    bars,
-    column,
-    fold,
+from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
+from gpulab.views.parts.boxes import Box, Item, bars, column, fold, legend, numbers, row, slider, words
+from gpulab.views.parts.plots import (
     labels,
-    legend,
     line,
-    numbers,
+    nice_ticks,
     plot,
-    row,
     rules,
-    slider,
     spans,
     texts_of,
-    words,
     x_axis,
     y_name,
     y_ticks,

@@ -10,20 +10,8 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views._text import count, number, percent, size
 from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
-from gpulab.views.parts import (
-    Box,
-    bars,
-    column,
-    labels,
-    legend,
-    plot,
-    rects,
-    row,
-    rules,
-    switch,
-    words,
-    y_ticks,
-)
+from gpulab.views.parts.boxes import Box, bars, column, legend, row, switch, words
+from gpulab.views.parts.plots import labels, plot, rects, rules, y_ticks
 from virtualgpu.records import Occupancy
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.

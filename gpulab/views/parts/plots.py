@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,65 +18,44 @@ FINEST = 64
 MOST_POINTS = 4096
 
 
+def _item(kind: str, arguments: dict[str, Any], **changed: Any) -> Item:
+    """A part's arguments are its item; `more` holds columns for `say` and what only one painter needs."""
+    more = arguments.pop("more")
+    return {"item": kind, **arguments, **more, **changed}
+
+
 def plot(
-    height: float,
-    domain: tuple[float, float],
-    *items: Item | None,
-    label: str = "",
-    left: int = 8,
-    right: int = 8,
-    zoom: bool = False,
-    **more: Any,
-) -> Box:
+    height: float, domain: tuple[float, float], *items: Item | None, label: str = "", left: int = 8,
+    right: int = 8, zoom: bool = False, **more: Any,
+) -> Box:  # fmt: skip
     """A plot `height` pixels high whose width stands for `domain`; `label` is read aloud.
 
     With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight.
     """
     low, high = map(float, domain)
     return {
-        "box": "plot",
-        "height": height,
-        "domain": [low, high if high > low else low + 1],
-        "left": left,
-        "right": right,
-        "label": label,
-        "zoom": zoom,
-        "items": [item for item in items if item is not None],
-        **more,
-    }
+        "box": "plot", "height": height, "domain": [low, high if high > low else low + 1], "left": left,
+        "right": right, "label": label, "zoom": zoom, "items": [item for item in items if item], **more,
+    }  # fmt: skip
 
 
 def spans(
-    start: npt.NDArray[Any],
-    end: npt.NDArray[Any],
-    row: npt.NDArray[Any],
-    colour: npt.NDArray[Any],
-    colours: Sequence[str],
-    *,
-    rows: int,
-    top: float,
-    height: float,
-    lane: npt.NDArray[Any] | None = None,
-    lanes: int = 1,
-    ground: str = "grid",
-    **more: Any,
-) -> Item:
-    """Intervals over `rows` rows between `top` and `top + height`, in order of their start.
+    x0: npt.NDArray[Any], x1: npt.NDArray[Any], row: npt.NDArray[Any], colour: npt.NDArray[Any],
+    colours: Sequence[str], *, rows: int, top: float, height: float, lane: npt.NDArray[Any] | None = None,
+    lanes: int = 1, ground: str = "grid", joined: bool = False, **more: Any,
+) -> Item:  # fmt: skip
+    """Intervals over `rows` rows between `top` and `top + height`, in order of their start `x0`.
 
     Parameters
     ----------
-    start, end
-        In data units.
     row, lane
         Row of each and place in it, from 0; what lies outside is not drawn.
     colour
-        Index into `colours` of each.
+        Index into `colours` of each; `ground` is what no interval covers.
+    joined
+        Leave no gap between rows and neighbours.
     """
-    return {
-        "item": "spans", "x0": start, "x1": end, "row": row, "colour": colour, "colours": list(colours),
-        "rows": max(1, rows), "top": top, "height": height, "lane": lane, "lanes": max(1, lanes),
-        "ground": ground, **more,
-    }  # fmt: skip
+    return _item("spans", locals(), rows=max(1, rows), lanes=max(1, lanes))
 
 
 def rects(
@@ -84,11 +64,9 @@ def rects(
 ) -> Item:  # fmt: skip
     """Rectangles, `inset` pixels narrower on the left and right; `colour` is one name or indices into
     `colours`."""
-    named = isinstance(colour, str)
-    return {
-        "item": "rects", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "inset": inset,
-        "colour": [0] * len(x0) if named else colour, "colours": [colour] if named else list(colours), **more,
-    }  # fmt: skip
+    given = locals()
+    named = {"colour": [0] * len(x0), "colours": [colour]} if isinstance(colour, str) else {}
+    return _item("rects", given, **named)
 
 
 def line(
@@ -99,16 +77,14 @@ def line(
 
     A staircase of very many points keeps the highest and the last of each of `MOST_POINTS` stretches.
     """
+    given = locals()
     xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float32)
     if step and xs.size > 2 * MOST_POINTS:
         bounds = np.linspace(0, xs.size, MOST_POINTS, endpoint=False).astype(np.int64)
         highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
         last = np.append(bounds[1:], xs.size) - 1
         xs, ys = np.column_stack((xs[bounds], xs[last])).ravel(), np.column_stack((highest, ys[last])).ravel()
-    return {
-        "item": "line", "x": xs, "y": ys, "colour": colour, "width": width, "fill": fill, "base": base,
-        "step": step, **more,
-    }  # fmt: skip
+    return _item("line", given, x=xs, y=ys)
 
 
 def rules(
@@ -116,10 +92,7 @@ def rules(
     dash: bool = False, arrow: bool = False, **more: Any,
 ) -> Item:  # fmt: skip
     """Straight segments, dashed or with an arrow's head."""
-    return {
-        "item": "rules", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "colour": colour, "width": width,
-        "dash": dash, "arrow": arrow, **more,
-    }  # fmt: skip
+    return _item("rules", locals())
 
 
 def labels(
@@ -141,11 +114,7 @@ def labels(
     pin
         Stay where they are when the plot is zoomed, as the names of rows do.
     """
-    return {
-        "item": "labels", "x": x, "y": y, "text": list(text), "anchor": anchor, "colour": colour,
-        "size": size, "weight": weight, "dx": dx, "room": room, "spread": spread, "turn": turn,
-        "mono": mono, "pin": pin, **more,
-    }  # fmt: skip
+    return _item("labels", locals())
 
 
 def nice_step(raw: float) -> float:
@@ -154,16 +123,16 @@ def nice_step(raw: float) -> float:
     return next(m * power for m in (1, 2, 5, 10) if m * power >= raw * (1 - 1e-9))
 
 
+def nice_ticks(limit: float, wanted: int) -> list[float]:
+    """Round positions from 0 to `limit`, about `wanted` of them."""
+    step = nice_step(limit / wanted) if limit > 0 else math.inf
+    return [i * step for i in range(int(limit / step * 1.0001) + 1)] if limit > 0 else [0.0]
+
+
 def x_axis(
-    y: float,
-    limit: float,
-    text: Callable[[float], str],
-    title: str,
-    *,
-    scale: float = 1,
-    zoom: bool = False,
-    whole: bool = False,
-) -> Item:
+    y: float, limit: float, text: Callable[[float], str], title: str, *, scale: float = 1,
+    zoom: bool = False, whole: bool = False,
+) -> Item:  # fmt: skip
     """Ticks from 0 to `limit` below y, in several finenesses of which the painter takes one that fits.
 
     Parameters
@@ -263,12 +232,16 @@ def dag(
     else:
         if nodes:
             raise ValueError("The edges form a circle; a graph of work has none.")
+    # An arrow over several layers has a place of its own in each of them, so that it goes behind no node.
+    ways = [[a, *(f"{a}>{b}@{x}" for x in range(layer[a] + 1, layer[b])), b] for a, b in edges]
     layers: dict[int, list[str]] = {}
     for name in nodes:
         layers.setdefault(layer[name], []).append(name)
-    tallest = max((len(names) for names in layers.values()), default=1)
+    for way in ways:
+        for x, name in enumerate(way[1:-1], layer[way[0]] + 1):
+            layers[x].append(name)
     node_px, gap_px, room = 30, 14, 0.72
-    height = tallest * (node_px + gap_px)
+    height = max((len(names) for names in layers.values()), default=1) * (node_px + gap_px)
     place = {}
     for x, names in layers.items():
         top = (height - len(names) * (node_px + gap_px)) / 2
@@ -276,15 +249,24 @@ def dag(
             place[name] = (float(x), top + at * (node_px + gap_px) + gap_px / 2)
     names = list(nodes)
     spot = np.array([place[name] for name in names] or np.empty((0, 2)))
-    arrows = [(place[a], place[b]) for a, b in edges]
+    middle = node_px / 2
+    lines: list[tuple[float, float, float, float]] = []
+    heads: list[tuple[float, float, float, float]] = []
+    for way in ways:
+        for before, after in pairwise(way):
+            (x0, y0), (x1, y1) = place[before], place[after]
+            leg = (x0 + room, y0 + middle, x1, y1 + middle)
+            if after in nodes:
+                heads.append(leg)
+            else:
+                lines += [leg, (x1, y1 + middle, x1 + room, y1 + middle)]
     kinds = sorted({colour for _, colour in nodes.values()})
     texts = [nodes[name][0] for name in names]
-    middle = node_px / 2
     return plot(
         height,
         (0.0, max(1.0, len(layers) - 1 + room)),
-        rules([a[0] + room for a, _ in arrows], [a[1] + middle for a, _ in arrows],
-              [b[0] for _, b in arrows], [b[1] + middle for _, b in arrows], "muted", arrow=True),
+        rules(*np.array(lines or np.empty((0, 4))).T),
+        rules(*np.array(heads or np.empty((0, 4))).T, arrow=True),
         rects(spot[:, 0], spot[:, 0] + room, spot[:, 1], spot[:, 1] + node_px,
               [kinds.index(nodes[name][1]) for name in names], kinds,
               say=[["node", texts]], node=np.arange(len(names))),

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpulab.views._text import count, number
-from gpulab.views.parts import Box, column, labels, lane_grid, legend, line, plot, rects, row, x_axis, y_ticks
-from gpulab.views.parts import words as paragraph
+from gpulab.views.parts.boxes import Box, column, legend, row
+from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.plots import labels, lane_grid, line, plot, rects, x_axis, y_ticks
 from gpulab.views.warp import words
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE

@@ -10,7 +10,8 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views._text import count, number
-from gpulab.views.parts import Box, pack
+from gpulab.views.parts.boxes import Box
+from gpulab.views.parts.pack import pack
 from gpulab.views.warp import columns, picture, words
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import BlockTrace, WarpTrace

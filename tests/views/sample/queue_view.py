@@ -9,24 +9,11 @@ import numpy as np
 
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, time_unit
-from gpulab.views.parts import (
-    Box,
-    column,
-    dag,
-    fold,
-    labels,
-    legend,
-    numbers,
-    plot,
-    row,
-    spans,
-    table,
-    texts_of,
-    x_axis,
-)
+from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
+from gpulab.views.parts.plots import dag, labels, plot, spans, texts_of, x_axis
 from virtualgpu.records import Provenance
 
-KINDS = {"kernel": "accent", "copy": "good", "memset": "warn"}
+KINDS = {"kernel": "accent", "copy": "good-text", "memset": "tail-text"}
 ROW_PX = 26
 
 
