@@ -14,7 +14,7 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info, names
 from virtualgpu.model.machine import Machine
-from virtualgpu.records import Provenance
+from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.device_attributes import ATTRIBUTES, info_fields
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -74,10 +74,18 @@ def test_numbers_are_those_of_cudas_header() -> None:
     assert {name: numbers.get(name, number) for name, number in ours.items()} == ours
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_record_survives_the_way_through_cudas_numbers(name: str) -> None:
+ODD = replace(
+    device_info("A100"),
+    max_block_dim=(7, 8, 9),
+    max_grid_dim=(10, 11, 12),
+    registers_per_block=13,
+    shared_per_block_bytes=14,
+)
+
+
+@pytest.mark.parametrize("info", [*map(device_info, names()), ODD], ids=[*names(), "odd"])
+def test_a_record_survives_the_way_through_cudas_numbers(info: DeviceInfo) -> None:
     """What `gpulab.real.device` reads of a GPU is what the record of that GPU holds."""
-    info = device_info(name)
     values = {known.number: known.of(info) for known in ATTRIBUTES}
     read = info_fields(values.get)
     lost = {"memory_clock_mhz", "boost_clock_mhz", "copy_engines"} - {
@@ -90,6 +98,9 @@ def test_a_record_survives_the_way_through_cudas_numbers(name: str) -> None:
 
 
 def test_what_a_driver_does_not_know_is_none_or_zero() -> None:
+    read = info_fields(lambda number: 0)
+    assert (read["boost_clock_mhz"], read["memory_clock_mhz"]) == (None, None)  # no GPU stands still
+    assert read["copy_engines"] == 0
     read = info_fields(lambda number: None)
     missing = {"memory_bus_bits", "memory_clock_mhz", "boost_clock_mhz", "copy_engines"}
     assert {field for field, value in read.items() if value is None} == missing
