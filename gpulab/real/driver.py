@@ -13,29 +13,46 @@ from dataclasses import dataclass
 
 _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
 
-# CUresult codes of cuInit that a learner can do something about (cuda.h, "enum cudaError_enum").
-_INIT_REMEDIES = {
-    2: ("out of memory", "Close programs that use the GPU, then try again."),
-    3: ("not initialized", "Restart the machine or the container that holds the GPU."),
+# Why a device cannot be used, and what to do, by CUDA's error code: of cuInit (cuda.h), and of a tiny use
+# of a device (driver_types.h), which number them alike.
+CUDA_ERRORS = {
+    2: ("its memory is used up by other processes", "Close programs that use the GPU, then try again."),
+    3: (
+        "CUDA cannot be initialised (with MIG on, no instance may be assigned)",
+        "Restart the machine or the container that holds the GPU.",
+    ),
     34: (
-        "a stub library instead of the driver",
+        "a stub library stands in for the driver",
         "Remove the toolkit's `stubs` folder from LD_LIBRARY_PATH.",
     ),
+    35: ("the NVIDIA driver is too old for this CuPy", "Update the driver, or install an older CuPy."),
     46: (
-        "the device is busy or unavailable",
-        "Another process holds it in exclusive mode, or MIG is on without an instance: `nvidia-smi`.",
+        "it is busy in exclusive mode, or MIG is on without an instance",
+        "`nvidia-smi` shows which process holds it, and the MIG instances.",
     ),
     100: (
-        "no CUDA-capable device",
+        "the driver finds no CUDA device",
         "Nothing to do without a GPU; in a container, start it with `--gpus all`.",
     ),
-    802: ("the system is not ready yet", "Start NVIDIA's fabric manager service."),
+    101: ("there is no such device", "`nvidia-smi` lists those there are."),
+    209: ("this CuPy has no code for its compute capability", "Install a newer CuPy."),
+    222: ("the driver is too old for the PTX of this CuPy", "Update the driver."),
+    802: (
+        "the system is not ready yet (NVIDIA's fabric manager)",
+        "Start NVIDIA's fabric manager service.",
+    ),
     803: (
         "the driver's kernel module and its library differ in version",
         "Restart the machine; in a container, remove the cuda-compat package.",
     ),
-    804: ("forward compatibility on a GPU without it", "Remove the cuda-compat package."),
-    999: ("an unknown driver error", "Restart the machine, or run `sudo nvidia-modprobe -u`."),
+    804: (
+        "the driver is used in forward compatibility on a GPU without it",
+        "Remove the cuda-compat package.",
+    ),
+    999: (
+        "the driver reports an unknown error",
+        "Restart the machine, or run `sudo nvidia-modprobe -u`.",
+    ),
 }
 NO_DEVICE = 100
 
@@ -57,14 +74,15 @@ class DriverStatus:
     def problem(self) -> str:
         """Why the driver offers no device, in a few words; empty if it does."""
         if self.library is None:
-            return "no NVIDIA driver"
-        if self.init_code:
-            return _INIT_REMEDIES.get(self.init_code, (f"driver error {self.init_code}", ""))[0]
-        return "" if self.device_count else "no CUDA-capable device"
+            return "no NVIDIA driver was found"
+        if not self.init_code and self.device_count:
+            return ""
+        code = self.init_code or NO_DEVICE
+        return CUDA_ERRORS.get(code, (f"the driver gives error {code}", ""))[0]
 
     @property
     def remedy(self) -> str:
-        return _INIT_REMEDIES.get(self.init_code or 0, ("", ""))[1]
+        return CUDA_ERRORS.get(self.init_code or 0, ("", ""))[1]
 
 
 def driver_status() -> DriverStatus:

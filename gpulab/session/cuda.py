@@ -9,26 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.real.driver import driver_status, sharing
+from gpulab.real.driver import CUDA_ERRORS, driver_status, sharing
 from virtualgpu.errors import GpulabError
 
 INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
-
-# cudaError codes (driver_types.h) that a tiny use of a device can end in.
-_CUDA_REASONS = {
-    2: "its memory is used up by other processes",
-    3: "CUDA cannot be initialised (with MIG on, no instance may be assigned)",
-    34: "a stub library stands in for the driver",
-    35: "the NVIDIA driver is too old for this CuPy",
-    46: "it is busy in exclusive mode, or MIG is on without an instance",
-    100: "the driver finds no CUDA device",
-    101: "there is no such device",
-    209: "this CuPy has no code for its compute capability",
-    222: "the driver is too old for the PTX of this CuPy",
-    802: "the system is not ready yet (NVIDIA's fabric manager)",
-    803: "the driver's kernel module and its library differ in version",
-    999: "the driver reports an unknown error",
-}
 
 
 class CudaUnavailableError(GpulabError, RuntimeError):
@@ -96,7 +80,7 @@ def _import_cupy() -> Any:
         status = driver_status()
         if status.usable:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_CUPY}")
-        raise CudaUnavailableError(f"{status.problem} was found" if status.problem else "CuPy is absent")
+        raise CudaUnavailableError(status.problem)
     try:
         module = importlib.import_module("cupy")
     except Exception as error:  # CuPy raises many kinds: ImportError, RuntimeError, OSError
@@ -114,11 +98,9 @@ def _import_cupy() -> Any:
 
 def _reason(error: Exception) -> str:
     status = getattr(error, "status", None)
-    if isinstance(status, int) and status in _CUDA_REASONS:
-        return _CUDA_REASONS[status]
     if type(error).__name__ == "OutOfMemoryError":
-        return _CUDA_REASONS[2]
-    return _first_line(error)
+        status = 2
+    return CUDA_ERRORS[status][0] if status in CUDA_ERRORS else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

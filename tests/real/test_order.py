@@ -1,0 +1,181 @@
+"""Which of a real GPU and its twin runs a launch first, and what is copied. With `--fake-gpu` anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.session import sides
+from virtualgpu.backend import VirtualBackend
+from virtualgpu.compile import nvrtc
+from virtualgpu.protocol import Blocks, Launch
+from virtualgpu.records import LaunchTrace
+
+pytestmark = pytest.mark.gpu
+
+# As many additions as the first element says, so that a replay over other contents takes other times.
+AS_OFTEN = r"""
+extern "C" __global__ void as_often(int* x) {
+    int turns = x[0];
+    __syncthreads();
+    for (int i = 0; i < turns; ++i) atomicAdd(&x[threadIdx.x], 1);
+}"""
+
+
+@pytest.fixture(autouse=True)
+def on_the_gpu() -> Any:
+    pytest.importorskip("cupy")
+    assert gl.use_device("auto").kind == "cuda"
+    yield
+    gl.use_device("auto")
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What ran since, in order: the real GPU, the twin, or a copy of arrays to the twin."""
+    from gpulab.real.backend import CudaBackend
+
+    seen: list[str] = []
+
+    def note(owner: Any, name: str, what: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def noted(*args: Any, **named: Any) -> Any:
+            seen.append(what)
+            return original(*args, **named)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    note(CudaBackend, "observe", "real")
+    note(VirtualBackend, "observe", "twin")
+    note(sides.Copies, "on", "copied")
+    return seen
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every launch is too large to be replayed first."""
+    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
+
+
+def asked(turns: int = 5) -> Launch:
+    x = gl.cp.full(32, turns, gl.cp.int32)
+    return Launch.of(gl.cp.RawKernel(AS_OFTEN, "as_often"), 1, 32, (x,))
+
+
+def test_a_small_launch_is_replayed_once_before_the_real_gpu_runs_it(events: list[str]) -> None:
+    launch = asked()
+    seen = session.observe(launch, Blocks())
+    assert events == ["copied", "twin", "real"]
+    assert seen.beside is not None
+    assert seen.beside().provenance.source == "modelled"
+    assert events == ["copied", "twin", "real"]
+    assert int(launch.args[0][0]) == 10
+
+
+@pytest.mark.usefixtures("large")
+def test_a_larger_launch_is_measured_first_and_nothing_goes_to_the_host(events: list[str]) -> None:
+    launch = asked()
+    seen = session.observe(launch, Blocks())
+    assert events == ["real"]
+    assert seen.record.provenance.source == "measured"
+    assert seen.beside is not None
+    assert seen.beside().provenance.source == "modelled"
+    assert events == ["real", "copied", "twin"]
+
+
+@pytest.mark.usefixtures("large")
+def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
+    launch = asked(turns=40)
+    seen = session.observe(launch, Blocks())
+    launch.args[0][...] = 4000
+    again = session.observe(launch, Blocks())
+
+    def span_ns(one: sides.Observed[LaunchTrace]) -> int:
+        assert one.beside is not None
+        return int(one.beside().span_ns)
+
+    assert span_ns(again) > 10 * span_ns(seen)
+
+
+def test_a_launch_too_large_for_the_twin_is_only_measured(
+    events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "SMALL_THREADS", 0)
+    monkeypatch.setattr(sides, "QUICK_THREADS", 31)
+    seen = session.observe(asked(), Blocks())
+    assert seen.beside is not None
+    assert seen.beside() is None
+    assert events == ["real"]
+
+
+def test_a_replay_that_takes_too_long_gives_way_and_comes_later(
+    events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "FIRST_S", 1e-6)
+    twin = session.twin()
+    assert twin is not None
+    before = twin.machine.current_device.watchdog_s
+    start = time.perf_counter()
+    seen = session.observe(asked(turns=300_000), Blocks())
+    assert events == ["copied", "twin", "real"]
+    assert twin.machine.current_device.watchdog_s == before > 1
+    assert time.perf_counter() - start < 60
+    assert seen.beside is not None
+    assert seen.beside() is not None
+    assert events == ["copied", "twin", "real", "copied", "twin"]
+
+
+@pytest.mark.usefixtures("large")
+def test_in_a_notebook_the_prediction_comes_after_the_picture(
+    events: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting: list[Callable[..., Any]] = []
+    shell = SimpleNamespace(
+        events=SimpleNamespace(
+            register=lambda name, work: waiting.append(work),
+            unregister=lambda name, work: waiting.remove(work),
+        )
+    )
+    launch = asked()
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
+    chart = gl.launch(launch.kernel, launch.grid, launch.block, launch.args)
+    assert chart.trace.provenance.source == "measured"
+    assert chart.compare is None
+    assert events == ["real"]
+    waiting[0](None)
+    assert chart.compare is not None
+    assert chart.compare.provenance.source == "modelled"
+    assert not waiting
+
+
+def test_a_kernel_is_compiled_once_for_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Beside CuPy's own compilation, which makes the function that is launched; also without a disk cache."""
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(nowhere))
+    compiled = []
+    original = nvrtc._compile_now
+
+    def noted(*args: Any) -> Any:
+        compiled.append(args)
+        return original(*args)
+
+    monkeypatch.setattr(nvrtc, "_compile_now", noted)
+    fresh = AS_OFTEN + f"// {time.time_ns()}"
+    x = gl.cp.ones(32, gl.cp.int32)
+    kernel = gl.cp.RawKernel(fresh, "as_often")
+    chart = gl.launch(kernel, 1, 32, (x,))
+    assert chart.compare is not None
+    gl.warps(kernel, 1, 32, (x,))
+    gl.count(kernel, 1, 32, (x,))
+    assert len(compiled) == 1
+    np.testing.assert_array_equal(x.get(), 8)
