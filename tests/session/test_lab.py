@@ -11,6 +11,15 @@ import pytest
 import gpulab as gl
 from gpulab.views.tables import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
+from virtualgpu.records import (
+    BlockTrace,
+    DeviceInfo,
+    KernelCounters,
+    LaunchTrace,
+    Occupancy,
+    SanitizerReport,
+    WarpTrace,
+)
 
 N = 10_000
 BLOCK = 256
@@ -176,3 +185,22 @@ def test_each_function_runs_the_kernel_exactly_once() -> None:
     for times, function in enumerate((gl.launch, gl.warps, gl.count), start=1):
         function(kernel, 1, 128, (x, np.int32(100)))
         assert (x.get() == times).all(), function.__name__
+
+
+def test_every_result_has_its_record(addition: Any) -> None:
+    kernel, args, _ = addition
+    launch = (kernel, GRID, BLOCK, args)
+    counted, checked = gl.count(*launch), gl.sanitize(*launch)
+    found = {
+        LaunchTrace: gl.launch(*launch).record,
+        WarpTrace: gl.warps(*launch).record,
+        BlockTrace: gl.warps(*launch, whole_block=True).record,
+        KernelCounters: counted.record,
+        SanitizerReport: checked.record,
+        DeviceInfo: gl.device("T4").record,
+        Occupancy: gl.occupancy(kernel).record,
+    }
+    for kind, record in found.items():
+        assert type(record[0] if isinstance(record, tuple) else record) is kind
+    assert counted.record.total("requests") == counted.total("requests") > 0
+    assert checked.record.clean

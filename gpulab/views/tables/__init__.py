@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from gpulab.views._text import number, shape
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, KernelCounters
@@ -73,6 +74,11 @@ def _html_cell(text: str) -> str:
     return html.escape(text).replace("\n", "<br>")
 
 
+def values_of(record: Any, kind: type[Any]) -> dict[str, Any]:
+    """A record's values by name, as far as a record of `kind` has them."""
+    return {item.name: getattr(record, item.name) for item in fields(kind)}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterTable(KernelCounters):
     """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
@@ -83,8 +89,12 @@ class CounterTable(KernelCounters):
     @classmethod
     def of(cls, counters: KernelCounters, code: str = "", note: str = "") -> CounterTable:
         """The same counters, with the source text to show beside them."""
-        values = {item.name: getattr(counters, item.name) for item in fields(KernelCounters)}
-        return cls(**values, code=code, note=note)
+        return cls(**values_of(counters, KernelCounters), code=code, note=note)
+
+    @property
+    def record(self) -> KernelCounters:
+        """The counters alone."""
+        return KernelCounters(**values_of(self, KernelCounters))
 
     def source(self, line: int) -> str:
         """The text of a source line (1-based), shortened; empty if unknown."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table
+from gpulab.views.tables import Table, values_of
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _SOURCE_CHARACTERS = 60
@@ -24,8 +24,12 @@ class AsRunTable(AsRun):
     @classmethod
     def of(cls, record: AsRun, code: str = "") -> AsRunTable:
         """The same record, with the source text to show beside it."""
-        values = {item.name: getattr(record, item.name) for item in fields(AsRun)}
-        return cls(**values, code=code)
+        return cls(**values_of(record, AsRun), code=code)
+
+    @property
+    def record(self) -> AsRun:
+        """The counts alone."""
+        return AsRun(**values_of(self, AsRun))
 
     @property
     def caption(self) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table
+from gpulab.views.tables import Table, values_of
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 _RACES = {
@@ -27,8 +27,12 @@ class SanitizerTable(SanitizerReport):
     @classmethod
     def of(cls, report: SanitizerReport, note: str = "") -> SanitizerTable:
         """The same report, ready to be shown."""
-        values = {item.name: getattr(report, item.name) for item in fields(SanitizerReport)}
-        return cls(**values, note=note)
+        return cls(**values_of(report, SanitizerReport), note=note)
+
+    @property
+    def record(self) -> SanitizerReport:
+        """The report alone."""
+        return SanitizerReport(**values_of(self, SanitizerReport))
 
     @property
     def caption(self) -> str:
