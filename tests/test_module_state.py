@@ -47,6 +47,7 @@ ALLOWED = {
     "_compiled": "machine code by PTX",
     "_compile": "compiled modules by source",
     "compile_both": "PTX and machine code by source",
+    "arguments_of": "arguments by format",
     "source_params": "parameter types by source",
 }
 CHANGES = {

@@ -237,9 +237,11 @@ def memcpyPeerAsync(  # noqa: N802
     stream: int,
 ) -> None:
     """Copy `size` bytes between the memories of two devices on a stream."""
+    if not size:
+        return
     machine = _machine.current()
     for address, device in ((dst, dstDevice), (src, srcDevice)):
-        if size and device_at(address) is not machine.device(device):
+        if device_at(address) is not machine.device(device):
             raise CUDARuntimeError(
                 errorInvalidValue,
                 "cudaErrorInvalidValue",

@@ -1,0 +1,225 @@
+"""``cp.cuda.runtime``: CUDA's numbers as its header spells them, and a device, memory, streams by handle."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.model.machine import Machine
+from virtualgpu.records.device_attributes import ATTRIBUTES
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+runtime = cp.cuda.runtime
+MIB = 1 << 20
+
+
+def header() -> str:
+    for option in nvrtc.include_options():
+        path = Path(option.removeprefix("-I")) / "driver_types.h"
+        if path.exists():
+            return path.read_text(encoding="utf-8")
+    pytest.skip("the CUDA headers are not installed")
+
+
+def value_in(text: str, name: str) -> int:
+    """What the header says of a member of an enumeration or a macro."""
+    number = r"(?:\(\w+\))?\(?(?:\(\w+\))?(0x[0-9a-fA-F]+|\d+(?:\s*<<\s*\d+)?)"
+    found = re.search(rf"\b{name}\s*=\s*{number}|#define\s+{name}\s+{number}", text)
+    assert found, name
+    return int(eval(found[1] or found[2]))
+
+
+NAMES = (
+    *(
+        "memcpyHostToHost",
+        "memcpyHostToDevice",
+        "memcpyDeviceToHost",
+        "memcpyDeviceToDevice",
+        "memcpyDefault",
+    ),
+    *("streamDefault", "streamNonBlocking", "streamLegacy", "streamPerThread"),
+    *("eventDefault", "eventBlockingSync", "eventDisableTiming", "eventInterprocess"),
+    *("hostAllocDefault", "hostAllocPortable", "hostAllocMapped", "hostAllocWriteCombined"),
+    *("streamCaptureModeGlobal", "streamCaptureModeThreadLocal", "streamCaptureModeRelaxed"),
+    *("cudaGraphDebugDotFlagsVerbose", "cudaGraphDebugDotFlagsKernelNodeParams"),
+    *("errorInvalidValue", "errorMemoryAllocation"),
+)
+
+
+def test_numbers_are_those_of_the_header() -> None:
+    text = header()
+    for name in NAMES:
+        full = name if name.startswith("cuda") else f"cuda{name[0].upper()}{name[1:]}"
+        assert getattr(runtime, name) == value_in(text, full), name
+    for attribute in ATTRIBUTES:
+        if attribute.name == "CooperativeMultiDeviceLaunch":
+            continue  # up to CUDA 12
+        assert attribute.number == value_in(text, f"cudaDevAttr{attribute.name}"), attribute.name
+    for number, name in ((0, "StackSize"), (1, "PrintfFifoSize"), (2, "MallocHeapSize")):
+        assert value_in(text, f"cudaLimit{name}") == number
+    for status, name in ((600, "NotReady"), (400, "InvalidResourceHandle"), (215, "UnsupportedLimit")):
+        assert value_in(text, f"cudaError{name}") == status
+
+
+# Of an A100-SXM4-80GB: NVIDIA A100 Tensor Core GPU Architecture, CUDA C++ Programming Guide (table 30).
+A100_PROPERTIES: dict[str, Any] = {
+    "name": b"A100-SXM4-80GB", "major": 8, "minor": 0, "multiProcessorCount": 108, "warpSize": 32,
+    "maxThreadsPerBlock": 1024, "maxThreadsDim": (1024, 1024, 64), "maxGridSize": (2**31 - 1, 65535, 65535),
+    "maxThreadsPerMultiProcessor": 2048, "maxBlocksPerMultiProcessor": 32, "regsPerBlock": 65536,
+    "regsPerMultiprocessor": 65536, "sharedMemPerBlock": 49152, "sharedMemPerBlockOptin": 166912,
+    "sharedMemPerMultiprocessor": 167936, "reservedSharedMemPerBlock": 1024, "totalConstMem": 65536,
+    "l2CacheSize": 41943040, "memoryBusWidth": 5120, "clockRate": 1410000, "asyncEngineCount": 3,
+    "deviceOverlap": 1, "concurrentKernels": 1, "cooperativeLaunch": 1, "unifiedAddressing": 1,
+    "integrated": 0, "isMultiGpuBoard": 0,
+}  # fmt: skip
+
+
+def test_properties_of_an_a100() -> None:
+    told = runtime.getDeviceProperties(0)
+    for key, wanted in A100_PROPERTIES.items():
+        if key in told:
+            assert told[key] == wanted, key
+    missing = set(A100_PROPERTIES) - set(told)
+    assert missing <= {"regsPerMultiprocessor", "reservedSharedMemPerBlock"}
+
+
+def test_attributes_agree_with_properties() -> None:
+    told, attributes = runtime.getDeviceProperties(0), cp.cuda.Device(0).attributes
+    compared = 0
+    for attribute in ATTRIBUTES:
+        found = runtime.deviceGetAttribute(attribute.number, 0)
+        assert attributes[attribute.name] == found
+        if attribute.property:
+            assert told[attribute.property] == found
+            assert A100_PROPERTIES.get(attribute.property, found) == found
+            compared += attribute.property in A100_PROPERTIES
+    assert compared >= 18
+    for n, axis in enumerate("XYZ"):
+        assert attributes[f"MaxBlockDim{axis}"] == told["maxThreadsDim"][n]
+        assert attributes[f"MaxGridDim{axis}"] == told["maxGridSize"][n]
+    with pytest.raises(runtime.CUDARuntimeError, match="does not model device attribute 9999") as error:
+        runtime.deviceGetAttribute(9999, 0)
+    assert error.value.status == 1
+
+
+def test_versions_limits_and_devices(two_gpus: Machine) -> None:
+    assert runtime.runtimeGetVersion() == runtime.driverGetVersion() == 13000
+    assert (runtime.getDeviceCount(), runtime.getDevice()) == (2, 0)
+    runtime.setDevice(1)
+    assert cp.arange(3).device.id == runtime.getDevice() == 1
+    with pytest.raises(runtime.CUDARuntimeError) as error:
+        runtime.setDevice(2)
+    assert error.value.status == 101
+    runtime.setDevice(0)
+    assert [runtime.deviceGetLimit(n) for n in (0, 1, 2)] == [1024, MIB, 8 * MIB]
+    runtime.deviceSetLimit(2, 32 * MIB)
+    assert runtime.deviceGetLimit(2) == 32 * MIB
+    runtime.deviceSetLimit(0, 4096)
+    for call in (lambda: runtime.deviceGetLimit(3), lambda: runtime.deviceSetLimit(3, 1)):
+        with pytest.raises(runtime.CUDARuntimeError, match="2 the device heap") as error:
+            call()
+        assert error.value.status == 215
+
+
+def test_memory_by_address() -> None:
+    free, total = runtime.memGetInfo()
+    place = runtime.malloc(MIB)
+    assert runtime.memGetInfo() == (free - 2 * MIB, total)  # in steps of 2 MiB
+    host = np.arange(MIB, dtype=np.uint8)
+    back = np.zeros_like(host)
+    runtime.memcpy(place, host.ctypes.data, MIB, runtime.memcpyHostToDevice)
+    runtime.memset(place + 3, 0x1FF, 5)  # of a value the lowest byte counts
+    runtime.memsetAsync(place + 20, 7, 2, 0)
+    runtime.memcpy(back.ctypes.data, place, MIB, runtime.memcpyDeviceToHost)
+    host[3:8], host[20:22] = 255, 7
+    np.testing.assert_array_equal(back, host)
+    runtime.memcpy(place + 512, place, 100, runtime.memcpyDeviceToDevice)
+    runtime.memcpy(back.ctypes.data, place + 512, 100, runtime.memcpyDefault)
+    np.testing.assert_array_equal(back[:100], host[:100])
+    for kind in (runtime.memcpyDeviceToHost, runtime.memcpyDeviceToDevice, runtime.memcpyHostToHost):
+        with pytest.raises(runtime.CUDARuntimeError, match="does not fit the addresses") as error:
+            runtime.memcpy(place, host.ctypes.data, 16, kind)
+        assert error.value.status == 1
+    runtime.free(place)
+    assert runtime.memGetInfo() == (free, total)
+    with pytest.raises(runtime.CUDARuntimeError):
+        runtime.free(place)
+
+
+def test_peer_copies_check_where_both_ends_are(two_gpus: Machine) -> None:
+    here = runtime.malloc(64)
+    runtime.memset(here, 9, 64)
+    runtime.setDevice(1)
+    there = runtime.malloc(64)
+    runtime.memcpyPeer(there, 1, here, 0, 64)
+    back = np.zeros(64, np.uint8)
+    runtime.memcpy(back.ctypes.data, there, 64, runtime.memcpyDeviceToHost)
+    assert (back == 9).all()
+    for wrong in ((there, 0, here, 0), (there, 1, here, 1)):
+        with pytest.raises(runtime.CUDARuntimeError, match="is not in the memory of device"):
+            runtime.memcpyPeer(*wrong, 64)
+    runtime.memcpyPeer(0, 1, 0, 0, 0)  # of nothing, anywhere
+
+
+def test_streams_and_events_by_handle() -> None:
+    stream, other = runtime.streamCreate(), runtime.streamCreateWithFlags(runtime.streamNonBlocking)
+    event = runtime.eventCreate()
+    assert runtime.streamQuery(stream) == runtime.streamQuery(other) == runtime.eventQuery(event) == 0
+    place = runtime.malloc(64 * MIB)
+    runtime.memsetAsync(place, 1, 64 * MIB, stream)
+    runtime.eventRecord(event, stream)
+    runtime.streamWaitEvent(other, event)
+    done: list[str] = []
+    runtime.launchHostFunc(other, done.append, "waited")
+    for query, handle in ((runtime.streamQuery, stream), (runtime.eventQuery, event)):
+        with pytest.raises(runtime.CUDARuntimeError, match="device not ready") as error:
+            query(handle)
+        assert error.value.status == 600
+    runtime.streamSynchronize(other)
+    assert done == ["waited"]
+    assert runtime.eventQuery(event) == runtime.streamQuery(stream) == 0
+    for end, handle in ((runtime.streamDestroy, stream), (runtime.eventDestroy, event)):
+        end(handle)
+        with pytest.raises(runtime.CUDARuntimeError, match=r"no (stream|event) that lives") as error:
+            end(handle)
+        assert error.value.status == 400
+    with pytest.raises(runtime.CUDARuntimeError, match="is no event that lives"):
+        runtime.eventSynchronize(other)  # a stream
+
+
+def test_timing_may_be_switched_off() -> None:
+    off = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+    on = runtime.eventCreateWithFlags(runtime.eventBlockingSync)
+    timed = runtime.eventCreate()
+    for event in (off, on, timed):
+        runtime.eventRecord(event, 0)
+        runtime.eventSynchronize(event)
+    assert runtime.eventElapsedTime(on, timed) >= 0
+    with pytest.raises(runtime.CUDARuntimeError):
+        runtime.eventElapsedTime(off, timed)
+
+
+@pytest.mark.parametrize("value", [0, 1, 255, 0x1FF])
+def test_memset_of_a_pointer(value: int) -> None:
+    x = cp.full(100, 3, cp.uint8)
+    x.data.memset(value, 60)
+    np.testing.assert_array_equal(x.get(), [value & 0xFF] * 60 + [3] * 40)
+    stream = cp.cuda.Stream()
+    x.data.memset_async(value, 80, stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(x.get(), [value & 0xFF] * 80 + [3] * 20)
+
+
+def test_using_a_stream_gives_it_back() -> None:
+    stream = cp.cuda.Stream()
+    assert stream.use() is stream
+    assert cp.cuda.get_current_stream() == stream
+    assert cp.cuda.Stream.null.use() is cp.cuda.Stream.null
+    assert cp.cuda.get_current_stream() == cp.cuda.Stream.null
