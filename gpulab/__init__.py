@@ -53,26 +53,16 @@ __all__ = [
     "which_device",
 ]
 
-_HOME = {
-    "as_run": "gpulab.lab.kernels",
-    "before_volta": "gpulab.lab.kernels",
-    "block_order": "gpulab.lab.kernels",
-    "check": "gpulab.teach",
-    "compare": "gpulab.lab.device",
-    "count": "gpulab.lab.kernels",
-    "device": "gpulab.lab.device",
-    "doctor": "gpulab.diagnosis",
-    "launch": "gpulab.lab.kernels",
-    "occupancy": "gpulab.lab.kernels",
-    "predict": "gpulab.teach",
-    "progress": "gpulab.teach.progress",
-    "quiz": "gpulab.teach",
-    "recorded": "gpulab.lab.recorded",
-    "sanitize": "gpulab.lab.kernels",
-    "use_device": "gpulab.session",
-    "warps": "gpulab.lab.kernels",
-    "which_device": "gpulab.session",
+_MODULES = {
+    "gpulab.diagnosis": "doctor",
+    "gpulab.lab.device": "compare device",
+    "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
+    "gpulab.lab.recorded": "recorded",
+    "gpulab.session": "use_device which_device",
+    "gpulab.teach": "check predict quiz",
+    "gpulab.teach.progress": "progress",
 }
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import gpulab
 from virtualgpu.errors import GpulabError
 
 FIRST_NOTEBOOK = "00*.ipynb"
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gpulab", description="Learn how a GPU works, on a real one or on a virtual one."
     )
-    parser.add_argument("--version", action="version", version=f"gpulab {_version()}")
+    parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     lab = commands.add_parser("lab", help="open the course in JupyterLab; further arguments go to JupyterLab")
     lab.add_argument(
@@ -78,13 +78,6 @@ def _tool(command: str) -> Any:
         )
     sys.path.insert(0, str(root))
     return importlib.import_module(_OF_A_CHECKOUT[command][0])
-
-
-def _version() -> str:
-    try:
-        return metadata.version("gpulab")
-    except metadata.PackageNotFoundError:
-        return "(run from its source folder, not installed)"
 
 
 def _doctor(*, as_json: bool) -> int:

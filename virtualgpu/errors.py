@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from virtualgpu.records import Dim3
@@ -42,3 +44,9 @@ class FaultSite:
         if self.address is not None:
             where += f", address {self.address:#x}"
         return where
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``" Did you mean 'x'?"`` with the nearest of the known names, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.3)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -171,11 +171,8 @@ def check_cupy() -> Result:
             return "missing", "not installed, though there is a GPU", INSTALL_CUPY
         return "missing", f"not installed ({_NEEDS_A_GPU})", ""
     if len(wheels) > 1:
-        return (
-            "wrong",
-            f"several at once: {', '.join(wheels)}",
-            f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}",
-        )
+        remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_CUPY}"
+        return "wrong", f"several at once: {', '.join(wheels)}", remedy
     import cupy
 
     built = cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))
@@ -216,11 +213,8 @@ def check_real_gpu() -> Result:
     kernel = cupy.RawKernel(_SELF_TEST, "scale")
     kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
     if not np.array_equal(y.get(), expected):
-        return (
-            "wrong",
-            f"{device.name} gives other numbers than NumPy",
-            "Check the GPU's health: `nvidia-smi -q`.",
-        )
+        remedy = "Check the GPU's health: `nvidia-smi -q`."
+        return "wrong", f"{device.name} gives other numbers than NumPy", remedy
     return "ok", f"{device.name}, compute capability {_dotted(device.compute_capability)}", ""
 
 
@@ -228,11 +222,8 @@ def check_cupti() -> Result:
     """Whether stream timelines can be recorded by CUPTI."""
     version = _version("cupti-python")
     if version is None:
-        return (
-            "missing",
-            "not installed (without it timelines come from events)",
-            ("pip install cupti-python" if driver_status().usable else ""),
-        )
+        remedy = "pip install cupti-python" if driver_status().usable else ""
+        return "missing", "not installed (without it timelines come from events)", remedy
     try:
         import cupti.cupti  # noqa: F401
     except Exception as error:

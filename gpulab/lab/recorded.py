@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from virtualgpu.compile import nvrtc
-from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.compile.shipped import plain
-from virtualgpu.errors import GpulabError
+from virtualgpu.compile.same_program import same_program
+from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, io
 
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
 
 FORMAT = "gpulab-recorded-launches"
 INDEX = "launches.json"
-# What sources are compiled for where their text differs: one of the targets that ship with the package.
-_TARGET = 90
 
 
 class NotRecordedError(GpulabError, LookupError):
@@ -107,9 +101,9 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
     if name is None:
         return RecordedTable(tuple(known.values()))
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise NotRecordedError(f"There is no record {name!r}.{hint} gl.recorded() lists them.")
+        raise NotRecordedError(
+            f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
+        )
     from gpulab.views import LaunchChart, WarpStepper
 
     trace = known[name].trace
@@ -119,8 +113,7 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
 def beside(device: str, launch: Launch) -> LaunchTrace:
     """The block trace that was recorded on `device` of this very launch: same program, shape and arguments.
 
-    Two sources are the same program if they differ in comments and spaces only, or if the compiler makes the
-    same instructions of them. Of arrays, types and shapes are compared, not what they hold.
+    See `same_program`. Of arrays, types and shapes are compared, not what they hold.
 
     Raises
     ------
@@ -131,7 +124,7 @@ def beside(device: str, launch: Launch) -> LaunchTrace:
     shape = (launch.grid, launch.block, launch.shared_bytes)
     same_shape = [r for r in on_device if (r.grid, r.block, r.shared_bytes) == shape]
     for record in [r for r in same_shape if r.arguments == in_words(launch.args)]:
-        if _same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
+        if same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
             found: LaunchTrace = record.trace
             return found
     if on_device:
@@ -186,29 +179,3 @@ def _size(size: Dim3) -> str:
 def _named(asked: str, device: str) -> bool:
     """Whether ``"H200"`` or ``"nvidia h200"`` means ``"NVIDIA H200"``."""
     return set(asked.lower().split()) <= set(device.lower().split())
-
-
-def _same_program(one: KernelSource, other: KernelSource) -> bool:
-    if (one.name, one.options) == (other.name, other.options) and _tokens(one.code) == _tokens(other.code):
-        return True
-    try:
-        return _instructions(one) == _instructions(other)
-    except (GpulabError, KeyError):  # no compiler here, a source it refuses, a template's name
-        return False
-
-
-def _tokens(code: str) -> str:
-    # Between two words a space counts, elsewhere none does.
-    return re.sub(r"(?<!\w) | (?!\w)", "", " ".join(plain(code).split()))
-
-
-def _instructions(source: KernelSource) -> list[str]:
-    """What the compiler makes of a kernel, its own name taken out."""
-    options = (*source.options, *nvrtc.CUPY_OPTIONS)
-    module = parse(nvrtc.compile_ptx(source.code, target=_TARGET, options=options).ptx)
-    functions = [module.functions[source.name], *(f for f in module.functions.values() if not f.is_entry)]
-    return [
-        i.text.replace(f"[{source.name}_param", "[param")
-        for function in functions
-        for i in function.instructions
-    ]

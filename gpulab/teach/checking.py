@@ -7,7 +7,6 @@ comes back as a sentence that names the smallest failing case.
 from __future__ import annotations
 
 import ctypes
-import difflib
 import threading
 import time
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from gpulab.teach import folders, page
 from gpulab.teach.exercise import Exercise, NotYet, unexpected
 from gpulab.teach.first_lines import first_lines
 from gpulab.teach.store import store
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import GpulabError, did_you_mean
 
 TIME_LIMIT_S = 30.0
 _POLL_S = 0.05
@@ -78,10 +77,9 @@ def check(exercise_id: str, answer: Any) -> Verdict:
     exercise = folders.exercise(exercise_id)
     if exercise is None:
         names = folders.exercises()
-        near = difflib.get_close_matches(exercise_id, names, n=1, cutoff=0.3)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise UnknownExerciseError(
-            f"There is no exercise {exercise_id!r}.{hint} Exercises: {', '.join(names)}."
+            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
+            f"Exercises: {', '.join(names)}."
         )
     with first_lines():
         verdict = judge_within(exercise, answer, TIME_LIMIT_S)

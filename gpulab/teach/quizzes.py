@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import html
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ from gpulab.teach import page
 from gpulab.teach.folders import quizzes
 from gpulab.teach.question import Question
 from gpulab.teach.store import store
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import GpulabError, did_you_mean
 
 if TYPE_CHECKING:
     from gpulab.teach.forms import Form
@@ -35,9 +34,9 @@ def quiz(topic: str) -> Quiz:
     """
     known = quizzes()
     if topic not in known:
-        near = difflib.get_close_matches(topic, known, n=1, cutoff=0.3)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UnknownQuizError(f"There is no quiz {topic!r}.{hint} Topics: {', '.join(known)}.")
+        raise UnknownQuizError(
+            f"There is no quiz {topic!r}.{did_you_mean(topic, known)} Topics: {', '.join(known)}."
+        )
     title, questions = known[topic]
     return Quiz(topic, title, questions)
 

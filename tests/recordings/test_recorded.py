@@ -119,7 +119,7 @@ def test_the_same_text_needs_no_compiler(monkeypatch: pytest.MonkeyPatch) -> Non
     def none(*_: object, **__: object) -> None:
         raise nvrtc.NvrtcMissingError("none here")
 
-    monkeypatch.setattr(recorded.nvrtc, "compile_ptx", none)
+    monkeypatch.setattr(nvrtc, "compile_ptx", none)
     assert beside("nvidia h200", Launch(KernelSource("vector_add", VECTOR_ADD), *SHAPE))
     with pytest.raises(NotRecordedError):
         beside("H200", Launch(KernelSource("add", IN_OTHER_WORDS), *SHAPE))
