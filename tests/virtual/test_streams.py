@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 import virtualgpu.cp as cp
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
-from virtualgpu.model.clock import EngineName, HostClock, Schedule
+from virtualgpu.model.clock import KEPT_ACTIVITIES, EngineName, HostClock, Schedule
+from virtualgpu.model.graph import Operation
 from virtualgpu.model.machine import Machine
 from virtualgpu.records import Activity
 
@@ -262,3 +265,34 @@ class TestEvents:
             cp.cuda.Stream.from_external(object())
         with pytest.warns(DeprecationWarning, match="from_external"):
             assert cp.cuda.ExternalStream(stream.ptr) == stream
+
+
+class TestLog:
+    def test_it_is_bounded(self, machine: Machine) -> None:
+        log = machine.devices[0].work.log
+        x = cp.zeros(1)
+        for _ in range(KEPT_ACTIVITIES // 1024):
+            log.extend([log[-1]] * 1024)  # type: ignore[attr-defined]
+        x.fill(1)
+        assert len(log) == KEPT_ACTIVITIES
+        assert log[-1].name == "cupy_fill__float64"
+
+    def test_keeping_it_costs_little_of_a_launch(self, machine: Machine) -> None:
+        """At most three tenths of what a launch of the smallest kernel takes on this computer."""
+        kernel = cp.RawKernel('extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1; }', "add")
+        x = cp.zeros(32, cp.float32)
+        operation = Operation("CONCURRENT_KERNEL", "add", lambda: 0.0, grid=(1, 1, 1), block=(32, 1, 1))
+        log = machine.devices[0].work.schedule.log
+
+        def seconds(work: Callable[[], object], times: int = 200) -> float:
+            begin = time.thread_time()
+            for _ in range(times):
+                work()
+            return time.thread_time() - begin
+
+        def launch() -> None:
+            kernel((1,), (32,), (x,))
+
+        launches = min(seconds(launch) for _ in range(5))
+        kept = min(seconds(lambda: log.append(operation.activity(0, 0, 1, 0, 1, ()))) for _ in range(5))
+        assert kept < 0.3 * launches

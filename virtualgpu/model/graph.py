@@ -161,7 +161,7 @@ class Capture:
 
     def add(self, place: Place, operation: Operation, schedule: Schedule) -> None:
         """Take in the next operation of a stream."""
-        self.nodes.append(Node(operation, self._least(self.frontiers[place]), place[0], schedule))
+        self.nodes.append(Node(operation, self.frontiers[place], place[0], schedule))
         self.frontiers[place] = (len(self.nodes) - 1,)
 
     def join(self, place: Place, after: tuple[int, ...]) -> None:
@@ -184,10 +184,3 @@ class Capture:
                 found.add(number)
                 todo.extend(self.nodes[number].after)
         return found
-
-    def _least(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        """`numbers` without those that come before another of them anyway."""
-        if len(numbers) < 2:
-            return numbers
-        implied = self._before(numbers)
-        return tuple(number for number in numbers if number not in implied)

@@ -13,7 +13,6 @@ from virtualgpu.records import Dim3
 _VERBOSE, _KERNEL_PARAMETERS = 1 << 0, 1 << 2
 _FIRST_HANDLE = 0x6000_0000
 # How CUDA draws the nodes.
-_KERNEL = 'style="bold" shape="octagon"'
 _SHAPES = {
     "MEMCPY": 'style="solid" shape="trapezium"',
     "MEMCPY2": 'style="solid" shape="trapezium"',
@@ -89,11 +88,13 @@ def _looks(number: int, node: Node, flags: int) -> str:
     """Attributes of one node: shape and label."""
     operation = node.operation
     if operation.kind == "CONCURRENT_KERNEL":
-        if not flags & (_VERBOSE | _KERNEL_PARAMETERS) or operation.grid is None or operation.block is None:
-            return f'{_KERNEL} label="{number}\n{_escaped(operation.name)}\n"'
-        shape = f"{_extent(operation.grid)},{_extent(operation.block)},{operation.shared_bytes}"
-        what = f"{_escaped(operation.name)}\\<\\<\\<{shape}\\>\\>\\>"
-        return f'style="bold" shape="record" label="{{KERNEL\n| {{ID | {number} | {what}}}\n}}"'
+        kernel, shape = _escaped(operation.name), ""
+        if flags & (_VERBOSE | _KERNEL_PARAMETERS) and operation.grid and operation.block:
+            sizes = f"{_extent(operation.grid)},{_extent(operation.block)},{operation.shared_bytes}"
+            shape = f"\\<\\<\\<{sizes}\\>\\>\\>"
+        if flags & _VERBOSE:
+            return f'style="bold" shape="record" label="{{KERNEL\n| {{ID | {number} | {kernel}{shape}}}\n}}"'
+        return f'style="bold" shape="octagon" label="{number}\n{kernel}\n{shape}"'
     detail = {
         "MEMSET": f"MEMSET\n(0,{operation.size_bytes})\n",
         "HOST_LAUNCH": "HOST\n",
@@ -102,9 +103,11 @@ def _looks(number: int, node: Node, flags: int) -> str:
 
 
 def _extent(sizes: Dim3) -> str:
-    """A launch shape as CUDA writes it: a number, or all three in braces."""
+    """A launch shape as CUDA writes it: a number, or as many as there are dimensions in braces."""
     x, y, z = sizes
-    return str(x) if y == z == 1 else f"\\{{{x},{y},{z}\\}}"
+    if y == z == 1:
+        return str(x)
+    return f"\\{{{x},{y}\\}}" if z == 1 else f"\\{{{x},{y},{z}\\}}"
 
 
 def _escaped(text: str) -> str:

@@ -12,6 +12,7 @@ from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
+from virtualgpu.model.cost import HOST_FUNCTION_NS
 from virtualgpu.model.graph import (
     GLOBAL_MODE,
     RELAXED_MODE,
@@ -234,7 +235,11 @@ class _BaseStream:
         work = self._work
         if event.capture is not None:
             if event.capture.ended:
-                raise refusal(907)
+                raise CUDARuntimeError(
+                    1,
+                    "cudaErrorInvalidValue",
+                    "invalid argument: the event was recorded in a capture that has ended; record it again.",
+                )
             work.join(self.ptr, event.capture, event.after)
         elif event.time_ns is not None:
             work.check_legacy(self.ptr)
@@ -248,7 +253,7 @@ class _BaseStream:
 
         def run() -> float:
             callback(arg)
-            return 0.0
+            return HOST_FUNCTION_NS
 
         self.enqueue("HOST_LAUNCH", "Host function", run)
 
