@@ -145,6 +145,7 @@ class CompiledModule:
         return f"there is no kernel '{name}' in this source.{hint} It has: {', '.join(known)}."
 
 
+@functools.lru_cache(maxsize=512)
 def max_threads_per_block(info: DeviceInfo, found: KernelResources) -> int:
     """Threads that one block of a kernel can have on a device: launch bounds and registers."""
     bound = found.launch_bound_threads or info.max_threads_per_block

@@ -44,11 +44,12 @@ def _parsed(ptx: str) -> ir.Module:
 @functools.lru_cache(maxsize=256)
 def _compiled(
     ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
-) -> tuple[codegen.Kernel, jit.Code]:
+) -> tuple[codegen.Kernel, jit.Code, bool]:
+    """A kernel's code, and whether its blocks have to run in order."""
     kernel = codegen.generate(
         _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan
     )
-    return kernel, jit.Code(kernel.text)
+    return kernel, jit.Code(kernel.text), _needs_order(kernel)
 
 
 class Program:
@@ -127,7 +128,7 @@ class Program:
         """
         options = options or RunOptions()
         count, trace, observing = options.instrument != "none", options.trace, options.observer is not None
-        kernel, code = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
+        kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
         if kernel.tables.services:
             memory.open_heap()  # before the launch looks at what is live
         launch = RunningLaunch(
@@ -139,7 +140,7 @@ class Program:
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
             globals=self._addresses(kernel, memory),
-            serial=packed.cooperative or observing or _needs_order(kernel),
+            serial=packed.cooperative or observing or in_order,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         order = options.block_order
@@ -148,7 +149,7 @@ class Program:
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code = _compiled(self.ptx, packed.name, count, True)
+            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True)
             chosen = results.linear(trace.block_index, packed.grid)
             at = int(np.nonzero(order == chosen)[0][0])
             traced = launch.traced(
