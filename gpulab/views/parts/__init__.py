@@ -8,15 +8,16 @@ are many numbers. `pack` moves the arrays into one binary buffer for the browser
 view. Words, tick texts and figures are made in Python; the browser paints, zooms, pans, points at
 things and sends traits.
 
-Boxes stack (`column`), stand side by side and wrap where it is narrow (`row`), or hold something:
-`words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`; `switch` shows the case of
-a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A box with ``only`` is
-in the ``"page"`` or the ``"picture"`` alone. The browser makes text boxes DOM (so they can be read
-aloud and copied) and a plot a canvas.
+Boxes (module `boxes`) stack (`column`), stand side by side and wrap where it is narrow (`row`), or
+hold something: `words`, `legend`, `numbers` (term, value, detail), `bars`, `table`, `plot`; `switch`
+shows the case of a trait's value, `slider` sets a trait (browser only), `fold` opens and closes. A box
+with ``only`` is in the ``"page"`` or the ``"picture"`` alone. The browser makes text boxes DOM (so they
+can be read aloud and copied) and a plot a canvas.
 
 A plot has a height in pixels, margins ``left`` and ``right`` in pixels, and a ``domain``: the data
 units that its width stands for. *Items* in it have x in these units and y in pixels from the plot's
-top; the painters scale x, so a page is laid out anew without Python, and text keeps its size. Items:
+top (module `plots`); the painters scale x, so a page is laid out anew without Python, and text keeps
+its size. Items:
 `spans` (intervals over rows, merged pixel by pixel, 100,000 and more), `rects`, `line` (or area),
 `rules` (segments), `labels` (text), `x_axis` (ticks in several finenesses, for zooming). `dag` and
 `lane_grid` are made of these.

@@ -10,6 +10,7 @@ from typing import Any
 from gpulab.views._text import number, shape
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, KernelCounters
 
+SOURCE_CHARACTERS = 60
 _NUMBER_START = frozenset("0123456789-–")
 
 
@@ -79,6 +80,18 @@ def values_of(record: Any, kind: type[Any]) -> dict[str, Any]:
     return {item.name: getattr(record, item.name) for item in fields(kind)}
 
 
+def short(text: str) -> str:
+    """A source line that leaves room for what stands beside it."""
+    return text if len(text) <= SOURCE_CHARACTERS else text[: SOURCE_CHARACTERS - 1] + "…"
+
+
+def place(code: str, line: int, text: str) -> tuple[str, str]:
+    """A source line (1-based) and what stands there, shortened; `text` where `code` has no such line."""
+    lines = code.splitlines()
+    known = short(lines[line - 1].strip()) if 1 <= line <= len(lines) else ""
+    return str(line) if line else "–", known or text
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class CounterTable(KernelCounters):
     """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
@@ -95,14 +108,6 @@ class CounterTable(KernelCounters):
     def record(self) -> KernelCounters:
         """The counters alone."""
         return KernelCounters(**values_of(self, KernelCounters))
-
-    def source(self, line: int) -> str:
-        """The text of a source line (1-based), shortened; empty if unknown."""
-        lines = self.code.splitlines()
-        if not 1 <= line <= len(lines):
-            return ""
-        text = lines[line - 1].strip()
-        return text if len(text) <= 60 else text[:59] + "…"
 
     @property
     def caption(self) -> str:
@@ -132,64 +137,38 @@ class CounterTable(KernelCounters):
         rows = [
             ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
             ("thread instructions", number(self.thread_instructions), "one for each active lane"),
-            (
-                "lane efficiency",
-                f"{lanes:.1%}",
-                f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average",
-            ),
-        ]
-        for kind, name in (
-            ("load", "global loads"),
-            ("store", "global stores"),
-            ("atomic", "global atomics"),
-        ):
+            ("lane efficiency", f"{lanes:.1%}",
+             f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average"),
+        ]  # fmt: skip
+        for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             requests = self.total("requests", "global", kind)
             if requests:
                 sectors = self.total("sectors", "global", kind)
                 each = f"{sectors / requests:.2f} a request"
                 meaning = f"requests, {number(sectors)} sectors of {SECTOR_BYTES} bytes, {each}"
-                rows.append((name, number(requests), meaning))
+                rows.append((f"global {name}", number(requests), meaning))
         shared = self.total("requests", "shared")
         if shared:
             waves = self.total("wavefronts", "shared")
             conflicts = self.total("bank_conflicts", "shared")
-            rows.append(
-                (
-                    "shared accesses",
-                    number(shared),
-                    f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts",
-                )
-            )
+            meaning = f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts"
+            rows.append(("shared accesses", number(shared), meaning))
         if self.branches:
             executed = sum(branch.executed for branch in self.branches)
-            rows.append(
-                (
-                    "divergent branches",
-                    number(self.divergent_branches),
-                    f"of {number(executed)} conditional branches",
-                )
-            )
+            meaning = f"of {number(executed)} conditional branches"
+            rows.append(("divergent branches", number(self.divergent_branches), meaning))
         return Table("", ("counter", "value", "meaning"), tuple(rows))
 
     def _accesses(self) -> Table:
-        headings = (
-            "line",
-            "source",
-            "access",
-            "bytes",
-            "requests",
-            "sectors",
-            "sectors/request",
-            "conflicts",
-        )
+        what = ("access", "bytes", "requests", "sectors", "sectors/request", "conflicts")
+        headings = ("line", "source", *what)
         return Table("Memory accesses", headings, tuple(self._access_row(access) for access in self.accesses))
 
     def _access_row(self, access: AccessCounters) -> tuple[str, ...]:
         in_sectors = access.space not in ("shared", "const")
         ratio = access.sectors / access.requests if access.requests else 0.0
         return (
-            str(access.line) if access.line else "–",
-            self.source(access.line) or access.text,
+            *place(self.code, access.line, access.text),
             f"{access.space} {access.kind}",
             str(access.size_bytes),
             number(access.requests),
@@ -200,12 +179,7 @@ class CounterTable(KernelCounters):
 
     def _branches(self) -> Table:
         rows = tuple(
-            (
-                str(branch.line) if branch.line else "–",
-                self.source(branch.line) or branch.text,
-                number(branch.executed),
-                number(branch.divergent),
-            )
-            for branch in self.branches
+            (*place(self.code, b.line, b.text), number(b.executed), number(b.divergent))
+            for b in self.branches
         )
         return Table("Conditional branches", ("line", "source", "executed", "divergent"), rows)

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table, values_of
+from gpulab.views.tables import Table, place, values_of
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-_SOURCE_CHARACTERS = 60
 _NOT_KNOWN = "not known"
 
 
@@ -38,14 +37,6 @@ class AsRunTable(AsRun):
         return (
             f"{launch}; as written (PTX) and as run (machine code for {self.target}); {self.provenance.label}"
         )
-
-    def source(self, line: int) -> str:
-        """The text of a source line (1-based), shortened; empty if unknown."""
-        lines = self.code.splitlines()
-        if not 1 <= line <= len(lines):
-            return ""
-        text = lines[line - 1].strip()
-        return text if len(text) <= _SOURCE_CHARACTERS else text[: _SOURCE_CHARACTERS - 1] + "…"
 
     def tables(self) -> tuple[Table, ...]:
         """Totals, then source lines with their accesses and branches."""
@@ -81,10 +72,7 @@ class AsRunTable(AsRun):
                 if not chosen:
                     continue
                 written = sum(a.written for a in chosen)
-                requests, executed = (
-                    self.total("requests", space, kind),
-                    self.total("executions", space, kind),
-                )
+                requests, executed = (self.total(what, space, kind) for what in ("requests", "executions"))
                 rows.append((f"{space} {name}", number(written), _number(executed), _number(requests)))
         if self.branches:
             written = sum(branch.written for branch in self.branches)
@@ -102,7 +90,7 @@ class AsRunTable(AsRun):
             opcodes = Counter(member.opcode for member in members if member.opcode)
             rows.append(
                 (
-                    *self._place(line, members[0].text),
+                    *place(self.code, line, members[0].text),
                     f"{space} {kind}",
                     _times(written),
                     number(sum(member.written for member in members)),
@@ -119,11 +107,8 @@ class AsRunTable(AsRun):
         return Table("Divergent branches", headings, tuple(rows))
 
     def _branch_row(self, branch: BranchAsRun) -> tuple[str, ...]:
-        place = self._place(branch.line, branch.text)
-        return (*place, number(branch.written), branch.opcode or "none", _number(branch.divergent))
-
-    def _place(self, line: int, text: str) -> tuple[str, str]:
-        return (str(line) if line else "–", self.source(line) or text)
+        where = place(self.code, branch.line, branch.text)
+        return (*where, number(branch.written), branch.opcode or "none", _number(branch.divergent))
 
 
 def _opcode(text: str) -> str:

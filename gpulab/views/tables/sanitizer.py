@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table, values_of
+from gpulab.views.tables import Table, short, values_of
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 _RACES = {
@@ -15,7 +15,6 @@ _RACES = {
     "WAW": ("writes", "writes it"),
     "copy not awaited": ("copies", "comes too early"),
 }
-_SOURCE_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -97,10 +96,12 @@ def _name(hazard: Hazard) -> str:
 
 
 def _row(place: Place) -> tuple[str, str, str, str]:
-    text = place.source
-    if len(text) > _SOURCE_CHARACTERS:
-        text = text[: _SOURCE_CHARACTERS - 1] + "…"
-    return str(place.line) if place.line else "–", text, _index(place.block), _index(place.thread)
+    return (
+        str(place.line) if place.line else "–",
+        short(place.source),
+        _index(place.block),
+        _index(place.thread),
+    )
 
 
 def _index(index: Dim3) -> str:
