@@ -1,0 +1,160 @@
+"""Devices and architectures against what NVIDIA publishes; the model's small rules against arithmetic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.model import cost
+from virtualgpu.model.architectures import ARCHITECTURES
+from virtualgpu.model.devices import MIB, device_info, device_spec
+from virtualgpu.model.machine import Machine
+from virtualgpu.records import AccessCounters, KernelCounters, Provenance
+
+# Datasheets and deviceQuery: capability, SMs, L2 in MiB, memory in GiB, bus in bits, memory and boost
+# clock in MHz, copy engines, TFLOPS of tensor cores with FP16, GB/s of PCIe and NVLink.
+PUBLISHED = {
+    "T4": ((7, 5), 40, 4, 16, 256, 5001, 1590, 3, 65, 15.75, 0),
+    "V100": ((7, 0), 80, 6, 32, 4096, 877, 1530, 6, 125, 15.75, 300),
+    "A100": ((8, 0), 108, 40, 80, 5120, 1593, 1410, 3, 312, 31.5, 600),
+    "RTX 3090": ((8, 6), 82, 6, 24, 384, 9751, 1695, 2, 71, 31.5, 112.5),
+    "RTX 4090": ((8, 9), 128, 72, 24, 384, 10501, 2520, 2, 165.2, 31.5, 0),
+    "L4": ((8, 9), 58, 48, 24, 192, 6251, 2040, 2, 121, 31.5, 0),
+    "L40S": ((8, 9), 142, 96, 48, 384, 9001, 2520, 2, 362, 31.5, 0),
+    "H100": ((9, 0), 132, 50, 80, 5120, 2619, 1980, 3, 989, 63, 900),
+    "H200": ((9, 0), 132, 60, 141, 6016, 3201, 1980, 3, 989, 63, 900),
+    "B200": ((10, 0), 148, 126, 180, 8192, None, 1965, None, 2250, 63, 1800),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_devices(name: str) -> None:
+    info, row = device_info(name), PUBLISHED[name]
+    clocks = (info.memory_clock_mhz, info.boost_clock_mhz)
+    sizes = (info.l2_bytes / 1024**2, info.memory_bytes / 1024**3, info.memory_bus_bits)
+    spec = device_spec(name)
+    rates = (spec.fp16_tensor_tflops, spec.pcie_gbps, spec.nvlink_gbps)
+    assert (info.compute_capability, info.sm_count, *sizes, *clocks, info.copy_engines, *rates) == row
+    assert (info.max_threads_per_block, info.shared_per_block_bytes) == (1024, 48 * 1024)
+
+
+def traits() -> str:
+    for option in nvrtc.include_options():
+        path = Path(option.removeprefix("-I")) / "cuda" / "__device" / "arch_traits.h"
+        if path.exists():
+            return path.read_text(encoding="utf-8")
+    pytest.skip("CCCL's headers are not installed")
+
+
+def test_architectures_are_those_of_cccl() -> None:
+    """NVIDIA's CUDA C++ Core Libraries carry the table of the programming guide as code."""
+    text, compared = traits(), 0
+    common = dict(re.findall(r"__traits\.(\w+)\s*=\s*([^;]+);", text.split("template <arch_id")[0]))
+    rows = {
+        name: dict(re.findall(r"__traits\.(\w+)\s*=\s*([^;]+);", body))
+        for name, body in re.findall(r"arch_traits<arch_id::sm_(\d+)>\(\) noexcept\n\{(.*?)\n\}", text, re.S)
+    }
+    for arch in ARCHITECTURES:
+        major, minor = arch.compute_capability
+        row = rows.get(f"{major}{minor}", {})
+        if not {"max_threads_per_multiprocessor", "max_shared_memory_per_multiprocessor"} <= row.keys():
+            continue  # the same as another
+        shared = eval(row["max_shared_memory_per_multiprocessor"])
+        reserved = 1024 if major >= 8 else 0
+        optin = row["max_shared_memory_per_block_optin"]
+        wanted = shared - reserved if "reserved" in optin or "per_multiprocessor" in optin else eval(optin)
+        assert arch.max_threads_per_sm == eval(row["max_threads_per_multiprocessor"]), arch
+        assert arch.max_warps_per_sm * 32 == arch.max_threads_per_sm
+        assert arch.max_blocks_per_sm == eval(row["max_blocks_per_multiprocessor"]), arch
+        assert (arch.shared_per_sm_bytes, arch.shared_per_block_optin_bytes) == (shared, wanted), arch
+        registers = eval(row.get("max_registers_per_block", common["max_registers_per_block"]))
+        assert (arch.registers_per_block, arch.registers_per_sm) == (registers, 65536), arch
+        assert arch.reserved_shared_per_block_bytes == reserved
+        compared += 1
+    assert compared >= 12
+
+
+def work(
+    sectors: int, requests: int, footprint: int, block: tuple[int, int, int] = (256, 1, 1)
+) -> cost.KernelWork:
+    access = AccessCounters(0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0)
+    here = Provenance("modelled", "virtual A100")
+    counters = KernelCounters(here, "k", (4, 1, 1), block, 0, 4000, 0, (access,))
+    parts = np.full(4, sectors // 4, np.int64)
+    return cost.KernelWork(np.full(4, 1000, np.int64), parts, np.zeros(4, np.int64), counters, footprint)
+
+
+def test_bytes_from_memory() -> None:
+    info = device_info("A100")
+    cache = cost.L2_USABLE_SHARE * info.l2_bytes
+    million = 1 << 20
+    # What fits in L2 does not come from memory; what is read once comes once.
+    assert cost._dram_bytes(info, work(million, million // 4, int(cache))) == 0
+    assert cost._dram_bytes(info, work(8 * million, 2 * million, 256 * MIB)) == 256 * MIB
+    # Scattered sectors bring their neighbours along, but no more than there is.
+    assert cost._dram_bytes(info, work(4 * million, million // 4, 1024 * MIB)) == 2 * 128 * MIB
+    assert cost._dram_bytes(info, work(4 * million, million // 4, 200 * MIB)) == 200 * MIB
+    # What is read again comes from L2 as often as the cache's share of it.
+    again = cost._dram_bytes(info, work(16 * million, 4 * million, 256 * MIB))
+    assert again == pytest.approx(256 * MIB + 256 * MIB * (1 - cache / (256 * MIB)))
+
+
+@pytest.mark.parametrize(
+    ("block", "warps"), [((32, 1, 1), 1), ((33, 1, 1), 2), ((8, 8, 2), 4), ((4, 4, 33), 17)]
+)
+def test_warps_of_a_block(block: tuple[int, int, int], warps: int) -> None:
+    assert cost._warps_per_block(work(4, 4, 0, block)) == warps
+
+
+def test_launches_are_counted(machine: Machine) -> None:
+    before = machine.kernel_launches
+    assert [machine.count_launch(), machine.count_launch()] == [before + 1, before + 2]
+    assert machine.kernel_launches == before + 2
+
+
+@pytest.mark.parametrize(("start", "size"), [(0, 4 * MIB), (123, 5 * MIB + 77), (4096, 3 * MIB), (5, 100)])
+def test_zeroing_a_range_leaves_its_neighbours(machine: Machine, start: int, size: int) -> None:
+    x = cp.full(8 * MIB, 7, cp.uint8)
+    machine.devices[0].memory.zero(x.data.ptr + start, size)
+    host = x.get()
+    assert not host[start : start + size].any()
+    assert (host[:start] == 7).all()
+    assert (host[start + size :] == 7).all()
+
+
+# Arrays' own small print.
+
+
+def test_flags_and_the_array_interface(machine: Machine) -> None:
+    x = cp.arange(6.0).reshape(2, 3)
+    assert (x.flags.c_contiguous, x.flags.f_contiguous, x.flags.forc) == (True, False, True)
+    assert (x.T.flags.c_contiguous, x.T.flags.f_contiguous, x.T.flags.forc) == (False, True, True)
+    assert not x[:, ::2].flags.forc
+    assert cp.arange(3).flags["OWNDATA"]
+    assert not x.T.flags["owndata"]
+    told = x.__cuda_array_interface__
+    assert (told["version"], told["strides"], told["shape"]) == (3, None, (2, 3))
+    assert x.T.__cuda_array_interface__["strides"] == (8, 24)
+    end = machine.devices[0].memory
+    last = end.base_address + end.arena_bytes
+
+    class Foreign:
+        def __init__(self, address: int) -> None:
+            self.__cuda_array_interface__ = {**told, "data": (address, False)}
+
+    np.testing.assert_array_equal(cp.asarray(Foreign(x.data.ptr)).get(), x.get())
+    cp.asarray(Foreign(last - 48))  # just within the memory
+    for outside in (last - 47, end.base_address - 1):
+        with pytest.raises(ValueError, match="belongs to no virtual GPU"):
+            cp.asarray(Foreign(outside))
+
+
+@pytest.mark.parametrize("shape", [object(), 1.5, [1, "2"], "23"])
+def test_shapes_that_are_none(shape: object, machine: Machine) -> None:
+    with pytest.raises(TypeError):
+        cp.zeros(shape)
