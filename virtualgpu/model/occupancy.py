@@ -14,8 +14,6 @@ Rules and allocation units are those of ``cuda_occupancy.h`` (CUDA 13), which
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from virtualgpu.records import WARP_SIZE, DeviceInfo, Occupancy, Provenance
 
 REGISTER_ALLOCATION_UNIT = 256
@@ -83,21 +81,6 @@ def occupancy(
         max_warps_per_sm=info.max_warps_per_sm,
         blocks_by_limit=limits,
         limiters=tuple(name for name, value in limits.items() if value == blocks),
-    )
-
-
-def occupancy_curve(
-    info: DeviceInfo,
-    registers_per_thread: int,
-    shared_bytes: int = 0,
-    block_sizes: Iterable[int] | None = None,
-    *,
-    provenance: Provenance | None = None,
-) -> tuple[Occupancy, ...]:
-    """Occupancy over block sizes; by default every whole number of warps that a block may have."""
-    sizes = block_sizes or range(WARP_SIZE, info.max_threads_per_block + 1, WARP_SIZE)
-    return tuple(
-        occupancy(info, size, registers_per_thread, shared_bytes, provenance=provenance) for size in sizes
     )
 
 
