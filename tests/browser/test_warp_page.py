@@ -205,7 +205,7 @@ def test_the_essentials_are_on_one_screen(
     above = boxes[:6]
     assert all(first[3] <= second[1] + 1 for first, second in pairwise(above))
     clipped = page.evaluate(
-        """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, .gl-turns')]
+        """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, .gl-turns, td')]
             .filter(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth).map(e => e.textContent)"""
     )
     assert clipped == []
@@ -226,6 +226,6 @@ def test_a_step_of_a_long_trace_is_quick(open_saved: Any, record_property: Any) 
                 await new Promise(done => setTimeout(done, 5));
             } return times; }"""
     )
-    median = sorted(times)[20]
+    median = sorted(times)[len(times) // 2]
     record_property("figure", f"a step among 20,000: median {median:.1f} ms, goal 40 ms")
     assert median <= 40

@@ -26,28 +26,24 @@ class Texts:
     """Texts that many rows share, by number."""
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self.known: dict[str, int] = {}
         self._lists: dict[tuple[str, ...], Ints] = {}
 
     def numbers(self, texts: Iterable[str]) -> Ints:
         """The numbers of texts; the warps of a block mostly ask for the same ones."""
-        key, known = tuple(texts), self._numbers
+        key, known = tuple(texts), self.known
         if key not in self._lists:
             self._lists[key] = np.array([known.setdefault(text, len(known)) for text in key], np.int32)
         return self._lists[key]
 
-    def all(self) -> list[str]:
-        return list(self._numbers)
-
 
 def narrow(columns: Columns) -> Columns:
     """Columns of whole numbers in the fewest bytes that hold them."""
-    return {name: _narrow(column) if column.size else column for name, column in columns.items()}
-
-
-def _narrow(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    least, most = int(column.min()), int(column.max())
-    return next((column.astype(k) for low, high, k in _NARROW if low <= least and most <= high), column)
+    for name, column in columns.items():
+        least, most = (int(column.min()), int(column.max())) if column.size else (0, 0)
+        fits = (column.astype(kind) for low, high, kind in _NARROW if low <= least and most <= high)
+        columns[name] = next(fits, column)
+    return columns
 
 
 def lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArray[np.uint32]) -> Columns:
@@ -91,23 +87,18 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
     """
     trace, loops, at, pair = steps.trace, steps.loops, steps.sites.first, steps.masks.first
     here = np.arange(len(steps), dtype=np.int32)
+    active, executed = trace.active_mask[pair], trace.executed_mask[pair]
+    code = (trace.instruction[text].strip() for text in trace.text_index[at].tolist())
     columns: Columns = {
-        "site": steps.sites.of,
-        "site_pc": trace.pc[at],
-        "site_line": steps.line[at],
+        "site": steps.sites.of, "site_visits": np.bincount(steps.sites.of),
+        "site_pc": trace.pc[at], "site_line": steps.line[at],
         "site_column": np.where(trace.line[at] == steps.line[at], trace.column[at], 0),
-        "site_visits": np.bincount(steps.sites.of),
-        "site_place": texts.numbers(steps.place_words),
-        "site_words": texts.numbers(steps.site_words),
-        "site_code": texts.numbers(trace.instruction[text].strip() for text in trace.text_index[at].tolist()),
-        "mask": steps.masks.of,
-        "mask_active": trace.active_mask[pair],
-        "mask_executed": trace.executed_mask[pair],
-        "mask_words": texts.numbers(steps.lanes_words),
-        "mask_lanes": np.bitwise_count(trace.active_mask[pair]),
-        "mask_ran": np.bitwise_count(trace.executed_mask[pair]),
+        "site_place": texts.numbers(steps.place_words), "site_words": texts.numbers(steps.site_words),
+        "site_code": texts.numbers(code), "mask": steps.masks.of,
+        "mask_active": active, "mask_executed": executed, "mask_words": texts.numbers(steps.lanes_words),
+        "mask_lanes": np.bitwise_count(active), "mask_ran": np.bitwise_count(executed),
         **{name: target - here for name, target in steps.moves.items()},
-    }
+    }  # fmt: skip
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
         columns |= {"turn_words": texts.numbers(loops.words), "turn_alone": texts.numbers(loops.alone)}
@@ -235,8 +226,11 @@ class SharedStates:
 
     def columns(self, texts: Texts) -> Columns:
         """The events, with who wrote each and how."""
-        shared = self.shared
+        shared, row = self.shared, self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}
-        columns |= {"sequence": shared.sequence[self.row], "warp": shared.warp[self.row]}
-        columns |= {"width": shared.width_bytes[self.row]}
-        return narrow(columns | {"type": texts.numbers(shared.types)[shared.type_index[self.row]]})
+        columns |= {
+            "sequence": shared.sequence[row],
+            "warp": shared.warp[row],
+            "width": shared.width_bytes[row],
+        }
+        return narrow(columns | {"type": texts.numbers(shared.types)[shared.type_index[row]]})

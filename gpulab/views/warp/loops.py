@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,23 +40,26 @@ class Loops:
         return range(int(self.run_turns[run]), int(self.run_turns[run + 1]))
 
 
+def neighbours(stops: npt.NDArray[Any], here: Ints) -> tuple[Ints, Ints]:
+    """Of some ascending steps the next and the last before each step; the step itself where there is none."""
+    after, before = np.searchsorted(stops, here, side="right"), np.searchsorted(stops, here) - 1
+    padded = np.append(stops, 0).astype(np.int32)
+    return np.where(after < stops.size, padded[after], here), np.where(before >= 0, padded[before], here)
+
+
 def find_loops(trace: WarpTrace) -> Loops:
     """Find the loops in a trace that says where the kernel's loops are; no loops in any other."""
     here = np.arange(len(trace), dtype=np.int32)
     turn = np.full(len(trace), -1, np.int32)
     on, back, past = here.copy(), here.copy(), here.copy()
     begins, ends, runs, outer, ats = [here[:0]], [here[:0]], [here[:0]], [], [0]
-    words: list[str] = []
-    alone: list[str] = []
+    words, alone = list[str](), list[str]()
     for number, (first, last, heads) in enumerate(_runs(trace)):
         outer.append(int(turn[first]))
         inside = slice(first, last + 1)
         # Before its head has run for the first time a loop is in turn 1.
         turn[inside] = ats[-1] + np.maximum(np.searchsorted(heads, here[inside], side="right") - 1, 0)
-        later = np.searchsorted(heads, here[inside], side="right")
-        on[inside] = np.where(later < heads.size, heads[later % heads.size], here[inside])
-        earlier = np.searchsorted(heads, here[inside]) - 1
-        back[inside] = np.where(earlier >= 0, heads[earlier], here[inside])
+        on[inside], back[inside] = neighbours(heads, here[inside])
         past[inside] = min(last + 1, len(trace) - 1)
         begins.append(np.concatenate([[first], heads[1:]]))
         ends.append(np.concatenate([heads[1:] - 1, [last]]))

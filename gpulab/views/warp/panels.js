@@ -52,8 +52,7 @@ export function sharedPanel(memory, texts) {
   const reading = element("select", { "aria-label": "Read words as", onchange: () => refresh() }, ...Object.entries(READINGS).map(([value, text]) => element("option", { value }, text)));
   const follow = element("input", { type: "checkbox", checked: true });
   const turn = (by) => () => { top = Math.max(0, Math.min(lastTop, top + by * ROWS_SHOWN)); follow.checked = false; refresh(); };
-  const up = element("button", { type: "button", onclick: turn(-1), "aria-label": "Lower addresses" }, "▲");
-  const down = element("button", { type: "button", onclick: turn(1), "aria-label": "Higher addresses" }, "▼");
+  const [up, down] = [[-1, "Lower addresses", "▲"], [1, "Higher addresses", "▼"]].map(([by, label, text]) => element("button", { type: "button", onclick: turn(by), "aria-label": label }, text));
   const cells = upTo(Math.min(ROWS_SHOWN, totalRows), () => ({ label: element("th", { scope: "row" }), row: upTo(32, () => element("td", { role: "gridcell" })) }));
   const table = element(
     "table", { class: "gl-words", role: "grid", tabindex: 0, "aria-label": "Words of shared memory; arrow keys choose one" },
@@ -61,11 +60,7 @@ export function sharedPanel(memory, texts) {
     element("tbody", {}, ...cells.map(({ label, row }) => element("tr", {}, label, ...row))),
   );
   const toRow = (row) => { if (row < top || row >= top + ROWS_SHOWN) top = Math.max(0, Math.min(lastTop, row)); };
-  const choose = (word) => {
-    chosen = Math.max(0, Math.min(words - 1, word));
-    toRow(chosen >> 5);
-    refresh();
-  };
+  const choose = (word) => { chosen = Math.max(0, Math.min(words - 1, word)); toRow(chosen >> 5); refresh(); };
   table.addEventListener("click", (event) => { if (event.target.dataset.word) choose(Number(event.target.dataset.word)); });
   table.addEventListener("keydown", (event) => {
     if (!ARROWS[event.key] || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -74,10 +69,10 @@ export function sharedPanel(memory, texts) {
     choose(chosen + ARROWS[event.key]);
   });
 
-  /** At most about five characters unless `long`, for a column is narrow. */
+  /** At most five characters unless `long`, for a column is narrow: fewer digits, or else the end. */
   const short = (bits, type, long) => {
-    const text = valueText(bits, type, long, 3);
-    return !long && text.length > 6 ? text.replace(/^(-?\d)\d*(?:\.\d+)?e/, "$1e") : text;
+    const texts = [3, 2, 1].map((digits) => valueText(bits, type, long, digits));
+    return long ? texts[0] : texts.map((text) => text.replace(/^(-?)0\./, "$1.")).find(({ length }) => length < 6) ?? `…${texts[2].slice(-4)}`;
   };
   /** A word as text; `long` for the line below the table. */
   const textOf = (at, word, long) => {

@@ -15,12 +15,8 @@ from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.columns import lanes_of
 
-MOST_LINES = 26
-MOST_BINS = 800
-MOST_LOOPS = 200
-LINE_PX = 16
-LOOP_PX = 12
-ACTIVE_PX = 36
+MOST_LINES, MOST_BINS, MOST_LOOPS = 26, 800, 200
+LINE_PX, LOOP_PX, ACTIVE_PX = 16, 12, 36
 _STATES = (("grid", "inactive"), ("warn", "predicated off"), ("accent", "active"))
 
 
@@ -43,7 +39,7 @@ def _source(steps: WarpSteps) -> Box:
     lanes = np.bincount(steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last + 1)
     quiet: dict[str, Any] = {"colour": "muted", "size": 10.5}
     items = [labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **quiet)]
-    items.append(labels([80], [6], ["mean active lanes (bar) and source"], **quiet))
+    items += [labels([80], [6], ["mean active lanes (bar) and source"], **quiet)]
     for at, text in enumerate(code[first - 1 : last], first):
         y, seen = (at - first + 1.5) * LINE_PX, int(visits[at])
         shown = text if len(text) <= 50 else f"{text[:49]}…"

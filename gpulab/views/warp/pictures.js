@@ -4,12 +4,8 @@ import { firstAtLeast, upTo } from "./record.js";
 
 // Plots of a step: active lanes over all steps, and which lanes share a sector or a bank of memory.
 
-const BARS_PX = 36;
-const MARKS_PX = 7;
-const TURN_PX = 14;
-const ROW_PX = 22;
-const BANKS_PX = 150;
-const MOST_SECTORS = 32;
+const [BARS_PX, MARKS_PX, TURN_PX] = [36, 7, 14];
+const [ROW_PX, BANKS_PX, MOST_SECTORS] = [22, 150, 32];
 
 const parts = (rows, count) => upTo(count, (part) => rows.map((row) => row[part]));
 
@@ -29,7 +25,8 @@ function texts(rows, more) {
 export function timeline(frame, onStep) {
   const plot = new Plot(frame, { box: "plot", height: BARS_PX, domain: [0, 1], left: 0, right: 0, label: "Active lanes over steps", items: [] });
   const { box, canvas } = plot;
-  let [shown, still, key] = [[], [], ""];
+  const cursor = element("div", { class: "gl-cursor" });
+  let [shown, key] = [[], ""];
   const seek = ({ clientX }) => onStep(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(plot.value(clientX - canvas.getBoundingClientRect().left))))]);
   canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); seek(event); });
   canvas.addEventListener("pointermove", (event) => { if (event.buttons) seek(event); });
@@ -58,15 +55,15 @@ export function timeline(frame, onStep) {
     const now = `${steps.warp} ${fold} ${folded.turns.map(({ turn }) => turn)}`;
     if (now !== key) {
       ({ shown } = folded);
-      [key, still] = [now, items(steps, folded.turns)];
+      key = now;
+      box.items = items(steps, folded.turns);
       box.height = BARS_PX + MARKS_PX + TURN_PX * folded.turns.reduce((most, { level }) => Math.max(most, level + 1), 0);
       plot.sight = box.domain = [0, shown.length];
+      plot.draw();
     }
-    const here = placeOf(step) + 0.5;
-    box.items = [...still, { item: "rules", x0: [here], x1: [here], y0: [0], y1: [BARS_PX + MARKS_PX], colour: "fg", width: 2 }];
-    plot.draw();
+    cursor.style.left = `${(100 * (placeOf(step) + 0.5)) / shown.length}%`;
   };
-  return { node: element("div", { class: "gl-timeline" }, plot.node), show, draw: () => plot.draw() };
+  return { node: element("div", { class: "gl-timeline" }, plot.node, cursor), show, draw: () => plot.draw() };
 }
 
 /** Steps to show with every loop folded to one turn, the step's own or else the first. */
@@ -147,7 +144,6 @@ export function accessPanel(frame) {
   const node = element("div", { class: "gl-access" });
   const note = (text) => element("div", { class: "gl-note" }, text);
   let plot = null;
-  const draw = () => plot?.draw();
   const show = (steps, step) => {
     const access = steps.access(step);
     const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
@@ -156,7 +152,7 @@ export function accessPanel(frame) {
     const verdict = access && element("span", { class: access.over ? "gl-verdict gl-over" : "gl-verdict" }, access.verdict);
     const heading = access ? element("div", { class: "gl-heading" }, `${access.heading} `, verdict) : note("No memory access in this step.");
     node.replaceChildren(heading, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
-    draw();
+    plot?.draw();
   };
-  return { node, show, draw };
+  return { node, show, draw: () => plot?.draw() };
 }

@@ -66,8 +66,7 @@ export class WarpRecord {
   }
 
   value(row, lane) {
-    const [what, type, step] = [this.says("value_what", row), this.says("value_type", row), this.value_step[row]];
-    return { what, type, step, bits: this.bits("value", row, lane) };
+    return { what: this.says("value_what", row), type: this.says("value_type", row), step: this.value_step[row], bits: this.bits("value", row, lane) };
   }
 
   /** What the step writes, a register or else to memory, in each lane; null if nothing. */

@@ -14,7 +14,7 @@ const STATES = {
 };
 const PLAY_MS = 350;
 
-/** A button's or a list's parts that its state goes to. */
+/** Whether a toggle is on, for the eye and for a screen reader. */
 const press = (node, on) => node.setAttribute("aria-pressed", String(on));
 
 /** The kernel's lines, or the instructions that ran: fill it for a warp, mark the row of a step. */
@@ -58,26 +58,22 @@ function render({ model, el }) {
   const every = [...warps.values()];
   let [steps, playing] = [warps.get(model.get("warp")), 0];
 
-  // Moves -----------------------------------------------------------------------------------
   const step = () => model.get("step");
   const move = (to) => { if (steps.clamp(to) !== step()) frame.send("step", steps.clamp(to)); };
   const go = (name) => () => move(steps.target(name, step()));
   const by = (name, count) => () => (model.get("by_line") ? go(name)() : move(step() + count));
-  const next = by("next_line", 1);
+  const [next, previous] = [by("next_line", 1), by("previous_line", -1)];
   const play = (on) => {
     clearInterval(playing);
     playing = on && setInterval(() => {
       const before = step();
       next();
-      if (step() === before) play(0);
+      if (step() === before) play(false);
     }, PLAY_MS);
     buttons.play.textContent = on ? "Pause" : "Play";
-    press(buttons.play, Boolean(on));
+    press(buttons.play, on);
   };
-  const togglePlay = () => {
-    if (!playing && step() >= steps.length - 1) move(0);
-    play(playing ? 0 : 1);
-  };
+  const togglePlay = () => { if (!playing && step() >= steps.length - 1) move(0); play(!playing); };
   const chooseLane = (lane) => frame.send("lane", Math.max(0, Math.min(31, lane)));
   const chooseRegister = (name) => frame.send("register", model.get("register") === name ? "" : name);
   const chooseWarp = (warp) => {
@@ -96,7 +92,7 @@ function render({ model, el }) {
   const buttons = {};
   for (const [name, label, shown, key, text, onclick] of [
     ["first", "First step", "Home", "Home", "|◀", () => move(0)],
-    ["previous", "Previous step", "Left arrow", "ArrowLeft", "◀", by("previous_line", -1)],
+    ["previous", "Previous step", "Left arrow", "ArrowLeft", "◀", previous],
     ["next", "Next step", "Right arrow", "ArrowRight", "▶", next],
     ["last", "Last step", "End", "End", "▶|", () => move(steps.length - 1)],
     ["play", "Play or pause", "Space", " ", "Play", togglePlay],
@@ -114,7 +110,6 @@ function render({ model, el }) {
   const unit = choice("One step is", [["step", contents.granularity], ["line", "source line"]], (value) => frame.send("by_line", value === "line"));
   const warpChoice = choice("Warp", contents.warps.map(([warp, threads]) => [warp, `${warp} (${threads} threads)`]), (value) => chooseWarp(Number(value)));
 
-  // Parts -----------------------------------------------------------------------------------
   const turnsText = element("span", { class: "gl-turns" });
   const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => move(Number(slider.value)) });
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
@@ -149,12 +144,7 @@ function render({ model, el }) {
     keys[event.key]();
   });
 
-  // Showing one step -------------------------------------------------------------------------
-  const showListing = () => {
-    press(ptx, model.get("show_ptx"));
-    code.fill(steps, contents.code, model.get("show_ptx"));
-    showStep();
-  };
+  const showListing = () => { code.fill(steps, contents.code, model.get("show_ptx")); showStep(); };
   const showWarp = () => {
     steps = warps.get(model.get("warp")) ?? steps;
     warpChoice.value = String(model.get("warp"));
@@ -163,16 +153,14 @@ function render({ model, el }) {
     showListing();
   };
   const showStep = () => {
-    if (!steps.length) {
-      spoken.textContent = contents.empty;
-      return;
-    }
+    if (!steps.length) { spoken.textContent = contents.empty; return; }
     const at = steps.clamp(step());
     slider.value = String(at);
     spoken.textContent = steps.sentence(at);
     slider.setAttribute("aria-valuetext", spoken.textContent);
     unit.value = model.get("by_line") ? "line" : "step";
     press(fold, model.get("fold"));
+    press(ptx, model.get("show_ptx"));
     const turns = steps.turns(at) || "not in a loop";
     turnsText.textContent = turns[0].toUpperCase() + turns.slice(1);
     // A disabled button would drop the focus, and the keys with it.
@@ -184,9 +172,7 @@ function render({ model, el }) {
     for (const [name, end] of Object.entries(ends)) buttons[name].setAttribute("aria-disabled", String(end));
     code.mark(steps, steps.site[at]);
     showLanes(at);
-    access.show(steps, at);
-    memory?.show(steps, at);
-    lanesOverSteps.show(steps, at, model.get("fold"));
+    [access, memory, lanesOverSteps].forEach((panel) => panel?.show(steps, at, model.get("fold")));
   };
   const showLanes = (at) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
@@ -203,8 +189,8 @@ function render({ model, el }) {
     });
     const some = values.find((each) => each);
     const what = some ? ` · numbers: ${some.what} (${some.type || "bits"}) after this step` : chosen ? ` · ${chosen} has no value yet` : "";
-    const back = element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result");
-    lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[at]].toString(16).padStart(8, "0")}${what}`, ...(chosen ? [" ", back] : []));
+    const back = chosen ? [" ", element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result")] : [];
+    lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[at]].toString(16).padStart(8, "0")}${what}`, ...back);
     registers?.show(steps, at, lane, chosen);
   };
 
@@ -213,7 +199,7 @@ function render({ model, el }) {
   frame.on("show_ptx", showListing);
   frame.redraw(lanesOverSteps.node, () => { lanesOverSteps.draw(); access.draw(); });
   requestAnimationFrame(showWarp);
-  frame.endings.push(() => play(0));
+  frame.endings.push(() => play(false));
   return frame.ending();
 }
 

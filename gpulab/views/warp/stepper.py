@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +27,7 @@ class WarpStepper(View, module="warp/stepper"):
         The basic blocks of one warp as a real GPU reported them; the view says whether the
         masks agree.
     warp
-        Which warp of a block is shown first; the first one by default.
-
-    Notes
-    -----
-    Keys: left and right arrow = one step back or on, up and down arrow = source line, Page Up and
-    Page Down = memory access, Home and End, space = play; ``i`` and ``I`` = next and previous iteration
-    of a loop, ``o`` = out of the loop, ``,`` and ``.`` = lane, ``[`` and ``]`` = warp.
+        Which warp of a block is shown first; the first one by default. The view names its keys itself.
     """
 
     contents = traitlets.Dict().tag(sync=True)
@@ -49,7 +42,7 @@ class WarpStepper(View, module="warp/stepper"):
     def __init__(
         self, trace: WarpTrace | BlockTrace, measured: WarpTrace | None = None, warp: int | None = None
     ) -> None:
-        traces: Sequence[WarpTrace] = trace.warps if isinstance(trace, BlockTrace) else (trace,)
+        traces = trace.warps if isinstance(trace, BlockTrace) else (trace,)
         self._warps = {t.warp_index: WarpSteps(t) for t in traces}
         self._trace, self.measured = trace, measured
         first = traces[0]
@@ -88,18 +81,13 @@ class WarpStepper(View, module="warp/stepper"):
 
     @traitlets.validate("step")
     def _within(self, proposal: Any) -> int:
-        return self.steps.clamp(int(proposal["value"]))
+        return max(0, min(int(proposal["value"]), len(self.steps) - 1))
 
     @traitlets.validate("warp")
     def _known(self, proposal: Any) -> int:
         if int(proposal["value"]) not in self._warps:
             raise traitlets.TraitError(f"This trace has no warp {proposal['value']}.")
         return int(proposal["value"])
-
-    def go(self, move: str) -> int:
-        """Make a move: ``next_line``, ``_access`` or ``_iteration``, ``previous_`` …, ``past_loop``."""
-        self.step = int(self.steps.moves[move][self.step])
-        return self.step
 
     def sentence(self) -> str:
         trace, steps = self.trace, self.steps
@@ -132,8 +120,7 @@ class WarpStepper(View, module="warp/stepper"):
         """What a learner must know of a trace before reading it."""
         stops = f"The trace stops after {number(len(trace))} steps; the warp ran on."
         if isinstance(self._trace, BlockTrace):
-            steps = number(self._trace.steps)
-            stops = f"The trace stops after {steps} steps of all warps; the block ran on."
+            stops = f"The trace stops after {number(self._trace.steps)} steps of all warps; the block ran on."
         return [note for note in (self.confirmation, stops if trace.truncated else "", trace.note) if note]
 
     def _contents(self, first: WarpTrace) -> dict[str, Any]:
@@ -146,14 +133,10 @@ class WarpStepper(View, module="warp/stepper"):
             "columns": warps,
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
-            "code": first.code.splitlines(),
-            "granularity": first.granularity,
-            "sentence": words.SENTENCE,
-            "empty": words.EMPTY,
-            "notes": self._notes(cut),
-            "keys": words.keys(looping, first.detail is not None, len(warps) > 1),
-            "texts": texts.all(),
-        }
+            "code": first.code.splitlines(), "granularity": first.granularity,
+            "sentence": words.SENTENCE, "empty": words.EMPTY, "notes": self._notes(cut),
+            "keys": words.keys(looping, first.detail is not None, len(warps) > 1), "texts": list(texts.known),
+        }  # fmt: skip
 
 
 def _at(trace: WarpTrace | BlockTrace) -> str:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from gpulab.views._text import number, product
 from gpulab.views.warp import words
-from gpulab.views.warp.loops import Ints, find_loops
+from gpulab.views.warp.loops import Ints, find_loops, neighbours
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, WarpTrace
 from virtualgpu.records.columns import lanes_of
 
@@ -48,12 +48,11 @@ class WarpSteps:
         self.line = np.append(trace.line, 0)[np.maximum.accumulate(np.where(trace.line > 0, here, -1))]
         space = np.full(len(trace), -1) if trace.access_space is None else trace.access_space
         self.accesses = np.flatnonzero(space >= 0).astype(np.int32)
-        starts = np.flatnonzero(np.diff(self.line, prepend=-1))
         self.loops = find_loops(trace)
-        self.moves = {
-            "next_line": _after(starts, here), "previous_line": _before(starts, here),
-            "next_access": _after(self.accesses, here), "previous_access": _before(self.accesses, here),
-        } | self.loops.moves  # fmt: skip
+        self.moves = dict(self.loops.moves)
+        starts = np.flatnonzero(np.diff(self.line, prepend=-1))
+        for name, stops in (("line", starts), ("access", self.accesses)):
+            self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, here)
         self.threads = max(0, min(WARP_SIZE, product(trace.block) - trace.warp_index * WARP_SIZE))
         self.sites = _kinds(trace.pc, self.line)
         self.masks = _kinds(trace.active_mask, trace.executed_mask)
@@ -95,9 +94,6 @@ class WarpSteps:
             for index, *row in zip(*rows, strict=True)
         ]
 
-    def clamp(self, step: int) -> int:
-        return max(0, min(step, len(self) - 1))
-
     def sentence(self, step: int) -> str:
         """One step in words."""
         site, turn = int(self.sites.of[step]), int(self.loops.turn[step])
@@ -120,13 +116,3 @@ def _kinds(*columns: npt.NDArray[Any]) -> Kinds:
         key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)
     _, first, of = np.unique(key, return_index=True, return_inverse=True)
     return Kinds(of.astype(np.int32), first)
-
-
-def _after(stops: npt.NDArray[Any], here: Ints) -> Ints:
-    found = np.searchsorted(stops, here, side="right")
-    return np.where(found < stops.size, np.append(stops, 0)[found], here).astype(np.int32)
-
-
-def _before(stops: npt.NDArray[Any], here: Ints) -> Ints:
-    found = np.searchsorted(stops, here) - 1
-    return np.where(found >= 0, np.append(stops, 0)[found], here).astype(np.int32)

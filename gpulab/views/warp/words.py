@@ -75,18 +75,17 @@ def access(
     kind = "atomic" if atomic else "store" if is_store else "load"
     verb, where = _VERBS[kind]
     says = f"It {verb} {count(size_bytes, 'byte')} a lane {where} {_SPACE_WORDS.get(space, space)} memory"
-    verdict = ""
+    unit, verdict = count(spent, "pass", "passes") if space == "shared" else count(spent, "sector"), ""
     if picture and spent:
-        banks = picture == "banks"
-        unit = count(spent, "pass", "passes") if banks else count(spent, "sector")
-        says += f": {unit} {'over the banks' if banks else 'of 32 bytes'}, at best {number(ideal)}"
+        says += (
+            f": {unit} {'over the banks' if space == 'shared' else 'of 32 bytes'}, at best {number(ideal)}"
+        )
         over = f"({number(spent / max(1, ideal))}×)" if spent > ideal else "✓"
         verdict = f"{unit}, at best {number(ideal)} {over}"
     note = LOCAL_NOTE if space == "local" else WIDE_NOTE if space == "shared" and size_bytes > 4 else ""
     title = "Banks" if space == "shared" else "Sectors"
     heading = f"{title}: {space} {kind} · {number(size_bytes)} bytes a lane × {lanes} lanes"
-    reads = space == "shared" and kind != "store"
-    shown = picture if drawn else ""
+    reads, shown = space == "shared" and kind != "store", picture if drawn else ""
     return Access(f"{says}.", heading, verdict, note, shown, spent > ideal, reads, size_bytes)
 
 
