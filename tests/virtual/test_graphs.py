@@ -5,6 +5,7 @@ The refusals are those that an H200 gave (driver 580, CUDA 13.0, CuPy 14.2), wit
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -295,7 +296,11 @@ def null_wait(stream: Any, x: Any) -> None:
 def merge(stream: Any, x: Any) -> None:
     other = Stream(non_blocking=True)
     other.begin_capture()
-    stream.wait_event(other.record())
+    try:
+        stream.wait_event(other.record())
+    finally:
+        with contextlib.suppress(CUDARuntimeError):
+            other.end_capture()
 
 
 def end_of_a_guest(stream: Any, x: Any) -> None:
@@ -410,15 +415,15 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("does", "error_class"),
         [
-            (lambda x: x.fill(1), CUDADriverError),
-            (lambda x: Stream.null.synchronize(), CUDARuntimeError),
-            (lambda x: runtime.memcpy(x.data.ptr, x.data.ptr, 64, 3), CUDARuntimeError),
-            (lambda x: Stream.null.record(), CUDARuntimeError),
+            (lambda x: x.fill(1), "CUDADriverError"),
+            (lambda x: Stream.null.synchronize(), "CUDARuntimeError"),
+            (lambda x: runtime.memcpy(x.data.ptr, x.data.ptr, 64, 3), "CUDARuntimeError"),
+            (lambda x: Stream.null.record(), "CUDARuntimeError"),
         ],
     )
     @pytest.mark.parametrize("non_blocking", [True, False])
     def test_the_legacy_stream_depends_on_blocking_streams(
-        self, does: Any, error_class: type[Exception], non_blocking: bool
+        self, does: Any, error_class: str, non_blocking: bool
     ) -> None:
         x, stream = array(), Stream(non_blocking=non_blocking)
         stream.begin_capture()
@@ -426,9 +431,9 @@ class TestRefusals:
             does(x)
             stream.end_capture()
             return
-        with pytest.raises(error_class) as error:
+        with pytest.raises(RuntimeError) as error:
             does(x)
-        assert getattr(error.value, "status", 0) == 906
+        assert (type(error.value).__name__, getattr(error.value, "status", 0)) == (error_class, 906)
         with pytest.raises(CUDARuntimeError, match="previous error"):
             stream.end_capture()
 
@@ -480,7 +485,7 @@ class TestRefusals:
         thread.start()
         thread.join()
         assert raised == [908]
-        stream.end_capture()
+        assert not stream.is_capturing()
 
     def test_where_no_capture_is(self) -> None:
         with pytest.raises(RuntimeError, match="cannot capture on the default"):
@@ -502,7 +507,7 @@ class TestRefusals:
             stream.end_capture()
             with pytest.raises(CUDARuntimeError) as error:
                 event.synchronize()
-            assert error.value.status == 907
+            assert error.value.status == 1
             with pytest.raises(CUDARuntimeError) as error:
                 Stream(non_blocking=True).wait_event(event)
             assert error.value.status == 1
@@ -531,7 +536,7 @@ class TestByHandle:
         runtime.graphExecDestroy(launchable)
         with pytest.raises(CUDARuntimeError) as error:
             runtime.graphLaunch(launchable, stream.ptr)
-        assert error.value.status == 400
+        assert error.value.status == 1
 
     def test_a_graphs_numbers_are_handles(self, add: Any) -> None:
         x = array()

@@ -172,9 +172,9 @@ class WorkQueue:
             )
         if capture.origin != (self._device_id, stream_id):
             raise self.spoil(capture, 903)
+        capture.ended = True
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
             raise refusal(908)
-        capture.ended = True
         if capture.broken:
             raise refusal(901)
         if capture.unjoined():

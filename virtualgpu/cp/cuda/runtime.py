@@ -376,7 +376,9 @@ def _graph(handle: int) -> Graph:
     found: Graph | None = _machine.current().graphs.get(handle)
     if found is None:
         raise CUDARuntimeError(
-            *_INVALID_HANDLE, f"invalid resource handle: {handle:#x} is no graph that lives."
+            errorInvalidValue,
+            "cudaErrorInvalidValue",
+            f"invalid argument: {handle:#x} is no graph that lives.",
         )
     return found
 

@@ -74,13 +74,23 @@ class Event:
     def synchronize(self) -> None:
         """Let the host wait for the event."""
         if self.capture is not None:
-            self.capture.broken = True
-            raise refusal(907)
+            raise self._captured(self.capture)
         if self._device is not None:
             self._device.clock.wait_until(self.time_ns or 0)
 
     def _set(self, device: VirtualDevice, time_ns: int, after: tuple[int, ...]) -> None:
         self._device, self.time_ns, self.after, self.capture = device, time_ns, after, None
+
+    def _captured(self, capture: Capture) -> Exception:
+        """CUDA's error for asking about an event of a capture; one that is under way is lost."""
+        if not capture.ended:
+            capture.broken = True
+            return refusal(907)
+        return CUDARuntimeError(
+            1,
+            "cudaErrorInvalidValue",
+            "invalid argument: the event was last recorded in a capture, which has ended; record it again.",
+        )
 
     def _set_captured(self, capture: Capture, after: tuple[int, ...]) -> None:
         self._device, self.time_ns, self.after, self.capture = None, None, after, capture
@@ -235,11 +245,7 @@ class _BaseStream:
         work = self._work
         if event.capture is not None:
             if event.capture.ended:
-                raise CUDARuntimeError(
-                    1,
-                    "cudaErrorInvalidValue",
-                    "invalid argument: the event was recorded in a capture that has ended; record it again.",
-                )
+                raise event._captured(event.capture)
             work.join(self.ptr, event.capture, event.after)
         elif event.time_ns is not None:
             work.check_legacy(self.ptr)
