@@ -13,7 +13,7 @@ import pytest
 from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
 from gpulab.views._base import View
 from gpulab.views.parts import palette
-from tests.browser.conftest import CHROMIUM_ARGUMENTS, PICTURES
+from tests.browser.conftest import PICTURES
 from tests.views import synthetic
 from tests.views.sample import queue_view
 
@@ -64,17 +64,6 @@ class Bare:
 
     def width(self) -> int:
         return int(self.page.locator("canvas").first.evaluate("c => c.clientWidth"))
-
-
-@pytest.fixture(scope="module")
-def browser(chromium_path: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=list(CHROMIUM_ARGUMENTS))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
