@@ -8,6 +8,7 @@ free blocks.
 from __future__ import annotations
 
 import gc
+import threading
 
 import pytest
 
@@ -264,3 +265,36 @@ def test_pinned_pool_rounds_to_powers_of_two_and_reuses() -> None:
     assert cp.cuda.alloc_pinned_memory(4000).ptr == address
     pool.free_all_blocks()
     assert pool.n_free_blocks() == 0
+
+
+def test_kernels_may_touch_what_a_pool_gave_by_hand(machine: Machine, pool: MemoryPool) -> None:
+    pointer = pool.malloc(700)
+    found = machine.devices[0].memory.allocation(pointer.ptr)
+    assert found is not None
+    assert (found.size_bytes, found.label) == (700, "700-byte allocation")
+    pointer.mem.free()
+    assert machine.devices[0].memory.allocation(found.address) is None
+
+
+def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool) -> None:
+    pointer = pool.malloc(512)
+    single = pool.device_pool()
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with single._alone():
+            held.set()
+            done.wait(20)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait(20)
+    freed = threading.Thread(target=pointer.mem.free)
+    freed.start()
+    freed.join(5)
+    waits = freed.is_alive()
+    done.set()
+    thread.join()
+    freed.join()
+    assert not waits
+    assert state(pool) == (0, 512, 1)
