@@ -56,17 +56,17 @@ class Recorded:
 
 
 class RecordedTable:
-    """The shipped records, as a table; ``.records`` holds them as data."""
+    """The shipped records, as a table; ``.record`` holds them as data."""
 
     def __init__(self, records: Sequence[Recorded]) -> None:
-        self.records = tuple(records)
+        self.record = tuple(records)
 
     def _table(self) -> Table:
         from gpulab.views.tables import Table
 
         rows = tuple(
             (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
-            for r in self.records
+            for r in self.record
         )
         headings = ("gl.recorded(name)", "of", "grid", "block", "arguments", "recorded on")
         return Table("Recorded launches that ship with gpulab", headings, rows)
