@@ -60,7 +60,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/engine/lower": ("tests/engine",),
     "virtualgpu/engine/lower/ops": ("tests/engine",),
     "virtualgpu/engine/observe": ("tests/engine", "tests/counters"),
-    "virtualgpu/launch": _virtual("kernels", "params", "signature", "backend", "generated", "launch"),
+    "virtualgpu/launch": (
+        *_virtual("launch", "params", "signature", "kernels", "backend", "generated"),
+        "tests/session/test_arguments.py",
+    ),
     "virtualgpu/model": _virtual(
         *(
             "cost",
@@ -74,7 +77,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "pool",
             "clock",
         ),
-        *("queue", "backend", "timeline", "fork"),
+        *("queue", "backend", "timeline", "fork", "published"),
     ),
     "virtualgpu/cp": _virtual("random", "cupy_names", "as_cupy", "arrays_rules"),
     "virtualgpu/cp/cuda": _virtual(
@@ -93,6 +96,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "virtualgpu/cp/_core": _virtual(
         *("arrays_rules", "arrays_values", "indexing_model", "cupy_names", "kernels", "copies", "as_cupy"),
+        *_virtual("published", "launch", "graphs"),
     ),
     "virtualgpu/cp/_routines": _virtual("arrays_rules", "arrays_values", "against_cupy", "cupy_names"),
     "virtualgpu/cp/_elementwise": _virtual("fuse", "fuse_refusals", "fuse_machine", "generated"),

@@ -1,0 +1,139 @@
+"""Launches as values, arguments without a source to go by, and what a compiled kernel is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import ir
+from virtualgpu.launch import compiled
+from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.params import pack
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+
+pytestmark = [
+    pytest.mark.usefixtures("machine"),
+    pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed"),
+]
+
+CODE = """
+extern "C" __global__ void fill(int* out, int value) {
+    extern __shared__ int box[];
+    box[threadIdx.x] = value;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = box[threadIdx.x] + gridDim.y + blockDim.z;
+}
+template <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }
+"""
+
+
+def test_running_a_launch_is_what_cupy_does() -> None:
+    out = cp.zeros(12, cp.int32)
+    Launch.of(cp.RawKernel(CODE, "fill"), 3, 4, (out, np.int32(7)), shared_bytes=16).run()
+    assert out.get().tolist() == [9] * 12
+
+
+@pytest.mark.parametrize(
+    ("grid", "block", "flat"),
+    [
+        ((5,), (32,), True), ((5, 1, 1), (32, 1, 1), True), ((5, 2), (32,), False), ((5, 1, 2), (32,), False),
+        ((5,), (16, 2), False), ((5,), (16, 1, 2), False), ((5, 2), (16, 2), False),
+    ],
+)  # fmt: skip
+def test_shapes_of_one_dimension(grid: Any, block: Any, flat: bool) -> None:
+    launch = Launch.of(cp.RawKernel(CODE, "fill"), grid, block)
+    assert launch.is_one_dimensional is flat
+    assert launch.block_threads == np.prod(block)
+    assert launch.threads == np.prod(block) * np.prod(grid)
+
+
+def test_names_behind_mangled_symbols() -> None:
+    expressions = ("scale<float>", "scale<int>")
+    module = compiled.compiled_module(CODE, (), expressions, (8, 0))
+    for expression in expressions:
+        symbol = module.lowered_names[expression]
+        assert symbol.startswith("_Z")
+        assert module.spelled(symbol) == expression
+        assert module.stats(symbol, device_info("A100")).name == expression
+        params = module.source_params(symbol)
+        assert params is not None
+        assert [p.name for p in params] == ["x", "by"]
+    assert module.spelled("fill") == "fill"
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match=r"It has: fill, scale<float>, scale<int>") as e:
+        module.symbol("nothing")
+    assert e.value.status == 500
+
+
+def test_older_devices_are_told_what_they_were_compiled_for() -> None:
+    module = compiled.compiled_module(CODE, (), (), (7, 0))
+    stats = module.stats("fill", device_info("V100"))
+    assert stats.target == "sm_75"
+    assert module._target_text(device_info("T4")) == "sm_75"
+    assert module._target_text(device_info("V100")).endswith("the device itself is 7.0")
+
+
+# Parameters as PTX alone tells them: type and size.
+U8, U16, U32, U64 = (ir.Param("p", f"u{8 * n}", 0, n, n) for n in (1, 2, 4, 8))
+F32, F64 = ir.Param("p", "f32", 0, 4, 4), ir.Param("p", "f64", 0, 8, 8)
+POINT = ir.Param("p", "b8", 0, 12, 4)
+
+
+def bytes_of(param: ir.Param, value: Any) -> bytes:
+    device = slot.current().current_device
+    return pack("k", (param,), param.size_bytes, None, (value,), device).buffer
+
+
+@pytest.mark.parametrize(
+    ("param", "value", "wanted"),
+    [
+        (U8, 200, np.uint8(200)), (U8, -1, np.int8(-1)), (U16, 65535, np.uint16(65535)),
+        (U32, -(2**31), np.int32(-(2**31))), (U32, 2**32 - 1, np.uint32(2**32 - 1)),
+        (U64, 2**64 - 1, np.uint64(2**64 - 1)), (U64, -(2**63), np.int64(-(2**63))),
+        (F64, 0.1, np.float64(0.1)), (F32, np.float32(0.1), np.float32(0.1)), (U32, True, np.int32(1)),
+    ],
+)  # fmt: skip
+def test_numbers_that_fit(param: ir.Param, value: Any, wanted: Any) -> None:
+    assert bytes_of(param, value)[: param.size_bytes] == wanted.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("param", "value", "says"),
+    [
+        (U8, 256, r"256 does not fit into a value of 1 byte\."),
+        (U8, -129, "-129 does not fit into a value of 1 byte"),
+        (U16, 65536, "does not fit into a value of 2 bytes"),
+        (U32, -(2**31) - 1, "does not fit into a value of 4 bytes"),
+        (U64, 2**64, "does not fit into a value of 8 bytes"),
+        (
+            F32,
+            0.5,
+            r"Python float has 8 bytes but.*a floating-point number of 4 bytes\. Pass np\.float32\(x\)",
+        ),
+        (F32, 1, r"a Python int was passed where.*floating-point number of 4 bytes\. Pass np\.float32\(x\)"),
+        (F64, 1, r"Pass np\.float64\(x\)"),
+        (U32, 0.5, r"Python float has 8 bytes.*a value of 4 bytes\. Pass np\.int32\(x\)"),
+        (U64, 1j, "a Python complex has 16 bytes"),
+        (POINT, 3, r"a value of 12 bytes\. Pass a structured NumPy scalar of 12 bytes"),
+        (U32, np.int64(3), r"numpy\.int64 has 8 bytes"),
+        (U32, np.float32(3), r"numpy\.float32 was passed where"),
+        (F32, np.int32(3), r"numpy\.int32 was passed where.*Pass np\.float32"),
+    ],
+)
+def test_numbers_that_do_not(param: ir.Param, value: Any, says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        bytes_of(param, value)
+
+
+@pytest.mark.parametrize("percent", [-1, 0, 37, 100])
+def test_carveouts(percent: int) -> None:
+    kernel = cp.RawKernel(CODE, "fill")
+    kernel.preferred_shared_memory_carveout = percent
+    assert kernel.preferred_shared_memory_carveout == percent
+    for wrong in (-2, 101):
+        with pytest.raises(cp.cuda.driver.CUDADriverError, match=f"a carveout of {wrong}"):
+            kernel.preferred_shared_memory_carveout = wrong
+    assert kernel.attributes["preferred_shared_memory_carveout"] == percent
