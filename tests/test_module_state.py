@@ -1,7 +1,8 @@
 """No state at module level, but what is listed here with its reason.
 
 State is a global that a function rebinds, a module's table or object that a function changes, and what
-``functools`` keeps between calls. Two runs in one process would see each other through it.
+``functools.cache`` keeps between calls. Two runs in one process would see each other through it. Caches
+with a bound, ``lru_cache(n)``, are for answers that depend on the arguments alone, and pass.
 """
 
 from __future__ import annotations
@@ -36,23 +37,13 @@ ALLOWED = {
     "text_width": "of texts in a font",
     "records": "the index of shipped records, read once",
     "_store_at": "a learner's folder, opened once",
-    # Answers that depend on the arguments alone; bounded.
-    "_kept": "words of instructions",
-    "parameters": "parsed text",
-    "_resolved": "result types",
-    "_name_of": "names of types",
-    "_pointer_class": "classes by type",
-    "_parsed": "parsed PTX",
-    "_compiled": "machine code by PTX",
-    "_compile": "compiled modules by source",
-    "compile_both": "PTX and machine code by source",
-    "arguments_of": "arguments by format",
-    "source_params": "parameter types by source",
+    # Kept by argument without bound.
 }
 CHANGES = {
     *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop", "popitem"),
     *("popleft", "remove", "setdefault", "update"),
 }
+UNBOUNDED = ("cache", "lru_cache", "lru_cache()", "lru_cache(None)", "lru_cache(maxsize=None)")
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -86,7 +77,7 @@ def state(text: str) -> Iterator[tuple[str, int]]:
             yield from ((name, node.lineno) for name in node.names)
         elif isinstance(node, FUNCTIONS):
             for decorator in getattr(node, "decorator_list", ()):
-                if ast.unparse(decorator).split("(")[0].rpartition(".")[2] in ("cache", "lru_cache"):
+                if ast.unparse(decorator).rpartition(".")[2] in UNBOUNDED:
                     yield getattr(node, "name", ""), node.lineno
             inside = list(ast.walk(node))
             local = {n.arg for n in inside if isinstance(n, ast.arg)}
@@ -103,12 +94,7 @@ def state(text: str) -> Iterator[tuple[str, int]]:
                     yield name, n.lineno  # type: ignore[attr-defined]
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             made = node.value.func
-            if ast.unparse(made).split("(")[0] in (
-                "functools.cache",
-                "functools.lru_cache",
-                "cache",
-                "lru_cache",
-            ):
+            if ast.unparse(made).rpartition(".")[2] in {*UNBOUNDED} - {"lru_cache"}:
                 yield ast.unparse(node.targets[0]), node.lineno
 
 
@@ -133,10 +119,11 @@ def test_what_is_allowed_is_there() -> None:
         ("SEEN: list[int] = []\ndef f(k):\n    SEEN.append(k)", {"SEEN"}),
         ("SLOT = Slot()\ndef f(k):\n    SLOT.value.inner = k", {"SLOT"}),
         ("from virtualgpu.model import machine as slot\ndef f(k):\n    slot.current = k", {"slot"}),
-        ("@functools.lru_cache(maxsize=3)\ndef f(k): ...", {"f"}),
+        ("@functools.lru_cache(maxsize=None)\ndef f(k): ...", {"f"}),
+        ("@lru_cache(maxsize=3)\ndef f(k): ...", set()),
         ("class A:\n    @cache\n    def f(self): ...", {"f"}),
         ("g = functools.cache(len)", {"g"}),
-        ("h = functools.lru_cache(maxsize=2)(len)", {"h"}),
+        ("h = functools.lru_cache(maxsize=2)(len)", set()),
         ("TABLE = {}\ndel TABLE['a']\nTABLE['b'] = 2", set()),
         ("TABLE = {}\ndef f():\n    TABLE = {}\n    TABLE['b'] = 2", set()),
         ("import numpy as np\ndef f(a):\n    return np.append(a, 1)", set()),
