@@ -169,6 +169,27 @@ def test_a_wider_page_is_laid_out_anew_without_python(bare: Bare) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 860
 
 
+def test_a_cell_that_leaves_the_page_is_painted_when_it_comes_back(bare: Bare) -> None:
+    """As JupyterLab does with cells out of sight: there the view has no size."""
+    page = bare.open(launch())
+    page.evaluate(
+        """async () => {
+             const view = document.querySelector(".gpulab-view"), place = view.parentElement;
+             const frames = () => new Promise((done) => { setTimeout(done, 100); });
+             view.remove();
+             await frames();
+             place.style.width = "800px";
+             place.append(view);
+             await frames();
+           }"""
+    )
+    assert bare.width() < 600
+    assert bare.pixel(54 + 0.1 * (bare.width() - 54 - 8), 6) == rgb("accent")
+    assert rgb("tail") in {
+        bare.pixel(54 + x, 6 + y) for x in range(300, bare.width() - 70, 5) for y in (0, 12, 24)
+    }
+
+
 def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
     view = launch()
     first = int(view.waves.in_tail.argmax())

@@ -120,7 +120,7 @@ export function showScene(frame) {
   const { model } = frame;
   const holder = element("div", { class: "gl-scene" });
   let plots = new Set();
-  const draw = () => plots.forEach((plot) => { if (plot.node.isConnected) plot.draw(); else plots.delete(plot); });
+  const draw = () => plots.forEach((plot) => { if (holder.contains(plot.node)) plot.draw(); else plots.delete(plot); });
   const build = (box) => {
     if (box.only === "picture") return element("div", { hidden: true });
     const node = make[box.box](box, build, { frame: inner, plots, draw });
