@@ -131,6 +131,13 @@ def test_vector_add_of_a_large_array_reaches_the_measured_bandwidth() -> None:
     assert 12 * n / total == pytest.approx(3464, rel=0.05)
 
 
+@pytest.mark.parametrize(("size", "measured_us"), [(1 << 30, 2715.7), (1 << 28, 686.8), (1 << 24, 49.9)])
+def test_copies_between_two_h200_take_what_was_measured(size: int, measured_us: float) -> None:
+    """Medians of 15 between two events, NVLink of 18 links, peer access on (driver 580, CuPy 14.2)."""
+    info = device_info("H200")
+    assert cost.copy_ns(info, "PtoP", size, peer=info) / 1000 == pytest.approx(measured_us, rel=0.07)
+
+
 def test_pageable_copies_are_slower_and_small_ones_cost_latency() -> None:
     info = device_info("H200")
     large, small = 1 << 28, 4

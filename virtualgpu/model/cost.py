@@ -83,9 +83,11 @@ DEVICE_COPY_EFFICIENCY = 0.85  # H200: 4,190 of 4,917 GB/s, read and written
 # 31.5; te42kyfo/gpu-benches, 3.0: 12.35 of 15.75 GB/s.
 PCIE_EFFICIENCY = ((60.0, 0.876), (30.0, 0.825), (0.0, 0.784))
 
-# Copies between two GPUs reach this share of one direction of NVLink, which is half of the rate that
-# datasheets give: nvbandwidth's own example shows 276 of 300 GB/s between two A100.
-NVLINK_EFFICIENCY = 0.92
+# Copies between two GPUs with peer access, which CuPy's arrays turn on, reach this share of one direction of
+# NVLink, half of the rate that datasheets give. Two H200, 18 links: 395 of 450 GB/s for 1 GiB, 686.8 us for
+# 256 MiB, 49.9 us for 16 MiB. (Without peer access they go through the host's memory, at 38 GB/s.)
+NVLINK_EFFICIENCY = 0.878
+PEER_LATENCY_NS = 4_000.0
 
 
 def clock_ghz(info: DeviceInfo) -> float:
@@ -139,7 +141,7 @@ def copy_ns(
         peak = info.memory_bandwidth_gbps or 300.0
         return DEVICE_COPY_LATENCY_NS + 2 * size_bytes / (peak * DEVICE_COPY_EFFICIENCY)
     if kind == "PtoP":
-        return COPY_LATENCY_NS + size_bytes / peer_gbps(info, peer or info)
+        return PEER_LATENCY_NS + size_bytes / peer_gbps(info, peer or info)
     if kind not in ("HtoD", "DtoH"):
         raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH', 'DtoD' or 'PtoP'.")
     rate = pinned_gbps(info)
