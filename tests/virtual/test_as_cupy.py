@@ -177,6 +177,19 @@ def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
     assert "virtualgpu" in printed("-m", "virtualgpu", "-c", "import cupy; print(cupy.__name__)")
 
 
+def test_gpulab_takes_no_virtual_gpu_for_a_real_one() -> None:
+    code = """
+import cupy, gpulab as gl
+choice = gl.which_device()
+assert choice.kind == "virtual" and gl.cp is cupy and "measured on it" not in str(choice)
+try:
+    gl.use_device("cuda")
+except gl.errors.GpulabError as error:
+    print(error)
+"""
+    assert "means the virtual GPU here" in printed("-m", "virtualgpu", "-c", code, GPULAB_DEVICE="auto")
+
+
 SUITE = """
 import cupy as cp
 import pytest
@@ -229,6 +242,7 @@ def test_pinned_arrays_are_pinned_and_keep_their_layout() -> None:
     assert not zeros.any()
     assert zeros.flags.f_contiguous
     assert cupyx.empty_pinned(4, "f4").nbytes == 16
+    assert cp.cuda.alloc_pinned_memory(np.prod((3, 4))).size() >= 12
     with pytest.raises(TypeError, match="subok"):
         cupyx.empty_like_pinned(host, subok=True)
 

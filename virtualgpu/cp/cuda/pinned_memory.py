@@ -111,7 +111,7 @@ class PinnedMemoryPool:
         """Allocate `size` bytes, rounded up to a power of two of at least 512."""
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
-        rounded = max(_UNIT_BYTES, 1 << (size - 1).bit_length())
+        rounded = max(_UNIT_BYTES, 1 << (int(size) - 1).bit_length())  # sizes often are NumPy's integers
         free = self._free.get(rounded)
         mem = free.pop() if free else self._allocator(rounded).mem
         return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
