@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from virtualgpu.cp._core.raw_kernel import RawKernel
-from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
 from virtualgpu.launch.launch import Launch, kernel_source

@@ -18,7 +18,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda.streams import is_capturing
+from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.host_memory import check_host_memory
 

@@ -21,7 +21,7 @@ from virtualgpu.cp._core.operators import FunctionMethods, Operators
 from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda.pool import alloc
-from virtualgpu.cp.cuda.streams import get_current_stream, is_capturing, refuse_in_capture
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
 from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import current
 

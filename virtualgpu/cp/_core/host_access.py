@@ -9,7 +9,7 @@ import numpy as np
 
 from virtualgpu.cp.cuda.copies import copy
 from virtualgpu.cp.cuda.pointer import BaseMemory
-from virtualgpu.cp.cuda.streams import _BaseStream, refuse_in_capture
+from virtualgpu.cp.cuda.stream import _BaseStream, refuse_in_capture
 from virtualgpu.model.host_memory import check_host_memory
 
 

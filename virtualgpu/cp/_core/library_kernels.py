@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.model.machine import VirtualDevice
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp.cuda.streams import get_current_stream, is_capturing, refuse_in_capture
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 

@@ -40,7 +40,7 @@ from virtualgpu.cp.cuda.pool import (
     set_allocator,
     using_allocator,
 )
-from virtualgpu.cp.cuda.streams import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
+from virtualgpu.cp.cuda.stream import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp.cuda.pinned_memory import is_pinned
-from virtualgpu.cp.cuda.streams import _BaseStream, get_current_stream
+from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.model import cost
 from virtualgpu.model.machine import VirtualDevice, current
 from virtualgpu.records import CopyKind

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from virtualgpu.compile import nvrtc as _nvrtc
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda.streams import get_current_stream
+from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError, PtxError
 from virtualgpu.launch.compiled import CompiledModule

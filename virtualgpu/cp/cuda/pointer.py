@@ -11,7 +11,7 @@ import numpy.typing as npt
 from virtualgpu.cp.cuda.copies import copy, set_memory
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes
-from virtualgpu.cp.cuda.streams import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
+from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 

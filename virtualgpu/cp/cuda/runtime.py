@@ -9,7 +9,7 @@ from virtualgpu.cp._missing_names import absent
 from virtualgpu.cp.cuda.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
-from virtualgpu.cp.cuda.streams import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
+from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine

@@ -1,9 +1,461 @@
-"""``cp.cuda.stream``: streams and events, under CuPy's name for the module."""
+"""CuPy's streams and events on the modelled clock."""
 
 from __future__ import annotations
 
-from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda.streams import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
-__all__ = ["Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda.graph import Graph
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
+from virtualgpu.model.cost import HOST_FUNCTION_NS
+from virtualgpu.model.graph import (
+    GLOBAL_MODE,
+    RELAXED_MODE,
+    THREAD_LOCAL_MODE,
+    Capture,
+    Node,
+    Operation,
+    refusal,
+)
+from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.queue import WorkQueue
+from virtualgpu.records import Activity, ActivityKind
+
 __getattr__ = module_getattr("cp.cuda.stream", globals())
+
+
+def _device(device_id: int) -> VirtualDevice:
+    machine = _machine.current()
+    return machine.current_device if device_id < 0 else machine.device(device_id)
+
+
+class Event:
+    """A point in a stream that the host, another stream or a timing can refer to.
+
+    Parameters
+    ----------
+    block : bool
+        Accepted for CuPy's sake; waiting costs nothing on the modelled clock.
+    disable_timing : bool
+        Such an event cannot be used with `get_elapsed_time`.
+    interprocess : bool
+        Needs `disable_timing`, as in CuPy.
+    """
+
+    def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
+        if interprocess and not disable_timing:
+            raise ValueError("Timing must be disabled for interprocess events")
+        self.disable_timing = disable_timing
+        self.time_ns: int | None = None
+        self.after: tuple[int, ...] = ()
+        self.capture: Capture | None = None  # `after` then means nodes of its graph
+        self._device: VirtualDevice | None = None
+
+    @property
+    def ptr(self) -> int:
+        """A number that stands for CUDA's event handle."""
+        return id(self)
+
+    @property
+    def done(self) -> bool:
+        """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
+        if self.capture is not None:
+            self.capture.broken = True
+            return False
+        return self._device is None or self._device.work.schedule.is_done(self.time_ns or 0)
+
+    def record(self, stream: _BaseStream | None = None) -> None:
+        """Put the event into `stream` (the current stream by default) behind its queued work."""
+        (get_current_stream() if stream is None else stream).record(self)
+
+    def synchronize(self) -> None:
+        """Let the host wait for the event."""
+        if self.capture is not None:
+            raise self._captured(self.capture)
+        if self._device is not None:
+            self._device.clock.wait_until(self.time_ns or 0)
+
+    def _set(self, device: VirtualDevice, time_ns: int, after: tuple[int, ...]) -> None:
+        self._device, self.time_ns, self.after, self.capture = device, time_ns, after, None
+
+    def _captured(self, capture: Capture) -> Exception:
+        """CUDA's error for asking about an event of a capture; one that is under way is lost."""
+        if not capture.ended:
+            capture.broken = True
+            return refusal(907)
+        return CUDARuntimeError(
+            1,
+            "cudaErrorInvalidValue",
+            "invalid argument: the event was last recorded in a capture, which has ended; record it again.",
+        )
+
+    def _set_captured(self, capture: Capture, after: tuple[int, ...]) -> None:
+        self._device, self.time_ns, self.after, self.capture = None, None, after, capture
+
+
+def get_elapsed_time(start_event: Event, end_event: Event) -> float:
+    """Modelled time between two recorded and finished events, in milliseconds.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 400 when an event was not recorded or has timing disabled; 600 when the later one is
+        not done yet (call ``synchronize()`` on it first).
+    """
+    for event in (start_event, end_event):
+        if event.capture is not None:
+            raise refusal(907)
+        if event.disable_timing or event.time_ns is None or event._device is None:
+            why = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
+            raise CUDARuntimeError(
+                400,
+                "cudaErrorInvalidResourceHandle",
+                f"invalid resource handle: an event {why}; record() both events, with timing, first.",
+            )
+    start, end = start_event.time_ns, end_event.time_ns
+    assert start is not None
+    assert end is not None
+    assert end_event._device is not None
+    if max(start, end) > end_event._device.clock.now_ns:
+        raise CUDARuntimeError(
+            600,
+            "cudaErrorNotReady",
+            "device not ready: call synchronize() on the end event before timing it.",
+        )
+    return (end - start) / 1e6
+
+
+class _BaseStream:
+    """What all streams share; `device_id` -1 means: whichever device is current."""
+
+    def __init__(self, ptr: int, device_id: int) -> None:
+        self.ptr = ptr
+        self.device_id = device_id
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BaseStream) and self.ptr == other.ptr
+
+    def __hash__(self) -> int:
+        return self.ptr
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.ptr} (device {self.device_id})>"
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.ptr
+
+    def __enter__(self) -> _BaseStream:
+        thread = _machine.current().thread
+        stack = thread.__dict__.setdefault("stream_stack", [])
+        device_id = self._checked_device_id()
+        stack.append((device_id, _current_streams().get(device_id)))
+        _current_streams()[device_id] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        stack = _machine.current().thread.__dict__.get("stream_stack")
+        if not stack:
+            return  # the machine was exchanged within the block
+        device_id, previous = stack.pop()
+        if previous is None:
+            _current_streams().pop(device_id, None)
+        else:
+            _current_streams()[device_id] = previous
+
+    def use(self) -> _BaseStream:
+        """Make this stream current; ``with stream:`` does so for one block."""
+        _current_streams()[self._checked_device_id()] = self
+        return self
+
+    def _checked_device_id(self) -> int:
+        current = _machine.current().current_device_id
+        if self.device_id not in (-1, current):
+            raise RuntimeError(
+                f"The device that the stream is created on ({self.device_id}) does not match with the "
+                f"current device ({current})"
+            )
+        return current
+
+    def enqueue(
+        self,
+        kind: ActivityKind,
+        name: str,
+        run: Callable[[], float],
+        *,
+        device: VirtualDevice | None = None,
+        **about: Any,
+    ) -> Activity | None:
+        """Give this stream work: `run` does it when its turn comes, and returns what it takes in ns.
+
+        Parameters
+        ----------
+        device : VirtualDevice, optional
+            Where streams that belong to no device (the default stream) put it.
+        **about
+            More of `virtualgpu.model.queue.Operation`: sizes, launch shape.
+
+        Returns
+        -------
+        Activity or None
+            When it ran; None if the stream captures a graph, which will run it.
+        """
+        if self.device_id >= 0 or device is None:
+            device = _device(self.device_id)
+        return device.work.enqueue(self.ptr, Operation(kind, name, run, **about))
+
+    @property
+    def done(self) -> bool:
+        """True if all work on this stream is done."""
+        work = self._work
+        try:
+            work.check_legacy(self.ptr)
+            work.refuse_capturing(self.ptr)
+        except CUDARuntimeError:
+            return False  # CuPy compares the status with 0; a graph being captured is lost all the same
+        return work.schedule.is_done(work.schedule.queue(self.ptr).tail_ns)
+
+    def synchronize(self) -> None:
+        """Let the host wait for all work queued on this stream."""
+        work = self._work
+        work.check_legacy(self.ptr)
+        work.refuse_capturing(self.ptr)
+        work.schedule.synchronize(self.ptr)
+
+    def record(self, event: Event | None = None) -> Event:
+        """Record an event (a new one by default) behind the queued work."""
+        event = event or Event()
+        device = _device(self.device_id)
+        work = device.work
+        work.check_legacy(self.ptr)
+        capture = work.capturing(self.ptr)
+        if capture is not None:
+            event._set_captured(capture, capture.frontiers[device.id, self.ptr])
+        else:
+            event._set(device, *work.schedule.point(self.ptr))
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Let later work on this stream wait for `event`; one never recorded is ignored, as in CUDA.
+
+        An event recorded in a stream that captures a graph makes this stream take part in the capture.
+        """
+        work = self._work
+        if event.capture is not None:
+            if event.capture.ended:
+                raise event._captured(event.capture)
+            work.join(self.ptr, event.capture, event.after)
+        elif event.time_ns is not None:
+            work.check_legacy(self.ptr)
+            capture = work.capturing(self.ptr)
+            if capture is not None:
+                raise work.spoil(capture, 905)
+            work.schedule.hold_until(self.ptr, event.time_ns, event.after)
+
+    def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
+        """Call ``callback(arg)`` after the queued work."""
+
+        def run() -> float:
+            callback(arg)
+            return HOST_FUNCTION_NS
+
+        self.enqueue("HOST_LAUNCH", "Host function", run)
+
+    def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
+        """Call ``callback(stream, status, arg)`` after the queued work; graphs cannot have it."""
+        self._work.refuse_capturing(self.ptr)
+        self.launch_host_func(lambda _: callback(self, 0, arg), None)
+
+    # Graphs
+
+    def begin_capture(self, mode: int | None = None) -> None:
+        """Keep what the stream is given from now on as the nodes of a graph, instead of running it.
+
+        Parameters
+        ----------
+        mode : int, optional
+            ``runtime.streamCaptureModeRelaxed`` by default. In the modes ``...Global`` and
+            ``...ThreadLocal``, CUDA forbids allocations and other calls meanwhile, of all threads or of
+            this one.
+
+        Raises
+        ------
+        RuntimeError
+            On the legacy default stream.
+        CUDARuntimeError
+            Status 401, if it captures already; 1 for an unknown mode.
+        """
+        if self.ptr in (LEGACY_QUEUE, LEGACY_ALIAS):
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        mode = RELAXED_MODE if mode is None else mode
+        if mode not in (GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE):
+            raise CUDARuntimeError(
+                1, "cudaErrorInvalidValue", f"invalid argument: {mode} is no capture mode; use 0, 1 or 2."
+            )
+        self._work.begin_capture(self.ptr, mode)
+
+    def end_capture(self) -> Graph:
+        """The graph of what the stream, and those that joined it, were given since `begin_capture`.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 401 without a capture; 901 to 908 as CUDA names what went wrong (904: a stream that
+            joined was not waited for).
+        """
+        capture = self._work.end_capture(self.ptr)
+        return Graph._of(capture.nodes, _machine.current(), get_current_stream)
+
+    def is_capturing(self) -> bool:
+        """Whether the stream takes part in the capture of a graph."""
+        work = self._work
+        work.check_legacy(self.ptr, spoils=False)
+        try:
+            return work.capturing(self.ptr) is not None
+        except CUDARuntimeError as error:
+            raise RuntimeError(
+                "the stream was capturing, but an error has invalidated the capture sequence"
+            ) from error
+
+    def launch_graph(self, graph_id: int, nodes: Sequence[Node]) -> None:
+        """Run the nodes of a graph in this stream: what `Graph.launch` does."""
+        self._work.launch_graph(self.ptr, graph_id, nodes)
+
+    @property
+    def _work(self) -> WorkQueue:
+        return _device(self.device_id).work
+
+    @property
+    def is_non_blocking(self) -> bool:
+        return not self._work.schedule.queue(self.ptr).blocking
+
+    @property
+    def priority(self) -> int:
+        """Lower numbers are more urgent. The modelled clock keeps it but does not reorder work."""
+        return self._work.schedule.queue(self.ptr).priority
+
+
+class Stream(_BaseStream):
+    """A queue of work that runs in order.
+
+    Parameters
+    ----------
+    null : bool
+        The legacy default stream, which waits for all blocking streams and they for it.
+    non_blocking : bool
+        Do not synchronise with the legacy default stream.
+    ptds : bool
+        The per-thread default stream.
+    priority : int, optional
+        Lower numbers are more urgent.
+    """
+
+    null: ClassVar[Stream]
+    ptds: ClassVar[Stream]
+
+    def __init__(
+        self,
+        null: bool = False,
+        non_blocking: bool = False,
+        ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:
+        self._owner: VirtualDevice | None = None
+        if null or ptds:
+            super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
+            return
+        device = _machine.current().current_device
+        super().__init__(device.work.schedule.create_queue(not non_blocking, priority or 0), device.id)
+        self._owner = device
+
+    def __del__(self) -> None:
+        owner = getattr(self, "_owner", None)
+        if owner is not None and not sys.is_finalizing():
+            owner.work.destroy(self.ptr)
+
+    @classmethod
+    def from_external(cls, obj: Any) -> Stream:
+        """Wrap a stream of another library (its ``__cuda_stream__`` protocol)."""
+        try:
+            version, ptr = obj.__cuda_stream__()
+        except AttributeError as error:
+            raise TypeError(
+                f"Object of type {type(obj).__name__} does not implement the CUDA stream protocol "
+                "(__cuda_stream__ method)"
+            ) from error
+        if version != 0:
+            raise TypeError(
+                f"__cuda_stream__() returned unsupported version {version}, only version 0 is supported"
+            )
+        stream = cls.__new__(cls)
+        _BaseStream.__init__(stream, int(ptr), -1)
+        stream._owner = None
+        return stream
+
+
+class ExternalStream(_BaseStream):
+    """A stream given by its handle; deprecated in CuPy 14 for `Stream.from_external`."""
+
+    def __init__(self, ptr: int, device_id: int = -1) -> None:
+        warnings.warn(
+            "ExternalStream is deprecated. Use Stream.from_external() instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        super().__init__(ptr, device_id)
+
+
+Stream.null = Stream(null=True)
+Stream.ptds = Stream(ptds=True)
+
+
+def _current_streams() -> dict[int, _BaseStream]:
+    thread = _machine.current().thread
+    streams: dict[int, _BaseStream] = thread.__dict__.setdefault("streams", {})
+    return streams
+
+
+def get_current_stream(device_id: int | None = None) -> _BaseStream:
+    """The calling thread's current stream on a device (the current device by default)."""
+    if device_id is None:
+        device_id = _machine.current().current_device_id
+    return _current_streams().get(device_id, Stream.null)
+
+
+def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
+    """Whether a stream (the current one of a device by default) keeps its work for a graph, spoilt or not."""
+    device = device or _machine.current().current_device
+    stream = stream or get_current_stream(device.id)
+    captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
+    return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
+
+
+def refuse_in_capture(
+    what: str, stream: _BaseStream | None = None, device: VirtualDevice | None = None
+) -> None:
+    """Raise CuPy's error for a call that makes the host wait, if the stream captures a graph."""
+    if is_capturing(stream, device):
+        raise RuntimeError(
+            f"the current stream is capturing, so {what} are disallowed. Do it before begin_capture() or "
+            "after the graph's launch."
+        )
+
+
+def refuse_unsafe() -> None:
+    """Refuse what CUDA calls unsafe, such as an allocation, while a capture in a strict mode is under way.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 900; the capture is lost.
+    """
+    for device in _machine.current().devices:
+        for capture in device.work.active() if device.work.captures else ():
+            local = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
+            if local or capture.mode == GLOBAL_MODE:
+                raise device.work.spoil(capture, 900)
