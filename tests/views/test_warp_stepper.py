@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from gpulab.views import WarpStepper
-from gpulab.views.warp.columns import lane_rows
+from gpulab.views.warp.columns import SharedStates, lane_rows
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.views.warp.words import confirm, value_type
+from tests.trace_state import shared_at, shared_changes
 from tests.views import synthetic
+from virtualgpu.records.columns import SharedWrites
 
 
 @pytest.fixture
@@ -168,3 +170,36 @@ def test_a_missing_block_is_no_confirmation() -> None:
 )
 def test_results_are_read_by_the_instructions_type(text: str, declared: str, expected: str) -> None:
     assert value_type(text, declared) == expected
+
+
+def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
+    """Pieces of 1, 2, 4 and 8 bytes over each other, several to a step, against playing them one by one."""
+    random = np.random.default_rng(11)
+    rows, size = 60, 75
+    width = 2 ** random.integers(0, 4, rows)
+    shared = SharedWrites(
+        size_bytes=size,
+        sequence=np.sort(random.integers(0, 30, rows)),
+        warp=np.zeros(rows, np.int16),
+        mask=random.integers(0, 1 << 32, rows, np.uint32) & random.integers(0, 1 << 32, rows, np.uint32),
+        offset=(random.integers(0, 9, (rows, 32)) * width[:, None] % 72).astype(np.int32),
+        width_bytes=width.astype(np.int8),
+        value=random.integers(0, 1 << 63, (rows, 32), np.uint64),
+        type_index=np.zeros(rows, np.int16),
+        types=("u32",),
+    )
+    states = SharedStates(shared)
+    moments = np.arange(-1, 32)
+    for moment, said in zip(moments.tolist(), states.said(moments).tolist(), strict=True):
+        memory, written = shared_at(shared, moment)
+        now = shared_changes(shared, moment).size
+        assert states.sentences[said] == (
+            f"Shared memory: {written.sum()} of {size} bytes written so far, {now} in this step."
+        )
+        events = shared.sequence[states.row] <= moment
+        words = np.full(states.words, 0xFFFFFFFF, np.uint32)
+        for word in range(states.words):
+            mine = np.flatnonzero(events & (states.word == word))
+            if mine.size:
+                words[word] = states.bits[mine[-1]]
+        assert words.view(np.uint8)[:size].tolist() == memory.tolist()
