@@ -101,13 +101,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/cp/_routines": _virtual("arrays_rules", "arrays_values", "against_cupy", "cupy_names"),
     "virtualgpu/cp/_elementwise": _virtual("fuse", "fuse_refusals", "fuse_machine", "generated"),
     "virtualgpu/records": (
+        *_virtual("memory_hooks", "device_attributes"),
+        "tests/engine/test_sanitizer.py",
         "tests/records",
         "tests/recordings",
         "tests/session/test_recorded.py",
         "tests/views",
     ),
     "gpulab/session": ("tests/session", "tests/real"),
-    "gpulab/lab": ("tests/session",),
+    "gpulab/lab": ("tests/session", "tests/recordings", "tests/real"),
     "gpulab/real": ("tests/real", "tests/session"),
     "gpulab/views": ("tests/views",),
     "gpulab/views/parts": ("tests/views",),
@@ -131,6 +133,7 @@ class Mutant:
     what: str
     code: str
     text: str
+    at_import: bool = False
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -224,23 +227,25 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
-def _sites(node: Any, statement: Any) -> Iterator[tuple[Any, Any]]:
-    """Nodes that faults may go into, with the statement that each is in."""
+def _sites(node: Any, statement: Any, inside: bool = False) -> Iterator[tuple[Any, Any, bool]]:
+    """Nodes that faults may go into, with the statement that each is in, and whether it is in a function."""
     if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return
     if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
         return
     simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
     statement = node if simple else statement
-    yield node, statement
+    yield node, statement, inside
     if isinstance(node, ast.Raise):
         return
+    function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "type_params"):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
-                yield from _sites(child, statement if not isinstance(child, ast.stmt) else child)
+                around = statement if not isinstance(child, ast.stmt) else child
+                yield from _sites(child, around, inside or (function and name == "body"))
 
 
 def mutants(path: str, source: str) -> list[Mutant]:
@@ -253,7 +258,7 @@ def mutants(path: str, source: str) -> list[Mutant]:
     found: list[Mutant] = []
     place: Any
     tree = ast.parse(source)
-    for node, statement in _sites(tree, tree):
+    for node, statement, inside in _sites(tree, tree):
         if not hasattr(node, "lineno"):
             continue
         for new, what in faults_of(node):
@@ -274,7 +279,9 @@ def mutants(path: str, source: str) -> list[Mutant]:
                 continue
             code = source.splitlines()[place.lineno - 1].strip()
             last = max(getattr(statement, "end_lineno", None) or place.lineno, place.lineno)
-            found.append(Mutant(path, place.lineno, min(last, place.lineno + 12), what, code, changed))
+            found.append(
+                Mutant(path, place.lineno, min(last, place.lineno + 12), what, code, changed, not inside)
+            )
     return found
 
 
@@ -300,18 +307,20 @@ class Passage:
     seconds: dict[str, float]
     tests_of: dict[str, dict[int, list[str]]]
 
-    def tests(self, mutant: Mutant) -> list[str] | None:
-        """Tests that pass over a fault, the quick first; None if no test does.
+    def tests(self, mutant: Mutant) -> tuple[list[str], bool]:
+        """Tests that pass over a fault, the quick first, and whether one was seen to.
 
-        Lines run when a module is imported, or inside a value that is kept, belong to any test.
+        Where none was, it may be in another process: then those that come nowhere near the room are tried.
+        What runs when a module is imported belongs to every test that comes to the module.
         """
         lines = self.tests_of.get(mutant.path, {})
+        if mutant.at_import:
+            lines = {mutant.line: [test for tests in lines.values() for test in tests]}
         found = lines.get(mutant.line) or []
         if not found:
             found = [t for n in range(mutant.line, mutant.last_line + 1) for t in lines.get(n, ())]
-        if not found:
-            return None
-        chosen = set(self.seconds) if "" in found else set(found)
+        near = {test for by_line in self.tests_of.values() for tests in by_line.values() for test in tests}
+        chosen = {*found} - {""} or ({*self.seconds} if found else {*self.seconds} - near)
         total = 0.0
         out: list[str] = []
         for test in sorted(chosen, key=lambda t: (self.seconds[t], t)):
@@ -319,7 +328,7 @@ class Passage:
             if total > _BUDGET_S and out:
                 break
             out.append(test)
-        return out
+        return out, bool(found)
 
 
 def _pytest(tree: Path, arguments: list[str], environment: dict[str, str], limit_s: float) -> int | None:
@@ -484,12 +493,13 @@ def examine(
     result = {"killed": 0, "timeout": 0, "survived": 0}
     for n, mutant in enumerate(sorted(chosen, key=lambda m: (m.path, m.line)), 1):
         started = time.monotonic()
-        selected = runs.tests(mutant)
-        if selected is None:
+        selected, seen = runs.tests(mutant)
+        if not selected:
             found, note = "survived", " (no test comes here)"
         else:
             expected = sum(runs.seconds[test] for test in selected)
-            found, note = outcome(tree, mutant, selected, expected, cache), f" ({len(selected)} tests)"
+            found = outcome(tree, mutant, selected, expected, cache)
+            note = f" ({len(selected)} tests)" if seen else " (no test was seen here)"
         result[found] += 1
         if found != "killed":
             say(f"  {found:8} {mutant.path}:{mutant.line}: {mutant.what}: {mutant.code}{note}")
