@@ -24,8 +24,8 @@ from numbers import Number
 from typing import Any, Generic, TypeVar, cast
 
 from gpulab.session import current
-from gpulab.session.copies import Copies, size_bytes, stand_ins
 from virtualgpu.errors import GpulabError
+from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Observation, Warp
 from virtualgpu.records import LaunchTrace
 

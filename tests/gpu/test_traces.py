@@ -202,7 +202,7 @@ def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
 def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> None:
     """Both sides enter the same basic blocks with the same lanes; their order among lanes is free."""
     from gpulab import session
-    from gpulab.session.copies import Copies
+    from virtualgpu.launch.copies import Copies
 
     c = case(name)
     kernel = kernel_of(c, cp)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.session.copies import Copies, size_bytes, stand_ins
 from tests.session.kernels import COUNT_UP
+from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 
 
 @pytest.fixture

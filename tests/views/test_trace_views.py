@@ -12,10 +12,10 @@ import pytest
 import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import WarpStepper
-from gpulab.views.warp.loops import Loops, find_loops
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
+from virtualgpu.records.loops import Loops, find_loops
 
 CODE = """
 extern "C" __global__ void nested(int* x, int turns)

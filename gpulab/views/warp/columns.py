@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.warp import words
-from gpulab.views.warp.loops import Ints, calls_of
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.columns import SharedWrites, lanes_of
+from virtualgpu.records.loops import Ints, calls_of
 
 Columns = dict[str, npt.NDArray[Any]]
 

@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from gpulab.views._text import number, product
 from gpulab.views.warp import words
-from gpulab.views.warp.loops import Ints, find_loops, neighbours
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, WarpTrace
 from virtualgpu.records.columns import lanes_of
+from virtualgpu.records.loops import Ints, find_loops, neighbours
 
 WAVEFRONT_BYTES = 128
 
