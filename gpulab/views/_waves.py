@@ -1,95 +1,19 @@
-"""Reading a launch trace: waves, tail, idle places and where each block sits on its SM."""
+"""The waves of a launch and its occupancy, in words and bars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gpulab.views._text import count, duration, listing, number, percent, product
-from virtualgpu.records import LaunchTrace, Occupancy
+from virtualgpu.records import Occupancy
+from virtualgpu.records.waves import LaunchWaves
 
 
-@dataclass(frozen=True)
-class Waves:
-    """A launch trace with its blocks in order of their start, and its numbers in words."""
-
-    trace: LaunchTrace
-
-    @cached_property
-    def order(self) -> npt.NDArray[np.int64]:
-        """Rows of the trace by start, then block number."""
-        return np.lexsort((self.trace.block_index, self.trace.start_ns))
-
-    @cached_property
-    def blocks(self) -> int:
-        return product(self.trace.grid)
-
-    @cached_property
-    def full_waves(self) -> int:
-        per_wave = self.trace.blocks_per_wave
-        return self.blocks // per_wave if per_wave else 0
-
-    @cached_property
-    def tail_blocks(self) -> int:
-        """Blocks of the last wave where it does not fill the device, else 0."""
-        per_wave = self.trace.blocks_per_wave
-        return self.blocks % per_wave if per_wave else 0
-
-    @cached_property
-    def wave(self) -> npt.NDArray[np.uint16]:
-        """Wave of each row in `order`: rank by start over the blocks that fit at once."""
-        per_wave = max(1, self.trace.blocks_per_wave)
-        ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
-        return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
-
-    @cached_property
-    def in_tail(self) -> npt.NDArray[np.bool_]:
-        """Whether each row in `order` belongs to the last, partly filled wave of several."""
-        if not self.full_waves or not self.tail_blocks:
-            return np.zeros(self.order.size, np.bool_)
-        return self.wave >= min(self.full_waves, int(np.iinfo(np.uint16).max))
-
-    @cached_property
-    def slot(self) -> npt.NDArray[np.int32]:
-        """Place of each row in `order` on its SM: the first one that is free at its start."""
-        sm_ids, starts, ends = (
-            column[self.order].tolist()
-            for column in (self.trace.sm_id, self.trace.start_ns, self.trace.end_ns)
-        )
-        free_at: dict[int, list[int]] = {}
-        slots = []
-        for sm, start, end in zip(sm_ids, starts, ends, strict=True):
-            places = free_at.setdefault(sm, [])
-            for place, busy_until in enumerate(places):
-                if busy_until <= start:
-                    places[place] = end
-                    break
-            else:
-                place = len(places)
-                places.append(end)
-            slots.append(place)
-        return np.asarray(slots, dtype=np.int32)
-
-    def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Running blocks over time as a staircase: moments in nanoseconds, and how many from each on."""
-        trace = self.trace
-        times = np.concatenate([trace.start_ns, trace.end_ns])
-        change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)]) * trace.sampled
-        moments, where = np.unique(times, return_inverse=True)
-        running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
-        return moments.astype(np.float64), running.astype(np.float64)
-
-    @cached_property
-    def idle_share(self) -> float:
-        """Share of (block places on the device) x (span of the launch) in which no block ran."""
-        room = self.trace.blocks_per_wave * self.trace.span_ns
-        busy = int((self.trace.end_ns - self.trace.start_ns).sum()) * self.trace.sampled
-        return max(0.0, 1 - busy / room) if room else 0.0
+class Waves(LaunchWaves):
+    """The waves of a launch, and its numbers in words."""
 
     def wave_words(self) -> str:
         """The waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""

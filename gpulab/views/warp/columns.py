@@ -12,12 +12,11 @@ import numpy.typing as npt
 from gpulab.views.warp import words
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.columns import SharedWrites, lanes_of
+from virtualgpu.records.columns import SharedEvents, SharedWrites, lanes_of
 from virtualgpu.records.loops import Ints, calls_of
 
 Columns = dict[str, npt.NDArray[Any]]
 
-WORD_BYTES = 4
 _LANES = np.arange(WARP_SIZE)
 _NARROW = [(int(np.iinfo(k).min), int(np.iinfo(k).max), k) for k in ("u1", "i1", "u2", "i2", "u4", "i4")]
 
@@ -168,58 +167,21 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
     return columns | lane_rows("value", bits, trace.executed_mask[step])
 
 
-class SharedStates:
-    """A block's shared memory after every step: for each 4-byte word its values in the order of time.
-
-    Events are sorted by word, then by time: those of a word are ``word_events[word]`` to
-    ``word_events[word + 1]``. ``bits`` is the word after the event, ``row`` the row in `SharedWrites`
-    that it came from, and ``second`` tells the upper half of a piece of 8 bytes.
-    """
+class SharedStates(SharedEvents):
+    """A block's shared memory after every step, in words and as columns."""
 
     def __init__(self, shared: SharedWrites) -> None:
-        self.shared, self.words = shared, -(-shared.size_bytes // WORD_BYTES)
-        row, lane = np.nonzero(lanes_of(shared.mask))
-        offset, width = shared.offset[row, lane].astype(np.int64), shared.width_bytes[row].astype(np.int64)
-        low = (offset % WORD_BYTES).astype(np.uint64)
-        held = shared.value[row, lane] << np.uint64(8) * low
-        mask = (np.uint64(1) << width.astype(np.uint64)) - np.uint64(1) << low
-        # A piece of 8 bytes is an event of two words.
-        long = np.flatnonzero(width > WORD_BYTES)
-        piece, second = np.append(np.arange(row.size), long), np.repeat([0, 1], [row.size, long.size])
-        word = offset[piece] // WORD_BYTES + second
-        order = np.lexsort((piece, word))
-        order = order[word[order] < self.words]
-        piece, self.second, self.word = piece[order], second[order], word[order]
-        self.row, self.lane = row[piece], lane[piece]
-        half = 8 * WORD_BYTES * self.second.astype(np.uint64)
-        held, mask = held[piece] >> half, mask[piece] >> np.uint64(WORD_BYTES) * (self.second > 0)
-        self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
-        self.moments, moment = np.unique(shared.sequence, return_inverse=True)
-        self._moment = moment[self.row]
-        self._play(held, mask)
-
-    def _play(self, held: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
-        """Each byte of an event is its own or the last one before in its word; count what is new."""
-        self.bits = np.zeros(held.size, np.uint32)
-        first, here = self.word_events[self.word], np.arange(held.size)
-        new, changed = np.zeros((2, self.moments.size), np.int64)
-        for byte in range(WORD_BYTES):
-            wrote = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
-            last, shift = np.maximum.accumulate(np.where(wrote, here, -1)), np.uint64(8 * byte)
-            value = np.where(last >= first, held[last] >> shift & np.uint64(255), np.uint64(255))
-            self.bits |= (value << shift).astype(np.uint32)
-            word, moment = self.word[wrote], self._moment[wrote]
-            fresh = np.diff(word, prepend=-1) > 0
-            new += np.bincount(moment[fresh], minlength=new.size)
-            changed += np.bincount(moment[fresh | (np.diff(moment, prepend=-1) != 0)], minlength=new.size)
+        super().__init__(shared)
         # Two sentences a moment: after a step that writes nothing, and after the one that writes.
-        pairs = zip(np.append(0, np.cumsum(new)).tolist(), np.append(0, changed).tolist(), strict=True)
-        size = self.shared.size_bytes
-        self.sentences = [words.shared_words(done, size, wrote) for done, now in pairs for wrote in (0, now)]
+        self.sentences = [
+            words.shared_words(written, shared.size_bytes, wrote)
+            for written, now in zip(self.written_bytes.tolist(), self.changed_bytes.tolist(), strict=True)
+            for wrote in (0, now)
+        ]
 
     def said(self, sequence: npt.NDArray[np.int64]) -> Ints:
         """Which of `sentences` says how the memory is after each of these places in the block's order."""
-        at = np.searchsorted(self.moments, sequence, side="right")
+        at = self.moments_until(sequence)
         wrote = np.append(-1, self.moments)[at] == sequence
         said: Ints = np.add(2 * at, wrote, dtype=np.int32)
         return said
@@ -228,9 +190,6 @@ class SharedStates:
         """The events, with who wrote each and how."""
         shared, row = self.shared, self.row
         columns = {name: getattr(self, name) for name in ("word_events", "lane", "second", "bits")}
-        columns |= {
-            "sequence": shared.sequence[row],
-            "warp": shared.warp[row],
-            "width": shared.width_bytes[row],
-        }
+        columns |= {"sequence": shared.sequence[row], "warp": shared.warp[row]}
+        columns |= {"width": shared.width_bytes[row]}
         return narrow(columns | {"type": texts.numbers(shared.types)[shared.type_index[row]]})
