@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
 from tools import lines
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -95,7 +96,7 @@ def imports_of(path: Path, text: str | None = None) -> Iterator[tuple[str, int]]
         package = package[:-1]
     text = path.read_text(encoding="utf-8") if text is None else text
     known = {dotted(module) for module in MODULES}
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -163,7 +164,7 @@ def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
     mine = {*sys.stdlib_module_names, "virtualgpu", "numpy", "llvmlite", "platformdirs", "cuda", "psutil"}
     wrong = []
     for path in {*(ROOT / "virtualgpu").rglob("*.py")} - {ROOT / "virtualgpu" / "pytest_plugin.py"}:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names if n.split(".")[0] not in mine]
@@ -174,7 +175,7 @@ def test_the_packages_import_no_developers_tools_and_no_tests() -> None:
     """Neither is installed. The command line loads a tool by name, where there is a checkout."""
     wrong = []
     for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path.read_text(encoding="utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
             wrong += [f"{module_id(path)}:{node.lineno}: {n}" for n in names
@@ -226,7 +227,7 @@ def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:
     for path in MODULES:
         if part_of(dotted(path)) == "gpulab.real":
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path.read_text(encoding="utf-8")).body:
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             wrong += [f"{module_id(path)}:{node.lineno}" for n in names if re.match(r"cupyx?\b", n)]

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gpulab", "virtualgpu")
 MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -70,7 +72,7 @@ def own_names(tree: ast.Module) -> set[str]:
 
 def state(text: str) -> Iterator[tuple[str, int]]:
     """Names of a module whose contents outlast a call, with the line that shows it."""
-    tree = ast.parse(text)
+    tree = parsed(text)
     names = own_names(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):

@@ -34,8 +34,9 @@ def recorded(recording: dict[str, Any], group: str) -> dict[str, dict[str, int]]
 
 
 def run(group: str, pattern: patterns.Pattern) -> KernelCounters:
-    data = np.zeros(2048 * 16, np.uint8)
-    values = (np.array(pattern.places, np.int32), np.uint32(pattern.mask), data)
+    cp = session.cp()
+    data = cp.zeros(2048 * 16, np.uint8)
+    values = (cp.asarray(pattern.places, np.int32), np.uint32(pattern.mask), data)
     kernel = KernelSource(group, source(patterns.FILE))
     launch = Launch.of(kernel, 1, 32, values, patterns.SHARED_BYTES)
     return session.backend().observe(launch, Counters())

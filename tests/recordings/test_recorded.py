@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ def test_the_same_program_finds_its_record(name: str, code: str) -> None:
     ],
 )
 def test_another_launch_does_not_and_hears_which_there_are(code: str, shape: Any) -> None:
-    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*recorded are vector_add 4,096"):
+    with pytest.raises(NotRecordedError, match=r"No record of H200 fits .*recorded are vector_add"):
         beside("H200", Launch(KernelSource("vector_add", code), *shape))
 
 
@@ -142,9 +143,7 @@ def test_a_launch_lays_the_record_beside_its_picture() -> None:
     assert chart.compare is not None
     assert chart.compare.sm_count == 132
     assert "; modelled on virtual A100" in repr(chart)
-    assert repr(chart).endswith(
-        ", beside recorded on NVIDIA H200 (2026-11-21, driver 580.159.04 (CUDA 13.0))."
-    )
+    assert re.search(r", beside recorded on NVIDIA H200 \(20\d\d-\d\d-\d\d, driver .+\)\.$", repr(chart))
     assert "beside it recorded on NVIDIA H200 (2026-" in chart.caption
     assert float(c.sum()) == 2 * N
     c.fill(0)
