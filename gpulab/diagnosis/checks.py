@@ -19,7 +19,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.real.driver import NO_DEVICE, NvmlError, cuda_version, driver_status, sharing
+from gpulab.real.driver import NO_DEVICE, cuda_version, driver_status
+from gpulab.real.nvml import NvmlError, sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
 
 Status = Literal["ok", "missing", "wrong"]
@@ -214,8 +215,8 @@ def check_real_gpu() -> Result:
     kernel((-(-_THREADS // _BLOCK),), (_BLOCK,), (cupy.asarray(x), y, np.int32(_THREADS)))
     if not np.array_equal(y.get(), expected):
         remedy = "Check the GPU's health: `nvidia-smi -q`."
-        return "wrong", f"{device.name} gives other numbers than NumPy", remedy
-    return "ok", f"{device.name}, compute capability {_dotted(device.compute_capability)}", ""
+        return "wrong", f"{device.device} gives other numbers than NumPy", remedy
+    return "ok", f"{device.device}, compute capability {_dotted(device.compute_capability)}", ""
 
 
 def check_cupti() -> Result:

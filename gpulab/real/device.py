@@ -6,8 +6,8 @@ from typing import Any
 
 import cupy
 
-from gpulab.real.driver import NvmlError, cuda_version
-from gpulab.real.nvml import NvmlDevice
+from gpulab.real.driver import cuda_version
+from gpulab.real.nvml import NvmlDevice, NvmlError
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.device_attributes import info_fields
 

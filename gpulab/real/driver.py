@@ -1,14 +1,9 @@
-"""What the NVIDIA driver says about itself and its GPUs, asked without CuPy.
-
-The driver's library is called through ctypes and NVML through `pynvml`, so that a machine on which
-CuPy is absent or broken can still be diagnosed.
-"""
+"""What the NVIDIA driver says about itself, asked through ctypes: CuPy may be absent or broken."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 
 _LIBRARIES = ("nvcuda.dll",) if sys.platform == "win32" else ("libcuda.so.1", "libcuda.so")
@@ -109,80 +104,3 @@ def driver_status() -> DriverStatus:
 def cuda_version(number: int) -> tuple[int, int]:
     """CUDA's packed version (13020) as (major, minor)."""
     return number // 1000, number % 1000 // 10
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """How one GPU is shared. None: this machine cannot tell."""
-
-    name: str
-    driver_version: str | None
-    mig: bool | None
-    exclusive: bool | None
-    other_processes: int | None
-
-    @property
-    def phrase(self) -> str:
-        """What makes measured times vary or the device refuse work; empty if nothing does."""
-        parts = []
-        if self.mig:
-            parts.append("MIG is on, so it may be a slice of the GPU")
-        if self.other_processes:
-            noun = "process" if self.other_processes == 1 else "processes"
-            parts.append(f"{self.other_processes} other {noun} on it, so times vary")
-        if self.exclusive:
-            parts.append("exclusive mode lets one process in at a time")
-        return "; ".join(parts)
-
-
-class NvmlError(RuntimeError):
-    """NVML is absent or refuses to start; the message says which."""
-
-
-def sharing(pci_bus_id: str | None = None) -> Sharing:
-    """Ask NVML how one GPU is shared: the one at a PCI bus id, or else the machine's first.
-
-    Every reading stands alone, as MIG and containers lack some.
-
-    Raises
-    ------
-    NvmlError
-        If `pynvml` is not installed, or NVML finds no driver or no such device.
-    """
-    import os
-
-    try:
-        import pynvml
-    except ImportError as error:
-        raise NvmlError("nvidia-ml-py is not installed") from error
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise NvmlError(str(error)) from error
-    try:
-        if pci_bus_id is None:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        else:
-            handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
-        name = _text(pynvml.nvmlDeviceGetName(handle))
-        driver = mig = exclusive = others = None
-        with suppress(pynvml.NVMLError):
-            driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        with suppress(pynvml.NVMLError):
-            mig = bool(pynvml.nvmlDeviceGetMigMode(handle)[0])
-        with suppress(pynvml.NVMLError):
-            mode = pynvml.nvmlDeviceGetComputeMode(handle)
-            exclusive = mode == pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS
-        with suppress(pynvml.NVMLError):
-            running = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-            others = sum(process.pid != os.getpid() for process in running)
-        return Sharing(name, driver, mig, exclusive, others)
-    except pynvml.NVMLError as error:
-        raise NvmlError(str(error)) from error
-    finally:
-        with suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

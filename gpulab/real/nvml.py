@@ -6,17 +6,19 @@ throughput (NVML samples a 20 ms window), which is why that is not among it.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from gpulab.real.driver import NvmlError
 from virtualgpu.records import DeviceMetrics, Metric, Provenance
 from virtualgpu.records.device_attributes import READINGS
 
 # GB/s a lane and direction after encoding, by PCIe generation (PCI-SIG, 1.0 to 6.0).
 PCIE_LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
+_EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
 # nvmlClocksEventReasons bits (nvml.h), in words.
 _CLOCK_REASONS = (
     (0x001, "idle"),
@@ -31,6 +33,10 @@ _CLOCK_REASONS = (
 )
 
 
+class NvmlError(RuntimeError):
+    """NVML is absent or refuses to start; the message says which."""
+
+
 class NvmlDevice:
     """One GPU as NVML sees it.
 
@@ -38,7 +44,7 @@ class NvmlDevice:
     ----------
     pci_bus_id
         As CuPy gives it (``Device.pci_bus_id``): NVML numbers all GPUs of a machine, CUDA only
-        those that ``CUDA_VISIBLE_DEVICES`` lets through.
+        those that ``CUDA_VISIBLE_DEVICES`` lets through. None is the machine's first.
 
     Raises
     ------
@@ -46,7 +52,7 @@ class NvmlDevice:
         If `pynvml` is not installed, or NVML finds no driver or no such device.
     """
 
-    def __init__(self, pci_bus_id: str) -> None:
+    def __init__(self, pci_bus_id: str | None = None) -> None:
         try:
             import pynvml
         except ImportError as error:
@@ -54,7 +60,12 @@ class NvmlDevice:
         self._nvml: Any = pynvml
         try:
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            self._handle = (
+                pynvml.nvmlDeviceGetHandleByIndex(0)
+                if pci_bus_id is None
+                else pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
+            )
+            self.name = _text(pynvml.nvmlDeviceGetName(self._handle))
         except pynvml.NVMLError as error:
             raise NvmlError(str(error)) from error
 
@@ -68,10 +79,9 @@ class NvmlDevice:
     @property
     def driver_version(self) -> str | None:
         try:
-            version = self._nvml.nvmlSystemGetDriverVersion()
+            return _text(self._nvml.nvmlSystemGetDriverVersion())
         except self._nvml.NVMLError:
             return None
-        return version.decode() if isinstance(version, bytes) else str(version)
 
     @property
     def pcie_gbps(self) -> float | None:
@@ -102,6 +112,54 @@ class NvmlDevice:
         except AttributeError:
             why = "this nvidia-ml-py does not know it"
         return Metric(name, None, unit, why)
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How one GPU is shared. None: this machine cannot tell."""
+
+    name: str
+    driver_version: str | None
+    mig: bool | None
+    exclusive: bool | None
+    other_processes: int | None
+
+    @property
+    def phrase(self) -> str:
+        """What makes measured times vary or the device refuse work; empty if nothing does."""
+        parts = []
+        if self.mig:
+            parts.append("MIG is on, so it may be a slice of the GPU")
+        if self.other_processes:
+            noun = "process" if self.other_processes == 1 else "processes"
+            parts.append(f"{self.other_processes} other {noun} on it, so times vary")
+        if self.exclusive:
+            parts.append("exclusive mode lets one process in at a time")
+        return "; ".join(parts)
+
+
+def sharing(pci_bus_id: str | None = None) -> Sharing:
+    """Ask NVML how one GPU is shared: the one at a PCI bus id, or else the machine's first.
+
+    Raises
+    ------
+    NvmlError
+        If `pynvml` is not installed, or NVML finds no driver or no such device.
+    """
+    device = NvmlDevice(pci_bus_id)
+    mode = device.ask("nvmlDeviceGetComputeMode")
+    running = device.ask("nvmlDeviceGetComputeRunningProcesses")
+    return Sharing(
+        device.name,
+        device.driver_version,
+        device.mig_enabled,
+        exclusive=None if mode is None else mode == _EXCLUSIVE_PROCESS,
+        other_processes=None if running is None else sum(p.pid != os.getpid() for p in running),
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _temperature(nvml: Any, handle: Any) -> float:

@@ -6,10 +6,11 @@ import importlib
 import importlib.util
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from gpulab.real.driver import CUDA_ERRORS, driver_status, sharing
+from gpulab.real.driver import CUDA_ERRORS, driver_status
+from gpulab.real.nvml import sharing
+from gpulab.session.choose import DeviceChoice
 from virtualgpu.errors import GpulabError
 
 INSTALL_CUPY = 'pip install "gpulab[cuda13]" (or gpulab[cuda12] for a CUDA 12 driver)'
@@ -19,18 +20,7 @@ class CudaUnavailableError(GpulabError, RuntimeError):
     """A real CUDA device was asked for where CuPy can use none; the message says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class CudaDevice:
-    """A CUDA device that CuPy has just allocated on. ``caution`` names what makes it unusual."""
-
-    index: int
-    count: int
-    name: str
-    compute_capability: tuple[int, int]
-    caution: str = ""
-
-
-def open_cuda_device(index: int = 0) -> CudaDevice:
+def open_cuda_device(index: int = 0) -> DeviceChoice:
     """Make a device CuPy's current one, after a tiny allocation on it has worked.
 
     Raises
@@ -66,13 +56,8 @@ def open_cuda_device(index: int = 0) -> CudaDevice:
     properties = runtime.getDeviceProperties(index)
     name = properties["name"]
     capability = (int(properties["major"]), int(properties["minor"]))
-    return CudaDevice(
-        index,
-        count,
-        name.decode() if isinstance(name, bytes) else str(name),
-        capability,
-        _caution(device),
-    )
+    name = name.decode() if isinstance(name, bytes) else str(name)
+    return DeviceChoice("cuda", name, capability, index, count, caution=_caution(device))
 
 
 def _import_cupy() -> Any:

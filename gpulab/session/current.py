@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from virtualgpu.records import DeviceInfo
 
 TWIN_WATCHDOG_S = 5.0
+_ALL_THERE = "`count` is for virtual devices; a machine's CUDA devices are all there already."
 
 
 @dataclass(slots=True)
@@ -92,9 +93,7 @@ def use_device(
                 _set_watchdog(current, check_watchdog(watchdog_s))
                 return current.choice
             if current.choice.kind == "cuda":
-                raise ValueError(
-                    "`count` is for virtual devices; a machine's CUDA devices are all there already."
-                )
+                raise ValueError(_ALL_THERE)
             device = f"virtual:{current.choice.device}"
         request = (*parse_device(device), check_count(1 if count is None else count))
         if _session is None or _session.request != request or request[0] != "virtual":
@@ -267,7 +266,7 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
     reason = ""
     if kind != "virtual":
         try:
-            device = open_cuda_device(int(name or "0"))
+            choice = open_cuda_device(int(name or "0"))
         except CudaUnavailableError as error:
             if kind == "cuda":
                 raise CudaUnavailableError(
@@ -277,17 +276,7 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
             reason = str(error)
         else:
             if count != 1:
-                raise ValueError(
-                    "`count` is for virtual devices; a machine's CUDA devices are all there already."
-                )
-            choice = DeviceChoice(
-                "cuda",
-                device.name,
-                device.compute_capability,
-                device.index,
-                device.count,
-                caution=device.caution,
-            )
+                raise ValueError(_ALL_THERE)
             return _Session(choice, request)
     info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
     choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpulab.real.driver import NvmlError, sharing
-from gpulab.real.nvml import NvmlDevice
+from gpulab.real.nvml import NvmlDevice, NvmlError, sharing
 from tests.real import fake_nvml
 from virtualgpu.records import DeviceMetrics, Provenance
 from virtualgpu.records.device_attributes import READINGS
