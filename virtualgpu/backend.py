@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
@@ -38,6 +39,11 @@ class VirtualBackend:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
+
+    @property
+    def cp(self) -> Any:
+        """The array module."""
+        return cp
 
     @property
     def provenance(self) -> Provenance:

@@ -208,7 +208,7 @@ def as_run(
         raise sass.NvdisasmMissingError
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     counters, source = session.observe(asked, Counters()).record, asked.source
-    target = int(session.virtual_side().backend.kernel_stats(source).target.removeprefix("sm_"))
+    target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
     image, machine = nvrtc.compile_both(
         source.code,
         target=target,
@@ -295,15 +295,11 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     ValueError
         For any other order.
     """
-    devices = session.virtual_side().machine.devices
-    before = [device.block_order for device in devices]
-    try:
-        for device in devices:
+    machine = session.virtual_side().machine
+    with machine.keeping("block_order"):
+        for device in machine.devices:
             device.set_block_order(order, seed)
         yield
-    finally:
-        for device, old in zip(devices, before, strict=True):
-            device.block_order = old
 
 
 @contextmanager
@@ -316,15 +312,11 @@ def before_volta() -> Iterator[None]:
         with gl.before_volta():
             spin_lock(grid, block, args)    # ends in a LaunchTimeoutError
     """
-    devices = session.virtual_side().machine.devices
-    before = [device.independent_threads for device in devices]
-    try:
-        for device in devices:
+    machine = session.virtual_side().machine
+    with machine.keeping("independent_threads"):
+        for device in machine.devices:
             device.independent_threads = False
         yield
-    finally:
-        for device, old in zip(devices, before, strict=True):
-            device.independent_threads = old
 
 
 def _when_shown(work: Callable[[], None]) -> None:

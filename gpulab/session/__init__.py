@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gpulab.session.current import (
-    Twin,
     backend,
     cp,
     here,
@@ -19,7 +18,6 @@ from gpulab.session.sides import Observed, at_block_size, observe
 
 __all__ = [
     "Observed",
-    "Twin",
     "at_block_size",
     "backend",
     "cp",

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpulab.session.choose import (
@@ -29,7 +29,6 @@ from virtualgpu.errors import GpulabError, UnknownDeviceError
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
-    from virtualgpu.model.machine import Machine
     from virtualgpu.protocol import Backend
     from virtualgpu.records import DeviceInfo
 
@@ -43,9 +42,9 @@ class _Session:
 
     choice: DeviceChoice
     request: tuple[Kind, str, int]
-    machine: Machine | None = None
-    backends: dict[int, Backend] = field(default_factory=dict)
-    twin: Twin | None = None
+    virtual: VirtualBackend | None = None
+    real: dict[int, Backend] = field(default_factory=dict)
+    twin: VirtualBackend | None = None
     watchdog_s: float | None = None
 
 
@@ -147,60 +146,42 @@ def backend() -> Backend:
     """
     with _lock:
         session = _current()
-        if session.machine is not None:
-            if 0 not in session.backends:
-                session.backends[0] = _virtual_backend(session.machine)
-            return session.backends[0]
+        if session.virtual is not None:
+            return session.virtual
         index = int(cp().cuda.Device().id)
-        if index not in session.backends:
+        if index not in session.real:
             from gpulab.real.backend import CudaBackend
 
-            session.backends[index] = CudaBackend(index)
-        return session.backends[index]
+            session.real[index] = CudaBackend(index)
+        return session.real[index]
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
-    """A virtual device with a real one's limits."""
-
-    machine: Machine
-    backend: VirtualBackend
-
-    @property
-    def cp(self) -> Any:
-        """The array module of the virtual side."""
-        return array_module("virtual")
-
-
-def twin() -> Twin | None:
+def twin() -> VirtualBackend | None:
     """A virtual device like the real one in use, for predictions and replays; None if that is virtual.
 
     While a real device is in use the virtual side is idle, so the twin is its current machine.
     """
     with _lock:
         session = _current()
-        if session.choice.kind == "virtual":
+        if session.virtual is not None:
             return None
+        from virtualgpu.model import devices
         from virtualgpu.model import machine as slot
 
         if session.twin is None:
-            machine = _new_machine(_modelled(backend().device_info()), 1)
-            session.twin = Twin(machine, _virtual_backend(machine))
+            session.twin = _new_virtual(devices.modelled(backend().device_info()))
             # A replay that comes beside a measurement may not keep the learner waiting.
             _set_watchdog(session, session.watchdog_s or TWIN_WATCHDOG_S)
         slot.use(session.twin.machine)
         return session.twin
 
 
-def virtual_side() -> Twin:
+def virtual_side() -> VirtualBackend:
     """The virtual device in use, or else the twin of the real one."""
-    found = twin()
-    if found is not None:
-        return found
     with _lock:
-        machine = _current().machine
-        assert machine is not None
-        return Twin(machine, _virtual_backend(machine))
+        found = twin() or _current().virtual
+        assert found is not None
+        return found
 
 
 def table() -> tuple[DeviceInfo, ...]:
@@ -280,53 +261,34 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
             return _Session(choice, request)
     info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
     choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
-    session = _Session(choice, request, _new_machine(info, count))
+    session = _Session(choice, request, _new_virtual(info, count))
     _make_current(session)
     return session
 
 
 def _make_current(session: _Session) -> None:
     """Let the device of a session serve the array module."""
-    if session.machine is None:
+    if session.virtual is None:
         import cupy
 
         cupy.cuda.Device(session.choice.index).use()
         return
     from virtualgpu.model import machine as slot
 
-    slot.use(session.machine)
+    slot.use(session.virtual.machine)
 
 
-def _virtual_backend(machine: Machine) -> VirtualBackend:
+def _new_virtual(info: DeviceInfo, count: int = 1) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
-
-    return VirtualBackend(machine)
-
-
-def _new_machine(info: DeviceInfo, count: int) -> Machine:
     from virtualgpu.model.machine import Machine
 
-    return Machine([info] * count)
-
-
-def _modelled(info: DeviceInfo) -> DeviceInfo:
-    """A real device as a virtual one: its own limits, and from the table what it does not tell."""
-    from virtualgpu.records import Provenance
-
-    told = {item.name: getattr(info, item.name) for item in fields(info)}
-    with suppress(UnknownDeviceError):
-        known = table_info(info.name)
-        if known.compute_capability == info.compute_capability:
-            told = {name: getattr(known, name) if value is None else value for name, value in told.items()}
-    told["provenance"] = Provenance("modelled", f"virtual {info.name}")
-    return type(info)(**told)
+    return VirtualBackend(Machine([info] * count))
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:
     if seconds is None:
         return
     session.watchdog_s = seconds
-    machines = [session.machine, session.twin.machine if session.twin else None]
-    for machine in machines:
-        for device in machine.devices if machine else ():
+    for side in (session.virtual, session.twin):
+        for device in side.machine.devices if side else ():
             device.watchdog_s = seconds

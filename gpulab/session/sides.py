@@ -17,17 +17,19 @@ is all. On a real one:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Number
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from gpulab.session import current
 from virtualgpu.errors import GpulabError
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Observation, Warp
 from virtualgpu.records import LaunchTrace
+
+if TYPE_CHECKING:
+    from virtualgpu.backend import VirtualBackend
 
 SMALL_THREADS, SMALL_BYTES = 1 << 18, 32 << 20
 QUICK_THREADS, QUICK_BYTES = 1 << 22, 256 << 20
@@ -131,7 +133,7 @@ def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
 class _Replay(Generic[R]):
     """One launch on the twin of the real GPU in use, over copies of its arrays."""
 
-    def __init__(self, launch: Launch, what: Observation[R], twin: current.Twin) -> None:
+    def __init__(self, launch: Launch, what: Observation[R], twin: VirtualBackend) -> None:
         self.launch, self.what, self.twin = launch, what, twin
         self.here, self.cp = current.here(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
@@ -150,7 +152,7 @@ class _Replay(Generic[R]):
         if not self.plain:
             return
         try:
-            self.twin.backend.prepared(self._on_twin(stand_ins(self.launch.args, self.cp, self.twin.cp)))
+            self.twin.prepared(self._on_twin(stand_ins(self.launch.args, self.cp, self.twin.cp)))
         except Exception as error:
             if isinstance(error, TypeError) or getattr(error, "status", None) in REFUSED:
                 raise
@@ -158,7 +160,9 @@ class _Replay(Generic[R]):
     def begin(self) -> None:
         """Before the real GPU runs a launch: replay a small one, keep the arguments of a larger one."""
         if self.launch.threads <= SMALL_THREADS and self.size_bytes <= SMALL_BYTES:
-            with self._within(FIRST_S):
+            with self.twin.machine.keeping("watchdog_s"):
+                for device in self.twin.machine.devices:
+                    device.watchdog_s = min(FIRST_S, device.watchdog_s)
                 self.found = self.attempt(Copies(self.launch.args, self.cp))
         if self.found is None and self.quick:
             self.kept = Copies(self.launch.args, self.cp, kept=True)
@@ -189,19 +193,7 @@ class _Replay(Generic[R]):
         """Replay over copies of the arrays as they are now, or as they were."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
-            return self.twin.backend.observe(self._on_twin(args), self.what)
+            return self.twin.observe(self._on_twin(args), self.what)
 
     def _on_twin(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args)
-
-    @contextmanager
-    def _within(self, seconds: float) -> Iterator[None]:
-        devices = self.twin.machine.devices
-        before = [device.watchdog_s for device in devices]
-        try:
-            for device in devices:
-                device.watchdog_s = min(seconds, device.watchdog_s)
-            yield
-        finally:
-            for device, watchdog_s in zip(devices, before, strict=True):
-                device.watchdog_s = watchdog_s

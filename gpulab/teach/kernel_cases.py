@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,8 +75,10 @@ class KernelUnderTest:
             order of blocks; the message opens with `case`.
         """
         found = self._once(grid, block, inputs, outputs, case, shared_bytes)
+        machine = session.virtual_side().machine
         for order, seed in _OTHER_ORDERS if max(grid) > 1 else ():
-            with _block_order(order, seed):
+            with machine.keeping("block_order"):
+                machine.current_device.set_block_order(order, seed)
                 again = self._once(grid, block, inputs, outputs, case, shared_bytes)
             for one, other in zip(found, again, strict=True):
                 if not np.allclose(one, other, rtol=_REORDERED, atol=0, equal_nan=True):
@@ -111,7 +111,7 @@ class KernelUnderTest:
         """
         arguments, _ = self._on_device(inputs, outputs)
         launch = Launch.of(self.kernel, grid, block, arguments)
-        report = session.virtual_side().backend.observe(launch, Hazards(tools=("race", "sync")))
+        report = session.virtual_side().observe(launch, Hazards(tools=("race", "sync")))
         for hazard in report.hazards:
             if hazard.severity != "info":
                 raise NotYet(f"{case}: the result is right by luck only: {hazard.message}")
@@ -127,17 +127,6 @@ class KernelUnderTest:
             for item in inputs
         )
         return arguments, device_outputs
-
-
-@contextmanager
-def _block_order(order: str, seed: int) -> Iterator[None]:
-    device = session.virtual_side().machine.current_device
-    before = device.block_order
-    device.set_block_order(order, seed)
-    try:
-        yield
-    finally:
-        device.block_order = before
 
 
 class Out:

@@ -212,7 +212,7 @@ def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> 
     launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)
     copied = replace(launch, kernel=launch.source, args=Copies(values, cp).on(twin.cp))
     measured = cuda.observe(launch, Warp((1, 0, 0), 1))
-    modelled = twin.backend.observe(copied, Warp((1, 0, 0), 1))
+    modelled = twin.observe(copied, Warp((1, 0, 0), 1))
     assert not measured.truncated
     starts = set(measured.pc.tolist())
     visits = [(int(p), int(m)) for p, m in zip(modelled.pc, modelled.active_mask, strict=True) if p in starts]

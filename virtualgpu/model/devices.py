@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from contextlib import suppress
 from dataclasses import dataclass, fields
 
 from virtualgpu.errors import UnknownDeviceError
@@ -322,6 +323,17 @@ def device_spec(name: str) -> DeviceSpec:
 def device_info(name: str) -> DeviceInfo:
     """Capability and limits of a GPU of the table; see `device_spec` for how `name` is read."""
     return device_spec(name).info
+
+
+def modelled(info: DeviceInfo) -> DeviceInfo:
+    """A real device as a virtual one: its own limits, and from the table what it does not tell."""
+    told = {item.name: getattr(info, item.name) for item in fields(info)}
+    with suppress(UnknownDeviceError):
+        known = device_info(info.name)
+        if known.compute_capability == info.compute_capability:
+            told = {name: getattr(known, name) if value is None else value for name, value in told.items()}
+    told["provenance"] = Provenance("modelled", f"virtual {info.name}")
+    return type(info)(**told)
 
 
 def _key(name: str) -> str:

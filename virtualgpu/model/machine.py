@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -171,6 +172,16 @@ class Machine:
                 f"gl.use_device(name, count={device_id + 1}) gives the virtual machine more GPUs.",
             )
         return self.devices[device_id]
+
+    @contextmanager
+    def keeping(self, setting: str) -> Iterator[None]:
+        """Give every device back at the end what it has now of one setting, such as ``"watchdog_s"``."""
+        before = [getattr(device, setting) for device in self.devices]
+        try:
+            yield
+        finally:
+            for device, value in zip(self.devices, before, strict=True):
+                setattr(device, setting, value)
 
     def own(self, kind: type[T], **arguments: Any) -> T:
         """What the machine owns one of, such as its memory pool; made when first asked for."""
