@@ -12,7 +12,7 @@ from gpulab import cp, session
 from virtualgpu.compile import nvrtc
 from virtualgpu.cuda_errors import CUDARuntimeError, LaunchFailure
 from virtualgpu.model import machine as slot
-from virtualgpu.model.heap import DeviceHeap
+from virtualgpu.model.memory.heap import DeviceHeap
 
 pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 HEAD = 'extern "C" __global__ void k'

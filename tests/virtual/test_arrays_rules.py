@@ -286,7 +286,7 @@ class TestMemory:
             cp.empty(1 << 40, dtype=cp.uint8)
 
     def test_contents_too_large_for_the_host_raise(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("virtualgpu.model.host_memory._available_bytes", lambda: 1 << 28)
+        monkeypatch.setattr("virtualgpu.model.memory.host._available_bytes", lambda: 1 << 28)
         cp.zeros(1 << 30, dtype=cp.uint8)
         with pytest.raises(MemoryError, match="host memory"):
             cp.ones(1 << 30, dtype=cp.uint8)

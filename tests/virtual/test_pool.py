@@ -13,7 +13,7 @@ import threading
 import pytest
 
 import virtualgpu.cp as cp
-from virtualgpu.cp.cuda.pool import MemoryPool
+from virtualgpu.cp.cuda._memory.pool import MemoryPool
 from virtualgpu.cuda_errors import OutOfMemoryError
 from virtualgpu.model.machine import Machine
 

@@ -20,7 +20,7 @@ from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.host_memory import check_host_memory
+from virtualgpu.model.memory.host import check_host_memory
 
 
 def _size(size: Any) -> tuple[int, ...]:

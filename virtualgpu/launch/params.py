@@ -16,7 +16,7 @@ import numpy as np
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
-from virtualgpu.cp.cuda.pointer import MemoryPointer
+from virtualgpu.cp.cuda._memory.pointer import MemoryPointer
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.model.heap import DeviceHeap
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.model.memory.heap import DeviceHeap
 from virtualgpu.sanitizer import copies, history
 from virtualgpu.sanitizer.flags import Flags
 from virtualgpu.sanitizer.history import Batch, Conflicts, History, Ints

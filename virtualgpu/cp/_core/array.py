@@ -18,12 +18,12 @@ from virtualgpu.cp._core.indexing import host_key
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, Operators
-from virtualgpu.cp.cuda.copies import copy
-from virtualgpu.cp.cuda.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda.pool import alloc
+from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
+from virtualgpu.cp.cuda._memory.pool import alloc
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
-from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import current
+from virtualgpu.model.memory.host import check_host_memory
 
 
 class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name

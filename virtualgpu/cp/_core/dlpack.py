@@ -9,7 +9,7 @@ import numpy as np
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
 from virtualgpu.cp._core.exports import DLPACK_CUDA
-from virtualgpu.cp.cuda.pointer import MemoryPointer, UnownedMemory
+from virtualgpu.cp.cuda._memory.pointer import MemoryPointer, UnownedMemory
 from virtualgpu.model import machine as _machine
 
 

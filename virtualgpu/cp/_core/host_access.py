@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from virtualgpu.cp.cuda.copies import copy
-from virtualgpu.cp.cuda.pointer import BaseMemory
+from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda._memory.pointer import BaseMemory
 from virtualgpu.cp.cuda.stream import _BaseStream, refuse_in_capture
-from virtualgpu.model.host_memory import check_host_memory
+from virtualgpu.model.memory.host import check_host_memory
 
 
 class HostAccess:

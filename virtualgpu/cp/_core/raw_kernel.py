@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from virtualgpu.cp.cuda._memory.pointer import MemoryPointer, UnownedMemory
 from virtualgpu.cp.cuda.function import Function, Module
-from virtualgpu.cp.cuda.pointer import MemoryPointer, UnownedMemory
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.compiled import CompiledModule, compiled_module

@@ -14,7 +14,7 @@ from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
 from virtualgpu.cp._routines.from_numpy import lift
 from virtualgpu.cp._routines.functions import stack
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.host_memory import check_host_memory
+from virtualgpu.model.memory.host import check_host_memory
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:

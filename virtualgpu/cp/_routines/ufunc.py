@@ -12,8 +12,8 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.host_memory import check_host_memory
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.memory.host import check_host_memory
 
 _REDUCIBLE = frozenset({"add", "multiply"})
 _SCATTERING = frozenset({"add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"})

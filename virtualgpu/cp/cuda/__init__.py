@@ -22,6 +22,14 @@ from virtualgpu.cp.cuda import (
     runtime,
     stream,
 )
+from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
+from virtualgpu.cp.cuda._memory.pool import (
+    MemoryPool,
+    alloc,
+    get_allocator,
+    set_allocator,
+    using_allocator,
+)
 from virtualgpu.cp.cuda.device import Device, get_device_id
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.memory_hook import MemoryHook
@@ -31,14 +39,6 @@ from virtualgpu.cp.cuda.pinned_memory import (
     PinnedMemoryPool,
     alloc_pinned_memory,
     set_pinned_memory_allocator,
-)
-from virtualgpu.cp.cuda.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
-from virtualgpu.cp.cuda.pool import (
-    MemoryPool,
-    alloc,
-    get_allocator,
-    set_allocator,
-    using_allocator,
 )
 from virtualgpu.cp.cuda.stream import Event, ExternalStream, Stream, get_current_stream, get_elapsed_time
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError

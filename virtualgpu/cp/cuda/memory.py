@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
-from virtualgpu.cp.cuda.pool import (
+from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
+from virtualgpu.cp.cuda._memory.pool import (
     MemoryPool,
     PooledMemory,
     SingleDeviceMemoryPool,

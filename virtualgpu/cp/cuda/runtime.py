@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from virtualgpu.cp._missing_names import absent
-from virtualgpu.cp.cuda.copies import copy, device_at, set_memory
+from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
 from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe

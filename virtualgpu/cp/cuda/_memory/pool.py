@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
-from virtualgpu.cp.cuda.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine

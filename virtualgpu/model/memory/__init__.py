@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.model.arena import Arena
-from virtualgpu.model.heap import HEAP_BYTES, DeviceHeap
+from virtualgpu.model.memory.arena import Arena
+from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
