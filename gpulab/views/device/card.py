@@ -9,15 +9,7 @@ import traitlets
 
 from gpulab.views._base import View
 from gpulab.views._text import count, number, size
-from gpulab.views.device.facts import (
-    QUANTITIES,
-    UNKNOWN,
-    Quantity,
-    limit_groups,
-    metric_row,
-    short_names,
-    without_twins,
-)
+from gpulab.views.device import facts
 from gpulab.views.parts.boxes import Box, bars, column, fold, row, table, words
 from virtualgpu.records import DeviceInfo, DeviceMetrics
 
@@ -49,7 +41,7 @@ class DeviceCard(View, module="device/card"):
         metrics: Callable[[], DeviceMetrics] | None = None,
     ) -> None:
         self.info = info
-        self.others = without_twins(info, others)
+        self.others = facts.without_twins(info, others)
         self._metrics = metrics
         super().__init__(
             title=f"{info.name}: compute capability {info.capability}",
@@ -76,7 +68,7 @@ class DeviceCard(View, module="device/card"):
             self.readings = {
                 "label": snapshot.provenance.label,
                 "time_ns": snapshot.time_ns,
-                "rows": [metric_row(metric) for metric in snapshot.metrics],
+                "rows": [facts.metric_row(metric) for metric in snapshot.metrics],
             }
 
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
@@ -97,18 +89,19 @@ class DeviceCard(View, module="device/card"):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for heading, rows in limit_groups(self.info):
+        for heading, rows in facts.limit_groups(self.info):
             lines.append(f"{heading}: " + "; ".join(f"{name} {value}" for name, value in rows) + ".")
         for other in self.others:
-            words = ", ".join(f"{q.name} {q.text(other)}" for q in QUANTITIES)
+            words = ", ".join(f"{q.name} {q.text(other)}" for q in facts.QUANTITIES)
             lines.append(f"{other.name} ({other.provenance.label}): {words}.")
         if self.info.notes:
             lines.append(self.info.notes)
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        quantities = [self._quantity(quantity) for quantity in QUANTITIES]
-        groups = [table(rows, title=heading, name="limit-rows") for heading, rows in limit_groups(self.info)]
+        quantities = [self._quantity(quantity) for quantity in facts.QUANTITIES]
+        limits = facts.limit_groups(self.info)
+        groups = [table(rows, title=heading, name="limit-rows") for heading, rows in limits]
         return column(
             *(row(*quantities[at : at + 4], least=[190] * 4) for at in (0, 4)),
             fold("All limits", row(*groups, least=[200] * len(groups)), opened=not self.has_metrics),
@@ -116,7 +109,7 @@ class DeviceCard(View, module="device/card"):
             gap=10,
         )
 
-    def _quantity(self, quantity: Quantity) -> Box:
+    def _quantity(self, quantity: facts.Quantity) -> Box:
         """One quantity of all devices as bars."""
         devices = (self.info, *self.others)
         values = [quantity.of(device) for device in devices]
@@ -125,11 +118,11 @@ class DeviceCard(View, module="device/card"):
             {
                 "label": short,
                 "share": None if value is None else value / highest,
-                "value": UNKNOWN if value is None else number(value),
+                "value": facts.UNKNOWN if value is None else number(value),
                 "title": f"{device.name}: {quantity.text(device)}",
                 "strong": device is self.info,
             }
-            for device, short, value in zip(devices, short_names(devices), values, strict=True)
+            for device, short, value in zip(devices, facts.short_names(devices), values, strict=True)
         ]
         heading = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
         return column(words(heading, "heading"), bars(rows, label=0.42), gap=2)

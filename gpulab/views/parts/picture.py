@@ -52,10 +52,6 @@ def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter
     return height, paint
 
 
-def _column(box: Box, width: float) -> tuple[float, Painter]:
-    return _stacked(box["boxes"], width, box["gap"])
-
-
 def _row(box: Box, width: float) -> tuple[float, Painter]:
     """As CSS wraps flexible boxes: as many on a line as their least widths allow, the rest shared out."""
     gap, least = box["gap"], box["least"]
@@ -159,7 +155,8 @@ def _bars(box: Box, width: float) -> tuple[float, Painter]:
 
 def _table(box: Box, width: float) -> tuple[float, Painter]:
     """The last cell stands right; the others share what it leaves, in smaller letters where need be."""
-    rows = ([box["headings"]] if box["headings"] else []) + box["rows"]
+    headings = [box["headings"]] if box["headings"] else []
+    rows = headings + box["rows"]
     size = next(
         (s for s in (10.5, 9.5) if all(sum(text_width(c, s) + 8 for c in r) <= width for r in rows)), 9
     )
@@ -172,43 +169,33 @@ def _table(box: Box, width: float) -> tuple[float, Painter]:
             pen.text(x, y + 9, box["title"], size=11, weight="bold")
         for at, cells in enumerate(rows):
             middle, left = y + top + 16 * at + 8, x
-            quiet = at == 0 and bool(box["headings"])
-            end = x + width - (text_width(cells[-1], size) + 6 if len(cells) > 1 else 0)
-            for place, (cell, wide) in enumerate(zip(cells, widths, strict=True)):
-                if place and place == len(cells) - 1:
-                    pen.text(
-                        x + width, middle, cell, size=size, colour="muted" if quiet else "fg", anchor="end"
-                    )
-                    break
-                room = end - left if len(cells) == 2 else min(wide + spare, end - left)
-                colour = "muted" if quiet or not place else "fg"
-                pen.text(left, middle, shortened(cell, room, size), size=size, colour=colour)
+            colour = "muted" if at < len(headings) else "fg"
+            name, *inner, last = cells
+            end = x + width - text_width(last, size) - 6
+            for place, (cell, wide) in enumerate(zip((name, *inner), widths, strict=False)):
+                room = min(wide + spare, end - left) if inner else end - left
+                pen.text(
+                    left, middle, shortened(cell, room, size), size=size, colour=colour if place else "muted"
+                )
                 left += wide + spare
+            pen.text(x + width, middle, last, size=size, colour=colour, anchor="end")
             pen.rect(x, middle + 8, x + width, middle + 8.5, "grid")
 
     return top + 16.0 * len(rows) + 2, paint
 
 
-def _fold(box: Box, width: float) -> tuple[float, Painter]:
-    return _stacked([words(box["summary"], "heading"), box["inner"]], width, 2)
-
-
-def _switch(box: Box, width: float) -> tuple[float, Painter]:
-    return lay(box["cases"][box["chosen"]], width)
-
-
-def _plot(box: Box, width: float) -> tuple[float, Painter]:
-    return box["height"], lambda pen, x, y: paint_plot(pen, box, x, y, width)
-
-
-def _nothing(box: Box, width: float) -> tuple[float, Painter]:
-    return 0.0, lambda pen, x, y: None
-
-
 _LAYS: dict[str, Callable[[Box, float], tuple[float, Painter]]] = {
-    "column": _column, "row": _row, "words": _words, "legend": _legend, "numbers": _numbers, "bars": _bars,
-    "table": _table, "fold": _fold, "switch": _switch, "plot": _plot, "slider": _nothing,
-}  # fmt: skip
+    "column": lambda box, width: _stacked(box["boxes"], width, box["gap"]),
+    "row": _row,
+    "words": _words,
+    "legend": _legend,
+    "numbers": _numbers,
+    "bars": _bars,
+    "table": _table,
+    "fold": lambda box, width: _stacked([words(box["summary"], "heading"), box["inner"]], width, 2),
+    "switch": lambda box, width: lay(box["cases"][box["chosen"]], width),
+    "plot": lambda box, width: (box["height"], lambda pen, x, y: paint_plot(pen, box, x, y, width)),
+}
 
 
 def png(scene: Box, title: str, caption: str) -> bytes:
