@@ -11,19 +11,8 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, percent, product, shape, size, time_unit
 from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
+from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Box, Item, bars, column, fold, legend, numbers, row, slider, words
-from gpulab.views.parts.plots import (
-    labels,
-    line,
-    nice_ticks,
-    plot,
-    rules,
-    spans,
-    texts_of,
-    x_axis,
-    y_name,
-    y_ticks,
-)
 from virtualgpu.records import LaunchTrace
 
 BLOCK_SIZES = range(32, 1025, 32)
@@ -196,18 +185,18 @@ def _chart(waves: Waves, span_ns: int, label: str, narrow: bool) -> Box:
     height = max(120.0, min(200.0 if narrow else 250.0, SM_PX * trace.sm_count))
     bottom = height + GAP_PX + RUNNING_PX
     each = height / max(1, trace.sm_count)
-    sms = [at for at in nice_ticks(trace.sm_count, 8) if at < trace.sm_count and at.is_integer()]
+    sms = [at for at in plots.nice_ticks(trace.sm_count, 8) if at < trace.sm_count and at.is_integer()]
     unit, scale = time_unit(span_ns)
     axis = f"({unit}); dashed: blocks that fit at once"
-    return plot(
+    return plots.plot(
         bottom + 34,
         domain,
         _blocks(waves, height),
         *_running(waves, height + GAP_PX, domain),
-        y_ticks([max(6.0, (sm + 0.5) * each) for sm in sms], [str(int(sm)) for sm in sms], domain),
-        y_name("SM", height / 2, domain, LEFT_PX),
-        x_axis(bottom, span_ns, number, f"time since the first block started {axis}\ntime {axis}",
-               scale=scale, zoom=True),
+        plots.y_ticks([max(6.0, (sm + 0.5) * each) for sm in sms], [str(int(sm)) for sm in sms], domain),
+        plots.y_name("SM", height / 2, domain, LEFT_PX),
+        plots.x_axis(bottom, span_ns, number, f"time since the first block started {axis}\ntime {axis}",
+                     scale=scale, zoom=True),
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block; + and - zoom.",
         left=LEFT_PX,
         hint=HINT,
@@ -220,10 +209,10 @@ def _blocks(waves: Waves, height: float) -> Item:
     # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.
     kind = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
     start, end = trace.start_ns[order], trace.end_ns[order]
-    (since, until, took), times = texts_of(np.stack((start, end, end - start)), duration)
+    (since, until, took), times = plots.texts_of(np.stack((start, end, end - start)), duration)
     # A sampled trace fills only some places; rows as wide as all of them would look empty.
     expected = trace.occupancy.blocks_per_sm if trace.sampled == 1 else 1
-    return spans(
+    return plots.spans(
         start.astype(kind), end.astype(kind), trace.sm_id[order].astype(np.int32),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8), SHADES,
         rows=trace.sm_count, top=0, height=height, lane=waves.slot.astype(np.uint16),
@@ -244,19 +233,17 @@ def _running(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item
     scale = (RUNNING_PX - 6) / max(1.0, fits, float(running.max(initial=0)))
     line_y = bottom - fits * scale
     items = [
-        line(times, bottom - running * scale, "accent", fill="other", base=bottom, step=True, width=0),
-        rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
-        y_ticks([line_y + 2, bottom - 3], [number(fits), "0"], domain),
-        y_name("running", (top + bottom) / 2, domain, LEFT_PX),
+        plots.line(times, bottom - running * scale, "accent", fill="other", base=bottom, step=True, width=0),
+        plots.rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
+        plots.y_ticks([line_y + 2, bottom - 3], [number(fits), "0"], domain),
+        plots.y_name("running", (top + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         at = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
         late = at > 0.9 * domain[1]
-        items += [
-            rules([at], [top - GAP_PX], [at], [bottom], "fg"),
-            labels([at], [bottom - 9], ["◂ tail" if late else "tail ▸"], anchor="end" if late else "start",
-                   dx=-4 if late else 4),
-        ]  # fmt: skip
+        name, anchor, dx = ("◂ tail", "end", -4) if late else ("tail ▸", "start", 4)
+        items.append(plots.rules([at], [top - GAP_PX], [at], [bottom], "fg"))
+        items.append(plots.labels([at], [bottom - 9], [name], anchor=anchor, dx=dx))
     return items
 
 

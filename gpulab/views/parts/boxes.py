@@ -9,28 +9,28 @@ Box = dict[str, Any]
 Item = dict[str, Any]
 
 
+def part(what: str, kind: str, arguments: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    """A part's arguments are its box or item; `more` holds columns for `say` and what one painter needs."""
+    more = arguments.pop("more", {})
+    return {what: kind, **arguments, **more, **changed}
+
+
 def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
     """Boxes one below the other; None is left out."""
-    return {"box": "column", "boxes": [box for box in boxes if box is not None], "gap": gap, **more}
+    return part("box", "column", locals(), boxes=[box for box in boxes if box is not None])
 
 
 def row(
     *boxes: Box, weights: Sequence[float] = (), least: Sequence[int] = (), gap: int = 20, **more: Any
 ) -> Box:
     """Boxes side by side, widths by `weights`; they wrap where one would be under its `least` pixels."""
-    return {
-        "box": "row",
-        "boxes": list(boxes),
-        "weights": list(weights) or [1] * len(boxes),
-        "least": list(least) or [200] * len(boxes),
-        "gap": gap,
-        **more,
-    }
+    widths = {"weights": weights or [1] * len(boxes), "least": least or [200] * len(boxes)}
+    return {"box": "row", "boxes": list(boxes), "gap": gap, **widths, **more}
 
 
 def words(text: str, style: str = "plain", **more: Any) -> Box:
     """A paragraph; `style` is plain, heading, note, strong or mono."""
-    return {"box": "words", "text": text, "style": style, **more}
+    return part("box", "words", locals())
 
 
 def legend(entries: Iterable[tuple[str, str]], **more: Any) -> Box:
@@ -51,29 +51,17 @@ def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **more: Any) ->
 
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **more: Any) -> Box:
     """Rows of text; the first cell names its row, the last one stands right."""
-    return {
-        "box": "table",
-        "headings": list(headings),
-        "rows": [list(each) for each in rows],
-        "title": title,
-        **more,
-    }
+    return part("box", "table", locals(), headings=list(headings), rows=[list(each) for each in rows])
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **more: Any) -> Box:
     """The box that belongs to a trait's value."""
-    return {
-        "box": "switch",
-        "trait": trait,
-        "chosen": str(chosen),
-        "cases": {str(key): box for key, box in cases.items()},
-        **more,
-    }
+    return part("box", "switch", locals(), chosen=str(chosen), cases={str(k): v for k, v in cases.items()})
 
 
-def fold(summary: str, box: Box, *, opened: bool = True, **more: Any) -> Box:
+def fold(summary: str, inner: Box, *, opened: bool = True, **more: Any) -> Box:
     """A box that the learner opens and closes; in a picture it is open."""
-    return {"box": "fold", "summary": summary, "inner": box, "opened": opened, **more}
+    return part("box", "fold", locals())
 
 
 def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Box:
@@ -81,11 +69,4 @@ def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) 
 
     The view counts its answers in ``pictures``: while one is awaited, only the last place is kept.
     """
-    return {
-        "box": "slider",
-        "only": "page",
-        "label": label,
-        "trait": trait,
-        "values": list(values),
-        "texts": list(texts),
-    }
+    return part("box", "slider", locals(), only="page", values=list(values), texts=list(texts))

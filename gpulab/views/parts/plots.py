@@ -10,18 +10,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views.parts.boxes import Box, Item
+from gpulab.views.parts.boxes import Box, Item, part
 
 Numbers = Sequence[float] | npt.NDArray[Any]
 AXIS_PX = 34
 FINEST = 64
 MOST_POINTS = 4096
-
-
-def _item(kind: str, arguments: dict[str, Any], **changed: Any) -> Item:
-    """A part's arguments are its item; `more` holds columns for `say` and what only one painter needs."""
-    more = arguments.pop("more")
-    return {"item": kind, **arguments, **more, **changed}
 
 
 def plot(
@@ -55,7 +49,7 @@ def spans(
     joined
         Leave no gap between rows and neighbours.
     """
-    return _item("spans", locals(), rows=max(1, rows), lanes=max(1, lanes))
+    return part("item", "spans", locals(), rows=max(1, rows), lanes=max(1, lanes))
 
 
 def rects(
@@ -66,7 +60,7 @@ def rects(
     `colours`."""
     given = locals()
     named = {"colour": [0] * len(x0), "colours": [colour]} if isinstance(colour, str) else {}
-    return _item("rects", given, **named)
+    return part("item", "rects", given, **named)
 
 
 def line(
@@ -84,7 +78,7 @@ def line(
         highest = np.minimum.reduceat(ys, bounds)  # y grows downwards
         last = np.append(bounds[1:], xs.size) - 1
         xs, ys = np.column_stack((xs[bounds], xs[last])).ravel(), np.column_stack((highest, ys[last])).ravel()
-    return _item("line", given, x=xs, y=ys)
+    return part("item", "line", given, x=xs, y=ys)
 
 
 def rules(
@@ -92,7 +86,7 @@ def rules(
     dash: bool = False, arrow: bool = False, **more: Any,
 ) -> Item:  # fmt: skip
     """Straight segments, dashed or with an arrow's head."""
-    return _item("rules", locals())
+    return part("item", "rules", locals())
 
 
 def labels(
@@ -114,7 +108,7 @@ def labels(
     pin
         Stay where they are when the plot is zoomed, as the names of rows do.
     """
-    return _item("labels", locals())
+    return part("item", "labels", locals())
 
 
 def nice_step(raw: float) -> float:

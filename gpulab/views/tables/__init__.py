@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 from gpulab.views._text import number, shape
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, KernelCounters
+
+Record = TypeVar("Record")
 
 SOURCE_CHARACTERS = 60
 _NUMBER_START = frozenset("0123456789-–")
@@ -75,11 +77,6 @@ def _html_cell(text: str) -> str:
     return html.escape(text).replace("\n", "<br>")
 
 
-def values_of(record: Any, kind: type[Any]) -> dict[str, Any]:
-    """A record's values by name, as far as a record of `kind` has them."""
-    return {item.name: getattr(record, item.name) for item in fields(kind)}
-
-
 def short(text: str) -> str:
     """A source line that leaves room for what stands beside it."""
     return text if len(text) <= SOURCE_CHARACTERS else text[: SOURCE_CHARACTERS - 1] + "…"
@@ -92,22 +89,56 @@ def place(code: str, line: int, text: str) -> tuple[str, str]:
     return str(line) if line else "–", known or text
 
 
+class Shown(Generic[Record]):
+    """A record that displays as tables: a subclass of this one and, second, of the record's own class."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, record: Record, *more: str) -> Self:
+        """The same record, with the texts (in the order of the fields) to show beside it."""
+        return cls(*_values_of(cls, record), *more)
+
+    @property
+    def record(self) -> Record:
+        """The record alone."""
+        alone: Record = type(self).__bases__[1](*_values_of(type(self), self))
+        return alone
+
+    @property
+    def caption(self) -> str:
+        """What ran, and where the numbers come from."""
+        raise NotImplementedError
+
+    def tables(self) -> tuple[Table, ...]:
+        """Tables in the order in which they are shown."""
+        raise NotImplementedError
+
+    def sentences(self) -> Sequence[str]:
+        """What the tables leave unsaid."""
+        return ()
+
+    def __repr__(self) -> str:
+        said = ["\n".join(self.sentences())] if self.sentences() else []
+        return "\n\n".join([self.caption, *(table.text() for table in self.tables()), *said])
+
+    def _repr_html_(self) -> str:
+        tables = "".join(table.html() for table in self.tables())
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
+        said = f"<ul>{items}</ul>" if items else ""
+        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{said}</div>'
+
+
+def _values_of(shown: type[Any], record: Any) -> list[Any]:
+    return [getattr(record, field.name) for field in fields(shown.__bases__[1])]
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class CounterTable(KernelCounters):
+class CounterTable(Shown[KernelCounters], KernelCounters):
     """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
 
     code: str = ""
     note: str = ""
-
-    @classmethod
-    def of(cls, counters: KernelCounters, code: str = "", note: str = "") -> CounterTable:
-        """The same counters, with the source text to show beside them."""
-        return cls(**values_of(counters, KernelCounters), code=code, note=note)
-
-    @property
-    def record(self) -> KernelCounters:
-        """The counters alone."""
-        return KernelCounters(**values_of(self, KernelCounters))
 
     @property
     def caption(self) -> str:
@@ -118,19 +149,8 @@ class CounterTable(KernelCounters):
 
     def tables(self) -> tuple[Table, ...]:
         """Totals, then memory accesses and branches line by line where there are any."""
-        parts = [self._totals()]
-        if self.accesses:
-            parts.append(self._accesses())
-        if self.branches:
-            parts.append(self._branches())
-        return tuple(parts)
-
-    def __repr__(self) -> str:
-        return "\n\n".join([self.caption, *(table.text() for table in self.tables())])
-
-    def _repr_html_(self) -> str:
-        body = "".join(table.html() for table in self.tables())
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{body}</div>'
+        by_line = (self._accesses(), self._branches())
+        return self._totals(), *(table for table in by_line if table.rows)
 
     def _totals(self) -> Table:
         lanes = self.lane_efficiency

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table, place, values_of
+from gpulab.views.tables import Shown, Table, place
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _NOT_KNOWN = "not known"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class AsRunTable(AsRun):
+class AsRunTable(Shown[AsRun], AsRun):
     """Counts of one launch as written and as run, shown as tables. ``code`` is the source."""
 
     code: str = ""
-
-    @classmethod
-    def of(cls, record: AsRun, code: str = "") -> AsRunTable:
-        """The same record, with the source text to show beside it."""
-        return cls(**values_of(record, AsRun), code=code)
-
-    @property
-    def record(self) -> AsRun:
-        """The counts alone."""
-        return AsRun(**values_of(self, AsRun))
 
     @property
     def caption(self) -> str:
@@ -40,12 +29,8 @@ class AsRunTable(AsRun):
 
     def tables(self) -> tuple[Table, ...]:
         """Totals, then source lines with their accesses and branches."""
-        parts = [self._totals()]
-        if self.accesses:
-            parts.append(self._accesses())
-        if self.branches:
-            parts.append(self._branches())
-        return tuple(parts)
+        by_line = (self._accesses(), self._branches())
+        return self._totals(), *(table for table in by_line if table.rows)
 
     def sentences(self) -> tuple[str, ...]:
         """Why the two differ, one sentence for each way."""
@@ -54,15 +39,6 @@ class AsRunTable(AsRun):
             own = ", ".join(f"{count} × {what}" for what, count in self.extra)
             found.append(f"The machine code also has what the PTX does not show: {own}.")
         return tuple(found)
-
-    def __repr__(self) -> str:
-        tables = [table.text() for table in self.tables()]
-        return "\n\n".join([self.caption, *tables, "\n".join(self.sentences())])
-
-    def _repr_html_(self) -> str:
-        tables = "".join(table.html() for table in self.tables())
-        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-        return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}<ul>{items}</ul></div>'
 
     def _totals(self) -> Table:
         rows = []

@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Table, short, values_of
+from gpulab.views.tables import Shown, Table, short
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 _RACES = {
@@ -18,20 +18,10 @@ _RACES = {
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class SanitizerTable(SanitizerReport):
+class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
     """What checking one launch found, shown as a verdict, a table and a sentence for each finding."""
 
     note: str = ""
-
-    @classmethod
-    def of(cls, report: SanitizerReport, note: str = "") -> SanitizerTable:
-        """The same report, ready to be shown."""
-        return cls(**values_of(report, SanitizerReport), note=note)
-
-    @property
-    def record(self) -> SanitizerReport:
-        """The report alone."""
-        return SanitizerReport(**values_of(self, SanitizerReport))
 
     @property
     def caption(self) -> str:
@@ -55,8 +45,8 @@ class SanitizerTable(SanitizerReport):
         found = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts if count]
         return ", ".join(found) if found else "Nothing found."
 
-    def table(self) -> Table:
-        """One row a place: a race has two, the earlier one first."""
+    def tables(self) -> tuple[Table, ...]:
+        """One row a place: a race has two, the earlier one first; no table where nothing was found."""
         rows: list[tuple[str, ...]] = []
         for row, hazard in enumerate(self.hazards, 1):
             label: tuple[str, ...] = (f"{row}", hazard.severity, _name(hazard), number(hazard.count))
@@ -66,24 +56,20 @@ class SanitizerTable(SanitizerReport):
                 rows.append((*label, *_row(place), what))
                 label = ("",) * len(label)
         headings = ("", "severity", "finding", "times", "line", "source", "block", "thread", "")
-        return Table("", headings, tuple(rows))
+        return (Table("", headings, tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
         """What each finding means, and the remedy."""
         return [hazard.message[:1].upper() + hazard.message[1:] for hazard in self.hazards]
 
     def __repr__(self) -> str:
-        parts = [self.caption, self.verdict]
-        if self.hazards:
-            parts.append(self.table().text())
-            parts.append("\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1)))
-        return "\n\n".join(parts)
+        numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1))
+        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
+        return "\n\n".join(filter(None, parts))
 
     def _repr_html_(self) -> str:
-        body = ""
-        if self.hazards:
-            items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
-            body = f"{self.table().html()}<ol>{items}</ol>"
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
+        body = "".join(f"{table.html()}<ol>{items}</ol>" for table in self.tables())
         return (
             f'<div role="group"><p>{html.escape(self.caption)}</p>'
             f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
