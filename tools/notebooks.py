@@ -31,8 +31,20 @@ def clean(notebook: Any) -> Any:
         cell.metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
         if cell.cell_type != "code":
             continue
-        cell.outputs = [output for output in map(clean_output, cell.outputs) if output is not None]
+        cell.outputs = joined([output for output in map(clean_output, cell.outputs) if output is not None])
     return notebook
+
+
+def joined(outputs: list[Any]) -> list[Any]:
+    """Outputs with text that was printed in one go in one piece: where a kernel cuts it differs each time."""
+    kept: list[Any] = []
+    for output in outputs:
+        last = kept[-1] if kept else {}
+        if output.output_type == "stream" == last.get("output_type") and output.name == last.name:
+            last.text += output.text
+        else:
+            kept.append(output)
+    return kept
 
 
 def clean_output(output: Any) -> Any | None:
