@@ -39,7 +39,7 @@ def joined(outputs: list[Any]) -> list[Any]:
     """Outputs with text that was printed in one go in one piece: where a kernel cuts it differs each time."""
     kept: list[Any] = []
     for output in outputs:
-        last = kept[-1] if kept else {}
+        last: Any = kept[-1] if kept else {}
         if output.output_type == "stream" == last.get("output_type") and output.name == last.name:
             last.text += output.text
         else:
