@@ -94,19 +94,15 @@ def _lab(folder: Path | None, arguments: Sequence[str]) -> int:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too: a classroom opens that one.
     front = f"--LabApp.default_url=/lab/tree/{quote(first.name)}"
-    command = [sys.executable, "-m", "jupyterlab", *_as_root(), *_settings(), front, *arguments, first.name]
+    # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
+    settings = f"--LabApp.app_settings_dir={Path(__file__).parent / 'data' / 'lab_settings'}"
+    command = [sys.executable, "-m", "jupyterlab", *_as_root(), settings, front, *arguments, first.name]
     with subprocess.Popen(command, cwd=first.parent) as process:
         while True:
             try:
                 return process.wait()
             except KeyboardInterrupt:
                 continue  # JupyterLab has had it too and asks whether to stop
-
-
-def _settings() -> list[str]:
-    """Let JupyterLab keep widget state in the learner's own notebooks, so that views outlive the kernel."""
-    folder = Path(__file__).parent / "data" / "lab_settings"
-    return [f"--LabApp.app_settings_dir={folder}"]
 
 
 def _as_root() -> list[str]:

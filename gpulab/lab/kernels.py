@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from gpulab import session
 from gpulab.lab import recorded
-from virtualgpu.compile import nvrtc, sass
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Shape, Warp
 from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
@@ -180,14 +179,8 @@ def as_run(
 
     Parameters
     ----------
-    kernel
-        A ``cp.RawKernel`` or a function of a ``cp.RawModule``.
-    grid, block
-        Blocks in the grid and threads in a block: a number or a tuple of one to three.
-    args
-        The kernel's arguments, a tuple.
-    shared_bytes
-        Dynamic shared memory of each block.
+    kernel, grid, block, args, shared_bytes
+        As for `launch`.
 
     Returns
     -------
@@ -202,24 +195,14 @@ def as_run(
         If NVRTC is not installed: machine code is made here, not shipped.
     """
     from gpulab.views.tables.as_run import AsRunTable
-    from virtualgpu.compile.as_run import anchor
+    from virtualgpu.compile import as_run, sass
 
     if not sass.available():
         raise sass.NvdisasmMissingError
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     counters, source = session.observe(asked, Counters()).record, asked.source
     target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
-    image, machine = nvrtc.compile_both(
-        source.code,
-        target=target,
-        options=(*source.options, *nvrtc.CUPY_OPTIONS),
-        name_expressions=source.name_expressions,
-    )
-    if machine is None:
-        raise nvrtc.NvrtcMissingError
-    entry = image.lowered_names.get(source.name, source.name)
-    found = anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry)
-    return AsRunTable.of(found, source.code)
+    return AsRunTable.of(as_run.as_run(counters, source, target), source.code)
 
 
 def sanitize(

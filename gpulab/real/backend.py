@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 import cupy
@@ -48,12 +49,8 @@ class CudaBackend:
         self._device = cupy.cuda.Device(index)
         self._nvml = open_nvml(self._device)
         self._info: DeviceInfo | None = None
-        self._provenance = Provenance("measured", device_name(self._device))
+        self.provenance = Provenance("measured", device_name(self._device))
         self._probes: dict[tuple[KernelSource, Instrument], Probe] = {}
-
-    @property
-    def provenance(self) -> Provenance:
-        return self._provenance
 
     def device_info(self) -> DeviceInfo:
         if self._info is None:
@@ -63,14 +60,14 @@ class CudaBackend:
     def metrics(self) -> DeviceMetrics:
         if self._nvml is None:
             why = "NVML does not answer on this machine"
-            return DeviceMetrics(self._provenance, 0, (Metric("NVML", None, why=why),))
-        return self._nvml.metrics(self._provenance)
+            return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=why),))
+        return self._nvml.metrics(self.provenance)
 
     def kernel_stats(self, kernel: Any) -> KernelStats:
         with self._device:
             kernel = raw_kernel(kernel)
             return KernelStats(
-                provenance=self._provenance,
+                provenance=self.provenance,
                 name=kernel.name,
                 target=f"sm_{self._device.compute_capability}",
                 registers_per_thread=kernel.num_regs,
@@ -96,10 +93,6 @@ class CudaBackend:
         NotSupportedError
             For what a GPU does not tell a running program: counters, hazards, registers step by step.
         """
-        # Each kind of observation names its record, which `_record` gives.
-        return cast(R, self._record(launch, what))
-
-    def _record(self, launch: Launch, what: Observation[Any]) -> Any:
         if not isinstance(what, (Blocks, Warp)):
             raise NotSupportedError(
                 f"A GPU does not tell a running program its {_UNSEEN[type(what)]}; the virtual GPU does, "
@@ -109,7 +102,7 @@ class CudaBackend:
             kernel = raw_kernel(launch.kernel)
             if isinstance(what, Warp):
                 probe = self._probe(kernel, instrument.trace_warp)
-                return warps.trace_warp(probe, kernel, launch, what, self._provenance)
+                return cast(R, warps.trace_warp(probe, kernel, launch, what, self.provenance))
             with _restored(launch.args if what.restore else ()):
                 probe = self._probe(kernel, instrument.trace_blocks)
                 fit = self._occupancy(
@@ -119,15 +112,16 @@ class CudaBackend:
                     launch.block_threads,
                     launch.shared_bytes,
                 )
-                return blocks.trace_blocks(
+                trace = blocks.trace_blocks(
                     probe,
                     kernel,
                     launch,
-                    provenance=self._provenance,
+                    provenance=self.provenance,
                     sm_count=self.device_info().sm_count,
                     occupancy=fit,
                     note=self._probe_cost(kernel, fit, launch),
                 )
+                return cast(R, trace)
 
     def ptx(self, kernel: Any) -> str:
         """The kernel's PTX for this device, before probes are put in."""
@@ -150,7 +144,7 @@ class CudaBackend:
             block_threads,
             registers,
             static_shared + shared_bytes,
-            provenance=self._provenance,
+            provenance=self.provenance,
         )
         measured = int(
             driver.occupancyMaxActiveBlocksPerMultiprocessor(function, block_threads, shared_bytes)
@@ -159,14 +153,10 @@ class CudaBackend:
             return rules
         # The driver knows this kernel better than the rules do, such as a launch bound.
         limits = {**rules.blocks_by_limit, "driver": measured}
-        return Occupancy(
-            provenance=self._provenance,
-            block_threads=block_threads,
-            registers_per_thread=registers,
-            shared_bytes=static_shared + shared_bytes,
+        return replace(
+            rules,
             blocks_per_sm=measured,
             warps_per_sm=measured * -(-block_threads // 32),
-            max_warps_per_sm=rules.max_warps_per_sm,
             blocks_by_limit=limits,
             limiters=tuple(name for name, value in limits.items() if value == measured),
         )

@@ -7,10 +7,9 @@ from typing import Any
 
 import cupy
 import numpy as np
-import numpy.typing as npt
 
 from gpulab.real.modules import Probe
-from virtualgpu.compile.instrument import block_buffer, read_blocks
+from virtualgpu.compile.instrument import block_buffer, read_blocks, timer_step_ns
 from virtualgpu.protocol import Launch
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance
 
@@ -37,8 +36,7 @@ def trace_blocks(
     kernel, launch
         The launch, and its kernel as CuPy's.
     provenance, sm_count, occupancy, note
-        Go into the record as they are; ``occupancy`` is the instrumented copy's, because its
-        blocks are those that were seen.
+        For the record; ``occupancy`` is the instrumented copy's, whose blocks are those seen.
 
     Returns
     -------
@@ -75,9 +73,3 @@ def trace_blocks(
         sampled=sampled,
         note=note,
     )
-
-
-def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
-    """The largest step that divides all differences between times: the clock's own, given enough of them."""
-    differences = np.diff(np.unique(np.concatenate(times_ns)))
-    return int(np.gcd.reduce(differences)) if differences.size else 1

@@ -12,7 +12,7 @@ from cupy.cuda import driver, nvrtc, runtime
 
 from gpulab.real.driver import cuda_version
 from virtualgpu.compile import nvrtc as shared
-from virtualgpu.compile.instrument import Instrumented, lower_version
+from virtualgpu.compile.instrument import Instrumented, cuda_isa, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import GpulabError
@@ -88,13 +88,9 @@ class Probe:
     instrumented: Instrumented
     variables: tuple[tuple[str, int], ...]
 
-    def attribute(self, number: int) -> int:
-        """One ``CU_FUNC_ATTRIBUTE_...`` of the instrumented copy."""
-        return int(driver.funcGetAttribute(number, self.function.ptr))
-
     @property
     def registers(self) -> int:
-        return self.attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS)
+        return int(driver.funcGetAttribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function.ptr))
 
     def allow_shared(self, kernel: Any) -> None:
         """Let the copy use as much dynamic shared memory as the original may."""
@@ -126,10 +122,8 @@ class Probe:
     def _copy_variables(self, source: Any, target: Any, stream: Any) -> None:
         for name, size_bytes in self.variables:
             try:
-                start, end = (
-                    driver.moduleGetGlobal(source.ptr, name),
-                    driver.moduleGetGlobal(target.ptr, name),
-                )
+                start = driver.moduleGetGlobal(source.ptr, name)
+                end = driver.moduleGetGlobal(target.ptr, name)
             except driver.CUDADriverError:  # a name that only the PTX has
                 continue
             runtime.memcpyAsync(end, start, size_bytes, _DEVICE_TO_DEVICE, stream.ptr)
@@ -159,14 +153,3 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
         if variable.space in ("global", "const") and not variable.name.startswith("$") and variable.size_bytes
     )
     return Probe(module.get_function(name), module, instrumented, variables)
-
-
-def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
-    """The PTX ISA version a CUDA release brought (PTX ISA, "Release Notes").
-
-    CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
-    """
-    major, minor = version
-    if major == 12 and minor >= 6:
-        minor -= 1
-    return max(major - 4, 6), minor

@@ -86,10 +86,8 @@ class NvmlDevice:
     @property
     def pcie_gbps(self) -> float | None:
         """Peak of the PCIe link in one direction, from the widest and fastest it can train to."""
-        generation, width = (
-            self.ask("nvmlDeviceGetMaxPcieLinkGeneration"),
-            self.ask("nvmlDeviceGetMaxPcieLinkWidth"),
-        )
+        generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
+        width = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
         if not generation or not width or generation not in PCIE_LANE_GBPS:
             return None
         return round(PCIE_LANE_GBPS[generation] * int(width), 1)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from virtualgpu.errors import UnknownDeviceError
+from virtualgpu.model.choice import DEFAULT_DEVICE
 
-DEFAULT_VIRTUAL_DEVICE = "A100"
 DEVICE_VARIABLE = "GPULAB_DEVICE"
 WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
 MAX_VIRTUAL_DEVICES = 16
@@ -86,7 +86,7 @@ def parse_device(text: Any) -> tuple[Kind, str]:
             )
         return "cuda", name or "0"
     if kind == "virtual":
-        return "virtual", name or DEFAULT_VIRTUAL_DEVICE
+        return "virtual", name or DEFAULT_DEVICE
     return "virtual", text.strip()
 
 
@@ -102,26 +102,14 @@ def initial_watchdog() -> float | None:
 
 
 def check_watchdog(seconds: float | None) -> float | None:
-    """Pass on a number of seconds above 0, or None.
-
-    Raises
-    ------
-    ValueError
-        If it is neither.
-    """
+    """Pass on a number of seconds above 0, or None; anything else is a ValueError."""
     if seconds is not None and not seconds > 0:
         raise ValueError(f"watchdog_s is a number of seconds above 0, not {seconds!r}.")
     return seconds
 
 
 def check_count(count: Any) -> int:
-    """Pass on a number of virtual devices.
-
-    Raises
-    ------
-    ValueError
-        If it is no whole number from 1 to ``MAX_VIRTUAL_DEVICES``.
-    """
+    """Pass on a number of virtual devices; all but 1 to ``MAX_VIRTUAL_DEVICES`` is a ValueError."""
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_VIRTUAL_DEVICES:
         raise ValueError(
             f"`count` is a whole number of devices from 1 to {MAX_VIRTUAL_DEVICES}, not {count!r}."

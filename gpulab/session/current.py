@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gpulab.session.choose import (
-    DEFAULT_VIRTUAL_DEVICE,
     DEVICE_VARIABLE,
     DeviceChoice,
     Kind,
@@ -26,6 +25,7 @@ from gpulab.session.choose import (
 )
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
 from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.model.choice import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
@@ -259,7 +259,7 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
             if count != 1:
                 raise ValueError(_ALL_THERE)
             return _Session(choice, request)
-    info = table_info(name or DEFAULT_VIRTUAL_DEVICE)
+    info = table_info(name or DEFAULT_DEVICE)
     choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
     session = _Session(choice, request, _new_virtual(info, count))
     _make_current(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,7 @@ class KernelUnderTest:
             raise NotYet(_first_error(error)) from error
 
     def run(
-        self,
-        grid: Dim3,
-        block: Dim3,
-        inputs: list[Any],
-        outputs: list[Array],
-        *,
-        case: str,
-        shared_bytes: int = 0,
+        self, grid: Dim3, block: Dim3, inputs: list[Any], outputs: list[Array], *, case: str
     ) -> list[Array]:
         """Launch with `inputs` (arrays are copied to the device) and `outputs`; return the outputs.
 
@@ -74,12 +68,12 @@ class KernelUnderTest:
             If the kernel faults, does not end or refuses its arguments, or if its results depend on the
             order of blocks; the message opens with `case`.
         """
-        found = self._once(grid, block, inputs, outputs, case, shared_bytes)
+        found = self._once(grid, block, inputs, outputs, case)
         machine = session.virtual_side().machine
         for order, seed in _OTHER_ORDERS if max(grid) > 1 else ():
             with machine.keeping("block_order"):
                 machine.current_device.set_block_order(order, seed)
-                again = self._once(grid, block, inputs, outputs, case, shared_bytes)
+                again = self._once(grid, block, inputs, outputs, case)
             for one, other in zip(found, again, strict=True):
                 if not np.allclose(one, other, rtol=_REORDERED, atol=0, equal_nan=True):
                     raise NotYet(
@@ -89,11 +83,11 @@ class KernelUnderTest:
         return found
 
     def _once(
-        self, grid: Dim3, block: Dim3, inputs: list[Any], outputs: list[Array], case: str, shared_bytes: int
+        self, grid: Dim3, block: Dim3, inputs: list[Any], outputs: list[Array], case: str
     ) -> list[Array]:
         arguments, device_outputs = self._on_device(inputs, outputs)
         try:
-            self.kernel(grid, block, arguments, shared_mem=shared_bytes)
+            self.kernel(grid, block, arguments)
             self.cp.cuda.Device().synchronize()
         except Exception as error:
             raise NotYet(f"{case}: {_plain(error)}") from error
@@ -129,11 +123,11 @@ class KernelUnderTest:
         return arguments, device_outputs
 
 
+@dataclass(frozen=True, slots=True)
 class Out:
     """Stands for output `index` in a list of kernel arguments."""
 
-    def __init__(self, index: int = 0) -> None:
-        self.index = index
+    index: int = 0
 
 
 def compare(found: Array, wanted: Array, *, case: str, what: str) -> None:

@@ -209,16 +209,14 @@ class Reveal:
     def __repr__(self) -> str:
         prediction = self.prediction
         if prediction.value is not None:
-            said: Value | None = prediction.value
             opening = f"You said {prediction.show(prediction.value)}"
         elif prediction.default is not None:
-            said = prediction.default
             opening = f"You made no prediction; a common guess is {prediction.show(prediction.default)}"
         else:
-            said = None
             opening = "You made no prediction"
         where = f"{self.label}: " if self.label else "found: "
         text = f"{opening}. {where[0].upper()}{where[1:]}{prediction.show(self.found)}."
+        said = prediction.default if prediction.value is None else prediction.value
         if said is not None:
             text += f" {_verdict(said, self.found, self.tolerance)}"
         return f"{text} {self.because}".rstrip()

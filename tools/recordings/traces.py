@@ -25,10 +25,10 @@ import numpy as np
 import gpulab
 from gpulab import session
 from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
-from gpulab.session.choose import DEFAULT_VIRTUAL_DEVICE
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
 from virtualgpu.errors import UnknownDeviceError
+from virtualgpu.model.choice import DEFAULT_DEVICE
 from virtualgpu.protocol import Blocks, Launch, Warp, kernel_source
 from virtualgpu.records import KernelSource
 from virtualgpu.records.io import VERSION, as_recorded, save
@@ -54,7 +54,7 @@ class Shown:
 
 def shown_to_learners(device: str) -> list[Shown]:
     """What the notebooks show on the default virtual GPU, and on one like `device` if the table has it."""
-    devices = [DEFAULT_VIRTUAL_DEVICE]
+    devices = [DEFAULT_DEVICE]
     with contextlib.suppress(UnknownDeviceError):
         devices.append(session.table_info(device).name)
     return shown_in_notebooks([f"virtual:{name}" for name in devices])

@@ -15,12 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from virtualgpu.compile import nvrtc, sass
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.compile.ptx.entry_text import code_of
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.compile.ptx.regions import regions
 from virtualgpu.compile.sass import SassInstruction
-from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
+from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _PREDICATED = "A short branch is gone: its body is predicated, so every warp that comes by executes it."
@@ -49,6 +50,37 @@ class _Site:
     machine: list[SassInstruction] = field(default_factory=list)
     access: AccessCounters | None = None
     branch: BranchCounters | None = None
+
+
+def as_run(counters: KernelCounters, source: KernelSource, target: int) -> AsRun:
+    """Compile a kernel to machine code and tell what that makes of a launch's counts.
+
+    Parameters
+    ----------
+    counters
+        Counts of the launch by PTX instruction.
+    source
+        The kernel.
+    target
+        What to compile for, such as 90.
+
+    Raises
+    ------
+    NvdisasmMissingError
+        If ``nvdisasm`` is not installed.
+    NvrtcMissingError
+        If NVRTC is not installed: machine code is made here, not shipped.
+    """
+    image, machine = nvrtc.compile_both(
+        source.code,
+        target=target,
+        options=(*source.options, *nvrtc.CUPY_OPTIONS),
+        name_expressions=source.name_expressions,
+    )
+    if machine is None:
+        raise nvrtc.NvrtcMissingError
+    entry = image.lowered_names.get(source.name, source.name)
+    return anchor(counters, image.ptx, sass.disassemble(machine.cubin), target, entry)
 
 
 def anchor(

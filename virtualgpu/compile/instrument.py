@@ -120,6 +120,17 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
     return f"{ptx[: found.start()]}{found[1]}{version[0]}.{version[1]}{ptx[found.end() :]}"
 
 
+def cuda_isa(version: tuple[int, int]) -> tuple[int, int]:
+    """The PTX ISA version a CUDA release brought (PTX ISA, "Release Notes").
+
+    CUDA 11.x has 7.x, 13.x has 9.x, and 12.x has 8.x but one less from 12.6 on, which shared 8.5.
+    """
+    major, minor = version
+    if major == 12 and minor >= 6:
+        minor -= 1
+    return max(major - 4, 6), minor
+
+
 # Buffers ---------------------------------------------------------------------------------------
 
 
@@ -315,3 +326,9 @@ def _warp_probe(names: _Names, number: int) -> str:
 	@%{fits} st.global.u64 [%{place}+{8 * _WARP_HEADER + 8}], %{word};
 	}}
 	"""
+
+
+def timer_step_ns(*times_ns: npt.NDArray[np.int64]) -> int:
+    """The largest step that divides all differences between times: the clock's own, given enough of them."""
+    differences = np.diff(np.unique(np.concatenate(times_ns)))
+    return int(np.gcd.reduce(differences)) if differences.size else 1
