@@ -19,14 +19,12 @@ class Waves(LaunchWaves):
         """The waves in words: ``2 full waves and a tail of 40 blocks (31 % full)``."""
         if not self.trace.blocks_per_wave:
             return "no block fits on an SM"
+        share = percent(self.tail_blocks / self.trace.blocks_per_wave)
         if not self.full_waves:
-            share = percent(self.tail_blocks / self.trace.blocks_per_wave)
             return f"less than one wave ({share} of the blocks that fit at once)"
         full = count(self.full_waves, "full wave")
-        if not self.tail_blocks:
-            return full
-        share = percent(self.tail_blocks / self.trace.blocks_per_wave)
-        return f"{full} and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
+        tail = f" and a tail of {count(self.tail_blocks, 'block')} ({share} full)"
+        return full + tail if self.tail_blocks else full
 
     def numbers(self) -> list[list[str]]:
         """Rows of ``[term, value, detail]`` for a panel."""

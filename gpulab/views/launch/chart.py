@@ -247,13 +247,9 @@ def _running(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item
     return items
 
 
-def _sampling(trace: LaunchTrace) -> str:
-    parts = [f"Every {trace.sampled}th block is drawn."] if trace.sampled > 1 else []
-    return " ".join([*parts, trace.note]).strip()
-
-
 def _caption(trace: LaunchTrace, compare: LaunchTrace | None) -> str:
     first = f"Placement and times {trace.provenance.label}"
     step = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
     beside = f"; beside it {compare.provenance.label}" if compare is not None else ""
-    return f"{first}{step}{beside}. {_sampling(trace)}".strip()
+    drawn = f" Every {trace.sampled}th block is drawn." if trace.sampled > 1 else ""
+    return f"{first}{step}{beside}.{drawn} {trace.note}".strip()

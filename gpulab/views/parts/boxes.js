@@ -36,12 +36,9 @@ const make = {
   fold: (box, build) => element("details", { open: box.opened }, element("summary", {}, box.summary), build(box.inner)),
   switch: (box, build, { frame, draw }) => {
     const node = element("div", { class: "gl-switch", "aria-live": "polite" });
-    const show = () => {
-      node.replaceChildren(build(box.cases[String(frame.model.get(box.trait))] ?? box.cases[box.chosen]));
-      draw();
-    };
-    node.replaceChildren(build(box.cases[String(frame.model.get(box.trait))] ?? box.cases[box.chosen]));
-    frame.on(box.trait, show);
+    const fill = () => node.replaceChildren(build(box.cases[String(frame.model.get(box.trait))] ?? box.cases[box.chosen]));
+    fill();
+    frame.on(box.trait, () => { fill(); draw(); });
     return node;
   },
   plot: (box, _, { frame, plots }) => {

@@ -38,7 +38,7 @@ export class Plot {
       tabindex: active ? 0 : null, role: box.trait ? "slider" : active ? "application" : "img", "aria-label": box.label,
       "aria-roledescription": active && !box.trait ? "chart" : null,
       ...(active ? { onkeydown: (event) => this.onKey(event), onpointermove: (event) => this.onPointer(event), onwheel: (event) => this.onWheel(event) } : {}),
-      ...(this.item ? { onfocus: () => { if (this.chosen < 0 && this.count) this.choose(0); }, onclick: (event) => this.onClick(event) } : {}),
+      ...(this.item ? { onfocus: () => { if (this.chosen < 0 && this.count) this.choose(0); }, onclick: (event) => this.choose(this.at(event)) } : {}),
     });
     this.line = element("div", { class: "gl-said", "aria-live": "polite" }, box.hint ?? "");
     this.holder = element("div", { class: "gl-plot" }, this.canvas);
@@ -210,13 +210,9 @@ export class Plot {
       const left = x - (item.anchor === "middle" ? width / 2 : item.anchor === "end" ? width : 0);
       if (item.spread && left < (last.get(item.y[at]) ?? -Infinity) + 6) return;
       last.set(item.y[at], left + width);
-      if (!item.turn) {
-        pen.fillText(text, x, item.y[at]);
-        return;
-      }
       pen.save();
       pen.translate(x, item.y[at]);
-      pen.rotate(-Math.PI / 2);
+      if (item.turn) pen.rotate(-Math.PI / 2);
       pen.fillText(text, 0, 0);
       pen.restore();
     });
@@ -285,9 +281,11 @@ export class Plot {
     this.draw();
   }
 
-  /** The span or rect at a point of the canvas, or -1. */
-  at(x, y) {
+  /** The span or rect that the pointer is at, or -1. */
+  at(event) {
     const { item } = this;
+    const { left, top } = this.canvas.getBoundingClientRect();
+    const [x, y] = [event.clientX - left, event.clientY - top];
     if (!item || x < this.box.left || x > this.box.left + this.wide) return -1;
     const here = this.value(x);
     if (item.item !== "spans") {
@@ -310,15 +308,9 @@ export class Plot {
   }
 
   onPointer(event) {
-    const { left, top } = this.canvas.getBoundingClientRect();
     if (event.buttons && this.box.zoom && this.dragged !== undefined) this.pan(((this.dragged - event.clientX) / this.wide) * (this.sight[1] - this.sight[0]));
     this.dragged = event.clientX;
-    if (!this.box.trait && !event.buttons) this.choose(this.at(event.clientX - left, event.clientY - top));
-  }
-
-  onClick(event) {
-    const { left, top } = this.canvas.getBoundingClientRect();
-    this.choose(this.at(event.clientX - left, event.clientY - top));
+    if (!this.box.trait && !event.buttons) this.choose(this.at(event));
   }
 
   onWheel(event) {
