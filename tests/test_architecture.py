@@ -58,7 +58,7 @@ SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.en
 MAY_TOUCH_A_SIDE = {"session", "diagnosis"}
 
 # A room is a folder of Python modules: so many that one still finds the right door.
-MAX_MODULES_IN_A_ROOM = 18
+MAX_MODULES_IN_A_ROOM = 14
 # A module longer than this holds more than one subject more often than not.
 MAX_LINES = 600
 

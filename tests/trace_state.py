@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.columns import SharedWrites, lanes_of
+from virtualgpu.records.warp.columns import SharedWrites, lanes_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from gpulab.views import WarpStepper
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
-from virtualgpu.records.loops import Loops, find_loops
+from virtualgpu.records.warp.loops import Loops, find_loops
 
 CODE = """
 extern "C" __global__ void nested(int* x, int turns)

@@ -13,7 +13,7 @@ from gpulab.views.warp.steps import WarpSteps
 from gpulab.views.warp.words import confirm, value_type
 from tests.trace_state import shared_at, shared_changes
 from tests.views import synthetic
-from virtualgpu.records.columns import SharedWrites
+from virtualgpu.records.warp.columns import SharedWrites
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from virtualgpu import records
 from virtualgpu.errors import GpulabError
-from virtualgpu.records import Provenance, as_run, columns
+from virtualgpu.records import Provenance, as_run
+from virtualgpu.records.warp import columns
 
 FORMAT = "gpulab-record"
 VERSION = 1

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from gpulab.views.warp import words
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE, WarpTrace
-from virtualgpu.records.columns import SharedEvents, SharedWrites, lanes_of
-from virtualgpu.records.loops import Ints, calls_of
+from virtualgpu.records.warp.columns import SharedEvents, SharedWrites, lanes_of
+from virtualgpu.records.warp.loops import Ints, calls_of
 
 Columns = dict[str, npt.NDArray[Any]]
 

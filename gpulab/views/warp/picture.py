@@ -13,7 +13,7 @@ from gpulab.views.parts.plots import labels, lane_grid, line, plot, rects, x_axi
 from gpulab.views.warp import words
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE
-from virtualgpu.records.columns import lanes_of
+from virtualgpu.records.warp.columns import lanes_of
 
 MOST_LINES, MOST_BINS, MOST_LOOPS = 26, 800, 200
 LINE_PX, LOOP_PX, ACTIVE_PX = 16, 12, 36

@@ -7,7 +7,7 @@ import numpy as np
 from gpulab.views._text import number
 from gpulab.views.warp import words
 from virtualgpu.records import WarpTrace
-from virtualgpu.records.steps import TraceSteps, kinds
+from virtualgpu.records.warp.steps import TraceSteps, kinds
 
 
 class WarpSteps(TraceSteps):

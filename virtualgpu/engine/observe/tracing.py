@@ -17,7 +17,7 @@ from virtualgpu.engine.observe import register_types, results
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.records import BlockTrace, Provenance, WarpTrace
-from virtualgpu.records.columns import SharedWrites, StepDetail
+from virtualgpu.records.warp.columns import SharedWrites, StepDetail
 
 Ints = npt.NDArray[np.int64]
 _TAG_SHIFT = 56

@@ -8,9 +8,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records.columns import SharedWrites, StepDetail
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
+from virtualgpu.records.warp.columns import SharedWrites, StepDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records.columns import lanes_of
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE
-from virtualgpu.records.loops import Ints, find_loops, neighbours
 from virtualgpu.records.warp import WarpTrace
+from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.loops import Ints, find_loops, neighbours
 
 WAVEFRONT_BYTES = 128
 
