@@ -9,6 +9,8 @@ from typing import Any
 from gpulab.diagnosis.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
 from gpulab.views.tables import Table
 
+_COLUMNS = ("part", "status", "found", "remedy")
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis:
@@ -55,14 +57,12 @@ class Diagnosis:
 
     def table(self) -> Table:
         """All findings as a table."""
-        rows = tuple(map(astuple, self.findings))
-        return Table("", ("part", "status", "found", "remedy"), rows)
+        return Table("", _COLUMNS, tuple(map(astuple, self.findings)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as ``gpulab doctor --json`` prints it."""
-        names = ("part", "status", "found", "remedy")
         return {
-            "findings": [dict(zip(names, astuple(finding), strict=True)) for finding in self.findings],
+            "findings": [dict(zip(_COLUMNS, astuple(finding), strict=True)) for finding in self.findings],
             "virtual_gpu": self.virtual_gpu,
             "real_gpu": self.real_gpu,
             "verdict": self.verdict,

@@ -72,9 +72,8 @@ def _examine(subject: str, check: Callable[[], Result]) -> Finding:
     try:
         return Finding(subject, *check())
     except Exception as error:
-        return Finding(
-            subject, "wrong", _short(error), "Reinstall this part; `gpulab doctor` then checks it again."
-        )
+        remedy = "Reinstall this part; `gpulab doctor` then checks it again."
+        return Finding(subject, "wrong", _short(error), remedy)
 
 
 def _short(error: BaseException) -> str:
@@ -204,9 +203,9 @@ def check_real_gpu() -> Result:
     try:
         device = open_cuda_device()
     except CudaUnavailableError as error:
-        status: Status = "wrong" if driver_status().usable and importlib.util.find_spec("cupy") else "missing"
-        remedy = "See the lines above." if status == "wrong" else ""
-        return status, str(error), remedy
+        if driver_status().usable and importlib.util.find_spec("cupy"):
+            return "wrong", str(error), "See the lines above."
+        return "missing", str(error), ""
     import cupy
 
     x, expected = _self_test_data()

@@ -7,15 +7,14 @@ from typing import Any
 import cupy
 
 from gpulab.real.driver import cuda_version
-from gpulab.real.nvml import NvmlDevice, NvmlError
+from gpulab.real.nvml import NvmlDevice, NvmlError, text
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.device_attributes import info_fields
 
 
 def device_name(device: cupy.cuda.Device) -> str:
     """The GPU's name, such as ``NVIDIA H200``."""
-    name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"]
-    return name.decode() if isinstance(name, bytes) else str(name)
+    return text(cupy.cuda.runtime.getDeviceProperties(device.id)["name"])
 
 
 def open_nvml(device: cupy.cuda.Device) -> NvmlDevice | None:

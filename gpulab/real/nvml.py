@@ -65,7 +65,7 @@ class NvmlDevice:
                 if pci_bus_id is None
                 else pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
             )
-            self.name = _text(pynvml.nvmlDeviceGetName(self._handle))
+            self.name = text(pynvml.nvmlDeviceGetName(self._handle))
         except pynvml.NVMLError as error:
             raise NvmlError(str(error)) from error
 
@@ -79,7 +79,7 @@ class NvmlDevice:
     @property
     def driver_version(self) -> str | None:
         try:
-            return _text(self._nvml.nvmlSystemGetDriverVersion())
+            return text(self._nvml.nvmlSystemGetDriverVersion())
         except self._nvml.NVMLError:
             return None
 
@@ -156,7 +156,8 @@ def sharing(pci_bus_id: str | None = None) -> Sharing:
     )
 
 
-def _text(value: str | bytes) -> str:
+def text(value: str | bytes) -> str:
+    """What NVML and CUDA give as bytes in some versions."""
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

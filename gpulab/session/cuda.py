@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from gpulab.real.driver import CUDA_ERRORS, driver_status
-from gpulab.real.nvml import sharing
+from gpulab.real.nvml import sharing, text
 from gpulab.session.choose import DeviceChoice
 from virtualgpu.errors import GpulabError
 
@@ -54,9 +54,8 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
             f"CuPy cannot load NVRTC and so cannot compile kernels; install it with {INSTALL_CUPY}"
         ) from error
     properties = runtime.getDeviceProperties(index)
-    name = properties["name"]
+    name = text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))
-    name = name.decode() if isinstance(name, bytes) else str(name)
     return DeviceChoice("cuda", name, capability, index, count, caution=_caution(device))
 
 

@@ -90,20 +90,24 @@ def check(exercise_id: str, answer: Any) -> Verdict:
 
 def judge_within(exercise: Exercise, answer: Any, limit_s: float) -> Verdict:
     """Judge `answer` in a thread of its own and give up after `limit_s` seconds."""
+
+    def not_yet(message: str) -> Verdict:
+        return Verdict(exercise.exercise_id, False, message)
+
     if answer is None or answer is ...:
-        return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
+        return not_yet("nothing to check; replace the TODO with your answer.")
     box: list[Verdict] = []
 
     def work() -> None:
         try:
             box.append(Verdict(exercise.exercise_id, True, exercise.judge(answer)))
         except NotYet as reason:
-            box.append(Verdict(exercise.exercise_id, False, str(reason)))
+            box.append(not_yet(str(reason)))
         except _Abandoned:
             pass
         except BaseException as error:
             # sys.exit() in an answer is a wrong answer, too.
-            box.append(Verdict(exercise.exercise_id, False, unexpected(error)))
+            box.append(not_yet(unexpected(error)))
 
     thread = threading.Thread(target=work, name=f"check {exercise.exercise_id}", daemon=True)
     thread.start()
@@ -113,14 +117,10 @@ def judge_within(exercise: Exercise, answer: Any, limit_s: float) -> Verdict:
             thread.join(_POLL_S)
     except KeyboardInterrupt:
         _abandon(thread)
-        return Verdict(exercise.exercise_id, False, "you stopped the check.")
+        return not_yet("you stopped the check.")
     if thread.is_alive():
         _abandon(thread)
-        return Verdict(
-            exercise.exercise_id,
-            False,
-            f"it did not finish within {limit_s:g} s; look for a loop that never ends.",
-        )
+        return not_yet(f"it did not finish within {limit_s:g} s; look for a loop that never ends.")
     return box[0]
 
 

@@ -53,8 +53,7 @@ def folders() -> list[Folder]:
         (entry for place in gpulab.course.__path__ for entry in Path(place).iterdir()),
         key=lambda entry: entry.name,
     )
-    named = [(_NAME.fullmatch(entry.name), entry) for entry in entries]
-    return [Folder(match[1], match[2], entry) for match, entry in named if match]
+    return [Folder(name[1], name[2], entry) for entry in entries if (name := _NAME.fullmatch(entry.name))]
 
 
 def exercise(exercise_id: str) -> Exercise | None:

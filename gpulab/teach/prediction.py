@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -160,13 +161,10 @@ class Prediction:
 
     def _recall(self) -> None:
         earlier = store().get(_SECTION, self.key)
-        if earlier is None:
-            return
-        try:
-            self.value = self._valid(earlier)
-        except ValueError:
-            # The question has changed since: ask again.
-            self.value = None
+        if earlier is not None:
+            # Where it does not fit, the question has changed since: ask again.
+            with suppress(ValueError):
+                self.value = self._valid(earlier)
 
     def _notify(self) -> None:
         for listener in self._listeners:
@@ -240,11 +238,9 @@ def _same(said: Value, found: Value, tolerance: float) -> bool:
 def _verdict(said: Value, found: Value, tolerance: float) -> str:
     if said == found:
         return "Right."
-    if not (isinstance(said, int | float) and isinstance(found, int | float)):
-        return "Not this one."
     if _same(said, found, tolerance):
         return "Close."
-    if said <= 0 or found <= 0:
+    if isinstance(said, str) or isinstance(found, str) or said <= 0 or found <= 0:
         return "Not this one."
     ratio = found / said
     if ratio < 1 and math.isclose(said / found, round(said / found), rel_tol=1e-3):
