@@ -92,7 +92,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "cupy_names",
             "runtime",
         ),
-        *("arrays_rules", "pinned", "stream_model"),
+        *("arrays_rules", "nvtx", "loaded_code", "clock_model", "as_cupy"),
     ),
     "virtualgpu/cp/_core": _virtual(
         *("arrays_rules", "arrays_values", "indexing_model", "cupy_names", "kernels", "copies", "as_cupy"),
@@ -311,7 +311,8 @@ class Passage:
         """Tests that pass over a fault, the quick first, and whether one was seen to.
 
         Where none was, it may be in another process: then those that come nowhere near the room are tried.
-        What runs when a module is imported belongs to every test that comes to the module.
+        What runs when a module is imported belongs to every test that comes to the module, first to those
+        that have its name.
         """
         lines = self.tests_of.get(mutant.path, {})
         if mutant.at_import:
@@ -323,7 +324,9 @@ class Passage:
         chosen = {*found} - {""} or ({*self.seconds} if found else {*self.seconds} - near)
         total = 0.0
         out: list[str] = []
-        for test in sorted(chosen, key=lambda t: (self.seconds[t], t)):
+        stem = Path(mutant.path).stem
+        of_others = {t for t in chosen if mutant.at_import and f"/test_{stem}.py::" not in t}
+        for test in sorted(chosen, key=lambda t: (t in of_others, self.seconds[t], t)):
             total += self.seconds[test]
             if total > _BUDGET_S and out:
                 break

@@ -157,6 +157,21 @@ def test_copies_between_gpus_take_the_link(door: str, device: str, low_gbps: flo
         assert low_gbps < SIZE / done.duration_ns < high_gbps
 
 
+@pytest.mark.parametrize("names", [("A100", "T4"), ("T4", "A100")])
+@pytest.mark.parametrize("into", [0, 1])
+def test_unlike_gpus_copy_at_the_slower_link_both_ways(names: tuple[str, str], into: int) -> None:
+    for machine in _fresh(*names):
+        arrays = []
+        for device in (0, 1):
+            with cp.cuda.Device(device):
+                arrays.append(cp.full(SIZE, device, dtype=cp.uint8))
+        with cp.cuda.Device(into):
+            DEVICE_TO_DEVICE["memcpyPeer"](arrays[into], arrays[1 - into])
+            done = last(machine, into)
+            assert int(arrays[into].max()) == int(arrays[into].min()) == 1 - into
+        assert 11 < SIZE / done.duration_ns < 15.75
+
+
 @pytest.mark.parametrize("door", [d for d in DEVICE_TO_DEVICE if d != "asarray"])
 def test_copies_within_a_gpu_take_its_memory(machine: Machine, door: str) -> None:
     x, y = cp.full(SIZE, 3, dtype=cp.uint8), cp.zeros(SIZE, dtype=cp.uint8)

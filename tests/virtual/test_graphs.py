@@ -381,6 +381,9 @@ class TestRefusals:
             (lambda s, x: x.data.copy_from_host(np.zeros(64).ctypes.data, 64), "synchronous API calls"),
             (lambda s, x: x.data.copy_to_host(np.zeros(64).ctypes.data, 64), "synchronous API calls"),
             (lambda s, x: x.data.memset(0, 64), "synchronous API calls"),
+            (lambda s, x: x.data.copy_from_host_async(np.zeros(64).ctypes.data, 64), "H2D transfers"),
+            (lambda s, x: x.data.copy_to_host_async(np.zeros(64).ctypes.data, 64), "D2H transfers"),
+            (lambda s, x: x.data.copy_to_host_async(np.zeros(64).ctypes.data, 64, s), "D2H transfers"),
         ],
     )
     def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, says: str) -> None:
@@ -470,6 +473,33 @@ class TestRefusals:
             assert error.value.status == 900
             with pytest.raises(CUDARuntimeError, match="previous error"):
                 stream.end_capture()
+
+    @pytest.mark.parametrize("mode", ["Global", "ThreadLocal", "Relaxed"])
+    @pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "other thread"])
+    def test_whose_allocations_a_capture_forbids(self, mode: str, elsewhere: bool) -> None:
+        """CUDA Runtime API, cudaThreadExchangeStreamCaptureMode: global all threads', local the own."""
+        stream, statuses = Stream(non_blocking=True), []
+        stream.begin_capture(getattr(runtime, f"streamCaptureMode{mode}"))
+
+        def allocate() -> None:
+            try:
+                runtime.free(runtime.malloc(64))
+            except CUDARuntimeError as error:
+                statuses.append(error.status)
+
+        if elsewhere:
+            thread = threading.Thread(target=allocate)
+            thread.start()
+            thread.join()
+        else:
+            allocate()
+        refused = mode == "Global" or (mode == "ThreadLocal" and not elsewhere)
+        assert statuses == ([900] if refused else [])
+        if refused:
+            with pytest.raises(CUDARuntimeError, match="previous error"):
+                stream.end_capture()
+        else:
+            stream.end_capture()
 
     def test_a_strict_capture_ends_in_its_thread(self) -> None:
         stream, raised = Stream(non_blocking=True), []
