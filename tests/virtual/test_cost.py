@@ -138,6 +138,23 @@ def test_copies_between_two_h200_take_what_was_measured(size: int, measured_us: 
     assert cost.copy_ns(info, "PtoP", size, peer=info) / 1000 == pytest.approx(measured_us, rel=0.07)
 
 
+def test_a_copy_to_another_gpu_takes_the_slower_link_of_the_two() -> None:
+    """NVLink where both have it (half of both directions' rate), else PCIe; without a peer, to its like."""
+    size, h200 = 1 << 30, device_info("H200")
+
+    def gbps(peer: str) -> float:
+        taken_ns = cost.copy_ns(h200, "PtoP", size, peer=device_info(peer))
+        assert taken_ns == cost.copy_ns(device_info(peer), "PtoP", size, peer=h200)
+        return size / taken_ns
+
+    assert 0.8 * 450 < gbps("H200") < 450
+    assert 0.8 * 150 < gbps("V100") < 150
+    for name, pcie in (("T4", 15.75), ("L4", 31.5)):
+        assert 0.7 * pcie < gbps(name) < pcie
+    alone = cost.copy_ns(h200, "PtoP", size)
+    assert alone == cost.copy_ns(h200, "PtoP", size, peer=h200)
+
+
 def test_pageable_copies_are_slower_and_small_ones_cost_latency() -> None:
     info = device_info("H200")
     large, small = 1 << 28, 4

@@ -117,3 +117,43 @@ def test_unknown_name_lists_what_there_is() -> None:
 def test_unknown_capability_lists_what_there_is() -> None:
     with pytest.raises(UnknownDeviceError, match=r"compute capability 4\.2.*5\.0.*12\.1"):
         arch_limits((4, 2))
+
+
+# The CUDA C++ Programming Guide's tables, typed in again: threads and blocks per SM, 32-bit floating-point
+# results per clock per SM, KiB of shared memory per SM, thousands (1024) of registers per block.
+GUIDE = {
+    (5, 0): (2048, 32, 128, 64, 64),
+    (5, 2): (2048, 32, 128, 96, 64),
+    (5, 3): (2048, 32, 128, 64, 32),
+    (6, 0): (2048, 32, 64, 64, 64),
+    (6, 1): (2048, 32, 128, 96, 64),
+    (6, 2): (2048, 32, 128, 64, 32),
+    (7, 0): (2048, 32, 64, 96, 64),
+    (7, 2): (2048, 32, 64, 96, 64),
+    (7, 5): (1024, 16, 64, 64, 64),
+    (8, 0): (2048, 32, 64, 164, 64),
+    (8, 6): (1536, 16, 128, 100, 64),
+    (8, 7): (1536, 16, 128, 164, 64),
+    (8, 9): (1536, 24, 128, 100, 64),
+    (9, 0): (2048, 32, 128, 228, 64),
+    (10, 0): (2048, 32, 128, 228, 64),
+    (10, 3): (2048, 32, 128, 228, 64),
+    (11, 0): (1536, 24, 128, 228, 64),
+    (12, 0): (1536, 24, 128, 100, 64),
+    (12, 1): (1536, 24, 128, 100, 64),
+}
+
+
+def test_architectures_are_those_of_the_guide() -> None:
+    found = {
+        arch.compute_capability: (
+            arch.max_threads_per_sm,
+            arch.max_blocks_per_sm,
+            arch.fp32_lanes_per_sm,
+            arch.shared_per_sm_bytes / KIB,
+            arch.registers_per_block / KIB,
+        )
+        for arch in ARCHITECTURES
+    }
+    assert found == GUIDE
+    assert {arch.registers_per_sm for arch in ARCHITECTURES} == {65536}

@@ -440,6 +440,22 @@ class TestRefusals:
         with pytest.raises(CUDARuntimeError, match="previous error"):
             stream.end_capture()
 
+    def test_a_graph_is_not_launched_on_the_legacy_stream_while_a_stream_it_waits_for_captures(self) -> None:
+        x = cp.zeros(32)
+        graph = captured(lambda _: x.fill(1))
+        for non_blocking in (True, False):
+            stream = Stream(non_blocking=non_blocking)
+            with stream:
+                stream.begin_capture()
+            if non_blocking:
+                graph.launch(cp.cuda.Stream.null)
+                with stream:
+                    stream.end_capture()
+                continue
+            with pytest.raises(CUDARuntimeError) as error:
+                graph.launch(cp.cuda.Stream.null)
+            assert error.value.status == 906
+
     def test_asking_the_legacy_stream_only_fails(self) -> None:
         stream = Stream()
         stream.begin_capture()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gc
+import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.model.memory.heap import DeviceHeap
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -154,3 +158,102 @@ def test_random_allocations_never_overlap() -> None:
     for address in held:
         memory.free(address)
     assert memory.free_bytes == memory.capacity_bytes
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
+    """First fit in units of 16 bytes, by looking at every unit; freed neighbours become one again."""
+    rng, base, units = np.random.default_rng(seed), 4096, 64
+    heap = DeviceHeap(base, np.zeros(16 * units, np.uint8))
+    busy, held = [False] * units, dict[int, int]()
+    for _ in range(300):
+        if held and rng.random() < 0.45:
+            unit = list(held)[rng.integers(len(held))]
+            heap.give(base + 16 * unit)
+            length = held.pop(unit)
+            busy[unit : unit + length] = [False] * length
+            continue
+        size = int(rng.integers(0, 200))
+        need = max(1, (size + 15) // 16)
+        fits = [n for n in range(units - need + 1) if not any(busy[n : n + need])]
+        assert heap.take(size) == (base + 16 * fits[0] if fits else 0)
+        if fits:
+            held[fits[0]] = need
+            busy[fits[0] : fits[0] + need] = [True] * need
+        assert {*heap.used} == {base + 16 * unit for unit in held}
+    for unit in held:
+        heap.give(base + 16 * unit)
+    assert heap.take(16 * units) == base
+    assert heap.take(1) == 0
+    heap.give(0)
+    heap.give(base)
+    with pytest.raises(ValueError, match="free already"):
+        heap.give(base)
+
+
+def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
+    contents = np.arange(16 * 64, dtype=np.uint8)
+    heap = DeviceHeap(4096, contents)
+    sizes = np.full(32, 20, np.uint64)
+    given = heap.serve("malloc", sizes, 0b1010)
+    assert given.tolist() == [0, 4096, 0, 4128, *[0] * 28]
+    with heap.checked():
+        assert heap.take(20) == 4160
+        assert heap.take(1) == 4160 + 48, "under checks, a unit after each block belongs to nobody"
+        heap.give(4160)
+        assert heap.freed == {4160: 20}
+        assert heap.take(20) == 4160 + 80, "what is free is not given out again"
+        contents[:] = 0
+    assert heap.freed is None
+    assert (contents == np.arange(16 * 64, dtype=np.uint8)).all()
+    assert {*heap.used} == {4096, 4128}
+    assert not heap.serve("free", given, 0b1000).any()
+    assert heap.take(20) == 4128
+
+
+def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> None:
+    memory.heap_bytes = 4 * MIB
+    heap = memory.open_heap()
+    assert heap is memory.open_heap()
+    assert (heap.size_bytes, memory.heap_bytes, memory.used_bytes) == (4 * MIB, 4 * MIB, 4 * MIB)
+    found = memory.allocation(heap.address)
+    assert found is not None
+    assert (found.size_bytes, found.label) == (4 * MIB, "device heap")
+    memory.heap_bytes = 4 * MIB
+    with pytest.raises(CUDARuntimeError, match="cudaErrorInvalidValue") as error:
+        memory.heap_bytes = 8 * MIB
+    assert error.value.status == 1
+
+
+def test_a_page_of_small_segments_comes_back_as_zeros(memory: DeviceMemory) -> None:
+    pieces = [memory.malloc(MIB // 2) for _ in range(8)]
+    assert memory.used_bytes == 4 * MIB
+    memory.view(pieces[0], 4 * MIB)[:] = 9
+    for n, left in ((5, 4), (4, 4), (1, 4), (7, 4), (6, 2), (0, 2), (3, 2), (2, 0)):
+        memory.free(pieces[n])
+        assert memory.used_bytes == left * MIB
+    assert memory.malloc(64 * MIB) == pieces[0]
+    assert not memory.view(pieces[0], 4 * MIB).any()
+
+
+def test_words_that_nobody_wrote(memory: DeviceMemory) -> None:
+    address = memory.malloc(4096)
+    memory.view(address, 4096)[:] = 1
+    memory.mark_unwritten(address + 64, 18)
+    marked = memory.unwritten(address, 4096)
+    assert np.flatnonzero(marked).tolist() == [16, 17, 18, 19]
+    assert (memory.view(address + 80, 2) == 1).all()
+    memory.view(address + 68, 1)[:] = 0
+    assert np.flatnonzero(memory.unwritten(address, 4096)).tolist() == [16, 18, 19]
+    # What a checking tool shows of a float nobody wrote is a NaN no program computes by chance.
+    assert memory.view(address + 64, 4).view(np.uint32)[0] == 0xFFB75EED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="addresses are chosen on Linux")
+def test_processes_see_the_same_pointers() -> None:
+    code = "from virtualgpu.model.memory import DeviceMemory as M; m = M(1 << 22), M(1 << 22); "
+    code += "print([x.base_address for x in m])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    first, second = json.loads(told)
+    assert 0 <= first - 0x7000_0000_0000 < 4 * MIB
+    assert 0 <= second - 0x7080_0000_0000 < 4 * MIB

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from virtualgpu.model.architectures import arch_limits
+from virtualgpu.model.architectures import ARCHITECTURES, arch_limits
 from virtualgpu.model.devices import device_info
-from virtualgpu.model.occupancy import occupancy
-from virtualgpu.records import DeviceInfo
+from virtualgpu.model.occupancy import occupancy, partitions_per_sm
+from virtualgpu.records import DeviceInfo, Provenance
 
 FIXTURE = Path(__file__).parent / "data" / "cuda_occupancy.tsv"
 
@@ -123,3 +123,17 @@ def test_refuses_nonsense() -> None:
         occupancy(device_info("T4"), 0, 32)
     with pytest.raises(ValueError, match="cannot be negative"):
         occupancy(device_info("T4"), 32, 32, -1)
+
+
+def test_an_sm_of_6_0_has_two_partitions() -> None:
+    """GP100's SM is two processing blocks, every other SM since Maxwell four (whitepapers)."""
+    partitions = {
+        arch.compute_capability: partitions_per_sm(arch.compute_capability) for arch in ARCHITECTURES
+    }
+    assert [capability for capability, count in partitions.items() if count == 2] == [(6, 0)]
+    assert {*partitions.values()} == {2, 4}
+
+
+def test_a_result_can_say_where_it_is_from() -> None:
+    measured = Provenance("measured", "H200")
+    assert occupancy(device_info("H200"), 64, 32, provenance=measured).provenance is measured
