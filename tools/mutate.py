@@ -61,7 +61,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/engine/lower/ops": ("tests/engine",),
     "virtualgpu/engine/observe": ("tests/engine", "tests/counters"),
     "virtualgpu/launch": (
-        *_virtual("launch", "params", "signature", "kernels", "backend", "generated"),
+        *_virtual("launch", "launch_parts", "params", "signature", "kernels", "backend", "generated"),
+        *_virtual("loaded_code"),
         "tests/session/test_arguments.py",
     ),
     "virtualgpu/model": _virtual(
@@ -110,11 +111,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/cp/_routines": _virtual("arrays_rules", "arrays_values", "against_cupy", "cupy_names"),
     "virtualgpu/cp/_elementwise": _virtual("fuse", "fuse_refusals", "fuse_machine", "generated"),
     "virtualgpu/records": (
-        *_virtual("memory_hooks", "device_attributes"),
-        "tests/engine/test_sanitizer.py",
         "tests/records",
-        "tests/recordings",
-        "tests/session/test_recorded.py",
+        *_virtual("memory_hooks", "device_attributes"),
+        "tests/recordings/test_files.py",
         "tests/views",
     ),
     "gpulab/session": ("tests/session", "tests/real"),

@@ -69,7 +69,8 @@ def save(record: Any, path: str | Path) -> Path:
     if not target.suffix:
         target = target.with_suffix(".npz")
     packed = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez_compressed(target, **{_HEADER: packed}, **arrays)  # type: ignore[arg-type]
+    with target.open("wb") as file:  # given a name, NumPy would add a suffix of its own
+        np.savez_compressed(file, **{_HEADER: packed}, **arrays)  # type: ignore[arg-type]
     return target
 
 

@@ -1,0 +1,306 @@
+"""The parts of a launch by themselves: a device's limits, copies of arguments, and PTX without a source."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.cubin import KernelResources
+from virtualgpu.compile.ptx import ir
+from virtualgpu.cuda_errors import CUDADriverError
+from virtualgpu.launch import compiled, limits
+from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
+from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.loose_ptx import loose_module, target_of
+from virtualgpu.launch.params import pack
+from virtualgpu.launch.signature import SourceParam
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.records import Dim3, KernelStats, Provenance
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+# Limits -------------------------------------------------------------------------------------------------
+
+STATS = KernelStats(Provenance("modelled", "H200"), "k", "sm_90", 80, 1000, 0, 0, 768)
+
+
+@pytest.mark.parametrize(("grid", "block", "says"), [
+    ((2**31 - 1, 65535, 65535), (1024, 1, 1), ""),
+    ((1, 1, 1), (1, 1024, 1), ""),
+    ((1, 1, 1), (16, 1, 64), ""),
+    ((2**31, 1, 1), (1, 1, 1), "grid.x is 2,147,483,648 blocks, but the .* at most 2,147,483,647"),
+    ((1, 65536, 1), (1, 1, 1), "grid.y is 65,536 blocks"),
+    ((1, 1, 65536), (1, 1, 1), "grid.z is 65,536 blocks"),
+    ((1, 1, 1), (1, 1, 65), "block.z is 65 threads, but the .* at most 64"),
+    ((1, 1, 1), (8, 1, 128), "block.z is 128 threads"),  # 1,024 threads in all, which by itself is well
+    ((1, 1, 1), (1025, 1, 1), "1,025 threads per block, but the .* at most 1,024"),
+    ((1, 1, 1), (32, 33, 1), "1,056 threads per block"),
+    ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
+])  # fmt: skip
+def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, says: str) -> None:
+    info = device_info("H200")
+    if not says:
+        limits.check_shape(info, grid, block)
+        return
+    with pytest.raises(CUDADriverError, match=says) as error:
+        limits.check_shape(info, grid, block)
+    assert error.value.status == 1
+
+
+@pytest.mark.parametrize(("bound", "block", "status"), [
+    (None, (768, 1, 1), 0), (768, (768, 1, 1), 0), (256, (16, 16, 1), 0), (256, (257, 1, 1), 1),
+    (None, (769, 1, 1), 701), (1024, (32, 5, 5), 701), (0, (1, 1, 1), 1),
+])  # fmt: skip
+def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, status: int) -> None:
+    if not status:
+        limits.check_kernel(device_info("H200"), STATS, bound, block)
+        return
+    with pytest.raises(CUDADriverError) as error:
+        limits.check_kernel(device_info("H200"), STATS, bound, block)
+    assert error.value.status == status
+
+
+@pytest.mark.parametrize(("static", "dynamic", "opted", "says"), [
+    (1000, 231_448, None, ""),
+    (1000, 231_449, None, "may use 231,448 beside its 1,000 static ones. The .* at most 232,448 bytes"),
+    (0, 232_448, None, ""),
+    (0, 49_152, 49_152, ""),
+    (0, 49_153, 49_152, "may use 49,152. Set kernel.max_dynamic_shared_size_bytes = 49153 first"),
+    (0, 232_448, 49_152, "Set kernel.max_dynamic_shared_size_bytes"),
+    (0, 232_449, 49_152, "use less"),
+    (1000, 231_449, 300_000, "may use 231,448"),
+])  # fmt: skip
+def test_dynamic_shared_memory_at_and_past_its_limits(
+    static: int, dynamic: int, opted: int | None, says: str
+) -> None:
+    stats = replace(STATS, static_shared_bytes=static)
+    if not says:
+        limits.check_shared(device_info("H200"), stats, dynamic, opted)
+        return
+    with pytest.raises(CUDADriverError, match=says) as error:
+        limits.check_shared(device_info("H200"), stats, dynamic, opted)
+    assert error.value.status == 1
+
+
+def test_a_cooperative_grid_is_resident_or_refused() -> None:
+    limits.check_cooperative(device_info("H200"), 264, 264)
+    with pytest.raises(CUDADriverError, match=r"265 blocks, but the .* holds 264") as error:
+        limits.check_cooperative(device_info("H200"), 265, 264)
+    assert error.value.status == 720
+
+
+@pytest.mark.parametrize(("registers", "bound", "threads"), [
+    (32, None, 1024), (64, None, 1024), (65, None, 896), (128, None, 512), (255, None, 256),
+    (32, 100, 100), (255, 1024, 256), (32, 2048, 1024),
+])  # fmt: skip
+def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
+    """65,536 registers, given to warps in units of 256, as many warps to each of four parts."""
+    found = KernelResources(registers, 0, 0, 0, bound)
+    assert compiled.max_threads_per_block(device_info("H200"), found) == threads
+
+
+# Copies -------------------------------------------------------------------------------------------------
+
+
+def _values(array: Any, like: Any) -> np.ndarray:
+    """What a kernel reads at an argument's address: its bytes as `like` has them, if it is contiguous."""
+    raw = array.get().tobytes()[: like.nbytes]
+    return np.frombuffer(raw, like.dtype).reshape(like.shape)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_copies_have_the_contents_and_share_memory_as_the_originals(kept: bool) -> None:
+    base = cp.arange(20, dtype=cp.float32)
+    other = cp.arange(6, dtype=cp.int64).reshape(2, 3)
+    args = (base[4:12], np.int32(7), other, base[8:], base[:2])
+    host = [a.get() if isinstance(a, cp.ndarray) else a for a in args]
+    assert size_bytes(args, cp) == 16 * 4 + 2 * 4 + 6 * 8
+    copies = Copies(args, cp, kept=kept)
+    if kept:
+        base[:] = -1
+        other[:] = -1
+    found = copies.on(cp)
+    assert found[1] is args[1]
+    for position in (0, 2, 3, 4):
+        assert found[position].data.ptr != args[position].data.ptr
+        np.testing.assert_array_equal(_values(found[position], host[position]), host[position])
+    assert found[3].data.ptr - found[0].data.ptr == args[3].data.ptr - args[0].data.ptr == 16
+    assert (found[2].dtype, found[2].shape) == (other.dtype, (2, 3))
+    inside = range(found[0].data.ptr, found[0].data.ptr + 64)
+    assert found[4].data.ptr not in inside  # it touches no other argument
+
+
+def test_strided_arguments_keep_the_bytes_between() -> None:
+    base = cp.arange(12, dtype=cp.int32)
+    steps = base[1:10:3]
+    assert size_bytes((steps,), cp) == 7 * 4
+    (copy,) = Copies((steps,), cp).on(cp)
+    assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    backwards = base[8:2:-2]
+    assert size_bytes((backwards,), cp) == 5 * 4
+    (copy,) = Copies((backwards,), cp).on(cp)  # its address is that of its first element, which lies last
+    assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [8]
+    table = base.reshape(3, 4)
+    assert size_bytes((table[:, 1:3], table.T), cp) == 12 * 4
+    assert size_bytes((table[:, 1:3],), cp) == (2 * 4 + 2) * 4
+    assert size_bytes((cp.zeros(0), 5, None), cp) == 0
+    assert size_bytes((base[:4], base[4:]), cp) == size_bytes((base, base), cp) == 48
+    first, second = Copies((base[:4], base[4:]), cp).on(cp)  # neighbours that share no byte
+    assert (first.shape, second.shape) == ((4,), (8,))
+
+
+def test_stand_ins_have_types_and_shapes() -> None:
+    found = stand_ins((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
+    assert (found[0].shape, found[0].dtype, found[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
+
+
+# Arguments ----------------------------------------------------------------------------------------------
+
+
+def test_scalars_of_every_width_and_the_names_of_arrays() -> None:
+    def one(kind: str, size: int, value: Any) -> bytes:
+        param = ir.Param("p", kind, 0, size, size)
+        return pack("k", [param], size, None, (value,), slot.current().current_device).buffer
+
+    for dtype in (np.float16, np.float32, np.float64):
+        value = dtype(1.5)
+        assert one(f"f{8 * value.nbytes}", value.nbytes, value) == value.tobytes()
+        with pytest.raises(TypeError, match=rf"floating-point number of {value.nbytes} bytes.*np\.float"):
+            one(f"f{8 * value.nbytes}", value.nbytes, np.zeros(1, f"i{value.nbytes}")[0])
+        with pytest.raises(TypeError, match="pointer was passed"):
+            one(f"f{8 * value.nbytes}", value.nbytes, None)
+        with pytest.raises(TypeError, match="device array was passed"):
+            one(f"f{8 * value.nbytes}", value.nbytes, cp.zeros(2))
+    for size in (1, 2, 4, 8):
+        for value in (0, 1, -(1 << 8 * size - 1), (1 << 8 * size) - 1):
+            assert one(f"u{8 * size}", size, value) == (value % (1 << 8 * size)).to_bytes(size, "little")
+        for value in (-(1 << 8 * size - 1) - 1, 1 << 8 * size):
+            with pytest.raises(TypeError, match="does not fit"):
+                one(f"u{8 * size}", size, value)
+
+    x, y = cp.zeros(4, cp.float32), cp.zeros(2, cp.float32)
+    params = [ir.Param(name, "u64", 8 * n, 8, 8) for n, name in enumerate("abcd")]
+    source = [SourceParam(name, "float*", "float32") for name in ("x", "same", "y", "none")]
+    found = pack(
+        "k", params, 32, source, (x, x[:2], y, cp.zeros(0, cp.float32)), slot.current().current_device
+    )
+    assert found.names == {x.data.ptr: "x", y.data.ptr: "y"}
+    assert found.arrays == {x.data.ptr: 16, y.data.ptr: 8}
+    assert np.frombuffer(found.buffer, np.uint64).tolist() == [x.data.ptr, x.data.ptr, y.data.ptr, 0]
+
+
+# PTX without a source -----------------------------------------------------------------------------------
+
+PTX = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.const .align 4 .b8 table[12];
+.const .align 8 .b8 more[8];
+.shared .align 2 .b8 small[10];
+.shared .align 8 .b8 box[16];
+.shared .align 4 .b8 unused[400];
+.extern .shared .align 16 .b8 dynamic[];
+.func leaf(.param .b64 p)
+{
+    .reg .b64 %rd<9>;
+    .reg .b32 %r<2>;
+    .local .align 8 .b8 depot[24];
+    ld.param.u64 %rd1, [p];
+    add.s64 %rd2, %rd1, 1;
+    add.s64 %rd3, %rd1, 2;
+    add.s64 %rd4, %rd1, 3;
+    mov.u32 %r1, box;
+    st.shared.u64 [%r1], %rd2;
+    st.shared.u64 [%r1], %rd3;
+    st.shared.u64 [%r1], %rd4;
+    ret;
+}
+.func middle(.param .b64 p)
+{
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd1, [p];
+    { .param .b64 q; st.param.b64 [q], %rd1; call.uni leaf, (q); }
+    ret;
+}
+.visible .entry far(.param .u64 x)
+.maxntid 96, 2, 1
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<4>;
+    .reg .pred %p<3>;
+    .shared .align 4 .b8 own[6];
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, small;
+    mov.u32 %r2, dynamic;
+    st.shared.u32 [%r1], %r2;
+    { .param .b64 q; st.param.b64 [q], %rd1; call.uni middle, (q); }
+    ret;
+}
+.visible .entry near(.param .u64 x)
+{
+    .reg .b64 %rd<2>;
+    .reg .b32 %r<4>;
+    .reg .b16 %h<2>;
+    .reg .pred %p<3>;
+    ld.param.u64 %rd1, [x];
+    mov.u32 %r1, 1;
+    mov.u16 %h1, 3;
+    setp.eq.s32 %p1, %r1, 2;
+    setp.eq.s32 %p2, %r1, 3;
+    @%p1 st.global.u32 [%rd1], %r1;
+    @%p2 st.global.u16 [%rd1], %h1;
+    ret;
+}
+"""
+
+
+def test_resources_of_ptx_are_those_of_what_a_kernel_reaches() -> None:
+    module = loose_module(PTX)
+    assert module.target == 90
+    assert set(module.resources) == {"far", "near"}
+    far, near = module.resources["far"], module.resources["near"]
+    # box lies on a multiple of 8 behind small; of unused and of dynamic nothing counts.
+    assert far.static_shared_bytes == 10 + 6 + 16 + 6
+    assert near.static_shared_bytes == 0
+    assert (far.local_bytes, near.local_bytes) == (24, 0)
+    assert far.constant_bytes == near.constant_bytes == 12 + 4 + 8
+    # leaf holds three numbers of 64 bits and an address of 32; near one of 64, one of 32 and one of 16.
+    assert far.registers_per_thread == 7 + 4
+    assert near.registers_per_thread == 4 + 4
+    assert (far.launch_bound_threads, near.launch_bound_threads) == (192, None)
+
+
+@pytest.mark.parametrize(("target", "number"), [("sm_90a", 90), ("sm_75", 75), ("sm_120", 120), ("", 0)])
+def test_targets(target: str, number: int) -> None:
+    assert target_of(ir.Module(target=target)) == number
+
+
+# Cooperative launches -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+def test_a_cooperative_grid_is_cut_to_what_fits_and_runs_as_such() -> None:
+    code = """#include <cooperative_groups.h>
+    extern "C" __global__ void count(int* out) {
+        atomicAdd(out, 1);
+        cooperative_groups::this_grid().sync();
+        if (threadIdx.x == 0) out[1 + blockIdx.x] = out[0];
+    }"""
+    kernel = cp.RawKernel(code, "count", enable_cooperative_groups=True)
+    out = cp.zeros(300, cp.int32)
+    kernel((3,), (32,), (out,))
+    assert out.get()[:5].tolist() == [96, 96, 96, 96, 0]
+    out[:] = 0
+    with pytest.warns(UserWarning, match="reduced from 250 to 216"):
+        kernel((250,), (1024,), (out,))  # 108 SMs of two blocks each
+    assert out.get()[:218].tolist() == [216 * 1024] * 217 + [0]
+    with pytest.raises(ValueError, match=r"\(125 \* 2 \* 1\) exceeds the limit \(216\)"):
+        kernel((125, 2), (1024,), (out,))
+    assert Launch.of(kernel, 1, 32, (out,)).grid == (1, 1, 1)
