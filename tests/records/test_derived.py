@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.records.traces import detail, launch_trace, shared_writes, warp_trace
-from virtualgpu.records.columns import SharedEvents, lanes_of
-from virtualgpu.records.loops import calls_of, find_loops, neighbours
-from virtualgpu.records.steps import TraceSteps, kinds
+from virtualgpu.records.warp.columns import SharedEvents, lanes_of
+from virtualgpu.records.warp.loops import calls_of, find_loops, neighbours
+from virtualgpu.records.warp.steps import TraceSteps, kinds
 from virtualgpu.records.waves import LaunchWaves
 
 FULL = 0xFFFFFFFF

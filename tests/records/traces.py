@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance, WarpTrace
-from virtualgpu.records.columns import SharedWrites, StepDetail
+from virtualgpu.records.warp.columns import SharedWrites, StepDetail
 
 MODELLED = Provenance("modelled", "A100", "by hand")
 
