@@ -15,13 +15,13 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.launch import compiled, limits
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
-from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.loose_ptx import loose_module, target_of
 from virtualgpu.launch.params import pack
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
-from virtualgpu.records import Dim3, KernelStats, Provenance
+from virtualgpu.records import Dim3, KernelSource, KernelStats, Provenance
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -184,6 +184,13 @@ def test_scalars_of_every_width_and_the_names_of_arrays() -> None:
             with pytest.raises(TypeError, match="does not fit"):
                 one(f"u{8 * size}", size, value)
 
+    for size in (3, 12, 16):
+        with pytest.raises(TypeError, match=f"structured NumPy scalar of {size} bytes"):
+            one("b8", size, np.zeros((), f"V{size + 1}")[()])
+    for size in (1, 2, 4, 8):
+        with pytest.raises(TypeError, match=rf"Pass np\.int{8 * size}\(x\)"):
+            one("b8", size, np.zeros((), "V5")[()])
+
     x, y = cp.zeros(4, cp.float32), cp.zeros(2, cp.float32)
     params = [ir.Param(name, "u64", 8 * n, 8, 8) for n, name in enumerate("abcd")]
     source = [SourceParam(name, "float*", "float32") for name in ("x", "same", "y", "none")]
@@ -193,6 +200,26 @@ def test_scalars_of_every_width_and_the_names_of_arrays() -> None:
     assert found.names == {x.data.ptr: "x", y.data.ptr: "y"}
     assert found.arrays == {x.data.ptr: 16, y.data.ptr: 8}
     assert np.frombuffer(found.buffer, np.uint64).tolist() == [x.data.ptr, x.data.ptr, y.data.ptr, 0]
+
+
+def test_the_source_of_a_kernel_that_only_its_pickle_tells() -> None:
+    """As CuPy's functions of a RawModule have their name expressions."""
+
+    class Kernel:
+        name, code, options = "twice<int>", "template ...", ("-DA",)
+
+        def __init__(self, state: object) -> None:
+            self.state = state
+
+        def __getstate__(self) -> object:
+            return self.state
+
+    for state, expressions in (({"name_expressions": ["a", "b"]}, ("a", "b")), ({}, ()), ((1, 2), ())):
+        found = kernel_source(Kernel(state))
+        assert found == KernelSource("twice<int>", "template ...", ("-DA",), expressions)
+    named = KernelSource("twice<int>", "template ...")
+    assert kernel_source(named).name_expressions == ("twice<int>",)
+    assert kernel_source(replace(named, name_expressions=("twice<int>",))).name_expressions == ("twice<int>",)
 
 
 # PTX without a source -----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from virtualgpu.cp.cuda._memory.pointer import MemoryPointer
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
 
-_FLOAT_BYTES = {"f16": 2, "f32": 4, "f64": 8}
+_FLOAT_TYPES = frozenset({"f16", "f32", "f64"})
 _INTEGER_KINDS = "biu"
 
 
@@ -101,7 +101,7 @@ def _bytes_of(
         return address.to_bytes(8, "little")
     if isinstance(value, MemoryPointer) or value is None:
         address = 0 if value is None else value.ptr
-        if param.size_bytes != 8 or param.type in _FLOAT_BYTES:
+        if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
             raise TypeError(
                 f"{where}: a pointer was passed where the kernel takes {_wanted(param, spelled)}."
             )
@@ -126,7 +126,7 @@ def _bytes_of(
 
 
 def _check_pointer(array: ndarray, param: ir.Param, spelled: SourceParam | None, where: str) -> None:
-    if param.size_bytes != 8 or param.type in _FLOAT_BYTES:
+    if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
         raise TypeError(
             f"{where}: a device array was passed where the kernel takes {_wanted(param, spelled)}. "
             "Pass a number, for instance x.item()."
@@ -154,7 +154,7 @@ def _scalar_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
             f"{where}: numpy.{dtype.name} has {_plural(dtype.itemsize, 'byte')} but the kernel takes "
             f"{wanted}. {remedy}"
         )
-    float_param = param.type in _FLOAT_BYTES
+    float_param = param.type in _FLOAT_TYPES
     if param.type != "b8" and not param.type.startswith("b") and (dtype.kind == "f") != float_param:
         raise TypeError(f"{where}: numpy.{dtype.name} was passed where the kernel takes {wanted}. {remedy}")
     return bytes(value.tobytes())
@@ -170,7 +170,7 @@ def _python_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
         if param.type != "f64":
             raise TypeError(f"{where}: a Python float has 8 bytes but the kernel takes {wanted}. {remedy}")
         return np.float64(value).tobytes()
-    if param.type in _FLOAT_BYTES or param.size_bytes > 8:
+    if param.type in _FLOAT_TYPES or param.size_bytes > 8:
         raise TypeError(
             f"{where}: a Python {type(value).__name__} was passed where the kernel takes {wanted}. {remedy}"
         )
@@ -186,7 +186,7 @@ def _wanted(param: ir.Param, spelled: SourceParam | None) -> str:
     size = _plural(param.size_bytes, "byte")
     if spelled is not None and spelled.type_text:
         return f"'{spelled.type_text}' ({size})"
-    if param.type in _FLOAT_BYTES:
+    if param.type in _FLOAT_TYPES:
         return f"a floating-point number of {size}"
     return f"a value of {size}"
 
@@ -195,7 +195,7 @@ def _remedy(param: ir.Param, spelled: SourceParam | None) -> str:
     if spelled is not None and spelled.type_text.endswith("*"):
         return "Pass a device array."
     name = spelled.name if spelled and spelled.name else "x"
-    if param.type in _FLOAT_BYTES:
+    if param.type in _FLOAT_TYPES:
         return f"Pass np.float{8 * param.size_bytes}({name})."
     if param.type == "b8" and param.size_bytes not in (1, 2, 4, 8):
         return f"Pass a structured NumPy scalar of {param.size_bytes} bytes."
