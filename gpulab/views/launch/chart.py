@@ -158,7 +158,6 @@ def _legend(shown: list[Waves]) -> Box:
 def _panel(waves: Waves, span_ns: int, *, narrow: bool) -> Box:
     """One launch: its picture, numbers and limits; the latter two below it where two stand side by side."""
     trace, fit = waves.trace, waves.trace.occupancy
-    label = trace.provenance.label
     threads = f"{count(product(trace.block), 'thread')} a block"
     head = words(f"{threads}: {waves.wave_words()}", name="waves")
     chart = _chart(waves, span_ns, f"Blocks of {threads} on {trace.sm_count} SMs over time", narrow)
@@ -174,7 +173,9 @@ def _panel(waves: Waves, span_ns: int, *, narrow: bool) -> Box:
     )  # fmt: skip
     figures = numbers(waves.numbers(), least=150 if narrow else 200)
     if narrow:
-        return column(words(f"{label[0].upper()}{label[1:]}", "strong"), head, chart, figures,
+        # The date and the driver stand in the caption: side by side both headings keep to one line.
+        heading = f"{trace.provenance.source.capitalize()} on {trace.provenance.device}"
+        return column(words(heading, "strong"), head, chart, figures,
                       fold("What limits the occupancy", limits, opened=False))  # fmt: skip
     return row(column(head, chart), column(figures, limits, gap=8), weights=[2.6, 1], least=[440, 226])
 
