@@ -106,7 +106,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
             "copies",
             "as_cupy",
         ),
-        *_virtual("published", "launch", "graphs"),
+        *("published", "launch", "graphs"),
     ),
     "virtualgpu/cp/_routines": _virtual("arrays_rules", "arrays_values", "against_cupy", "cupy_names"),
     "virtualgpu/cp/_elementwise": _virtual("fuse", "fuse_refusals", "fuse_machine", "generated"),
@@ -127,7 +127,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "gpulab/views/occupancy": ("tests/views",),
     "gpulab/views/tables": ("tests/views", "tests/session/test_tables.py"),
     "gpulab/teach": ("tests/teach",),
-    "gpulab/course": ("tests/teach", "tests/course"),
+    "gpulab/course": ("tests/teach",),
 }
 
 
