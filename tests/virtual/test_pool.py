@@ -298,3 +298,14 @@ def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool)
     freed.join()
     assert not waits
     assert state(pool) == (0, 512, 1)
+
+
+def test_blocks_that_die_after_their_segment_are_let_go() -> None:
+    """The garbage collector finalises a pool, its segments and the blocks of a cycle in any order."""
+    pool = MemoryPool()
+    pool.malloc(2048).mem.free()
+    first, second = pool.malloc(512), pool.malloc(512)
+    assert first.mem.chunk.mem is second.mem.chunk.mem
+    first.mem.chunk.mem.__del__()
+    second.mem.free()
+    first.mem.free()

@@ -253,6 +253,8 @@ class SingleDeviceMemoryPool:
                 self._changing = not alone
 
     def _give_back(self, chunk: _Chunk) -> None:
+        if not chunk.mem.ptr:
+            return  # the whole pool is garbage, and its segment happened to be finalised first
         self._pending.append(chunk)
         if self._mutex.acquire(blocking=False):
             try:
