@@ -48,7 +48,7 @@ class VirtualDevice:
     work : WorkQueue
         Its streams: what they are given, and when it runs on the modelled clock.
     watchdog_s : float
-        Real seconds after which a kernel counts as hung.
+        Seconds of computing, on the host, after which a kernel counts as hung.
     independent_threads : bool
         Whether diverged lanes that wait for each other take turns, as on GPUs since Volta.
     block_order : callable, optional

@@ -108,6 +108,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         When the user stops the kernel.
     """
     deadline = time.monotonic() + _BUSY_MACHINE * launch.options.watchdog_s
+    left_s = launch.options.watchdog_s
     done: list[Worker] = []
     for piece, order in pieces:
         if not order.size:
@@ -118,7 +119,8 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         live = piece.memory.live()
         crews = [Crew(piece, live, workers) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
-        futures = _run(launch, crews, parts, deadline)
+        futures = _run(launch, crews, parts, left_s, deadline)
+        left_s -= max(crew.spent_s() for crew in crews)
         done += [worker for crew in crews for worker in crew.workers]
         fine = all(future.result() for future in futures)
         if not fine:
@@ -149,16 +151,23 @@ def _stopwatch() -> Callable[[], float]:
 
 
 def _run(
-    launch: RunningLaunch, crews: Sequence[Crew], parts: Sequence[npt.NDArray[np.int64]], deadline: float
+    launch: RunningLaunch,
+    crews: Sequence[Crew],
+    parts: Sequence[npt.NDArray[np.int64]],
+    left_s: float,
+    deadline: float,
 ) -> list[concurrent.futures.Future[bool]]:
-    """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews."""
+    """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews.
+
+    The watchdog stops them, too: after `left_s` of computing, or at the `deadline` of a busy machine.
+    """
     futures: list[concurrent.futures.Future[bool]] = []
     try:
         for crew, part in zip(crews, parts, strict=True):
             futures.append(_pool().submit(crew.run, part))
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
             spent_s = max(crew.spent_s() for crew in crews)
-            if spent_s > launch.options.watchdog_s or time.monotonic() > deadline:
+            if spent_s > left_s or time.monotonic() > deadline:
                 launch.abort[0] = 1
     except BaseException:
         launch.abort[0] = 1

@@ -162,17 +162,18 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             f"not divide ({where}). Start wide accesses at multiples of their size.",
             site,
         )
-    if fault.code == layout.ABORTED and fault.message:
-        return errors.LaunchTimeoutError(
-            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped: "
-            f"{fault.message} ({where}). Let a block wait only for blocks that run already, or launch no "
-            "more than fit at once.",
-            site,
-        )
     if fault.code == layout.ABORTED:
+        if fault.message:
+            why = f": {fault.message}"
+            remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
+        else:
+            why = ""
+            remedy = (
+                "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device()."
+            )
         return errors.LaunchTimeoutError(
-            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped ({where}). "
-            "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device().",
+            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped{why} "
+            f"({where}). {remedy}",
             site,
         )
     if fault.code == layout.ASSERTED:

@@ -52,7 +52,7 @@ class RunOptions:
         Blocks that the device holds at once; 0: as many as the host has memory for. Others start as these
         end, so that one waiting for a later one may wait in vain.
     watchdog_s
-        Real seconds after which the launch is stopped.
+        Seconds that its threads may compute before the launch is stopped.
     stdout
         Receives what the kernel prints, once, when it ends.
     independent_threads
