@@ -25,7 +25,7 @@ class UnknownQuizError(GpulabError, ValueError):
 def quiz(topic: str) -> Quiz:
     """The questions of one topic: a form in JupyterLab, a numbered text elsewhere.
 
-    Without the form, answer with ``q = gl.quiz("execution")`` and ``q.answer(1, "b")``.
+    Without the form, answer with ``q = gl.quiz("grid")`` and ``q.answer(1, "b")``.
 
     Raises
     ------

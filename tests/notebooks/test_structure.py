@@ -20,7 +20,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 def test_the_first_notebooks_are_there() -> None:
-    assert [path.name[:2] for path in NOTEBOOKS][:3] == ["00", "01", "02"]
+    assert [path.name[:2] for path in NOTEBOOKS][:4] == ["00", "01", "02", "03"]
 
 
 @each_notebook

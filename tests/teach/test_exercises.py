@@ -98,14 +98,14 @@ WRONG_KERNELS = [
         scale2d("if (col < cols) { int i = row * cols + col; y[i] = 2 * x[i]; }"),
         "guard the row and the column",
     ),
-    ("02-warp-sum", warp_sum("if (i < n) atomicAdd(&out[i / 32], x[i]);"), "it uses atomicAdd"),
+    ("03-warp-sum", warp_sum("if (i < n) atomicAdd(&out[i / 32], x[i]);"), "it uses atomicAdd"),
     (
-        "02-warp-sum",
+        "03-warp-sum",
         warp_sum(f"int v = i < n ? x[i] : 0; {SHUFFLES} if (threadIdx.x == 0) out[blockIdx.x] = v;"),
         "only out[0] is written",
     ),
     (
-        "02-warp-sum",
+        "03-warp-sum",
         warp_sum(
             "int v = i < n ? x[i] : 0;"
             "for (int d = 8; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);"
@@ -114,19 +114,19 @@ WRONG_KERNELS = [
         "The offsets are 16, 8, 4, 2, 1",
     ),
     (
-        "02-warp-sum",
+        "03-warp-sum",
         warp_sum(f"if (i >= n) return; int v = x[i]; {SHUFFLES} if (threadIdx.x % 32 == 0) out[i / 32] = v;"),
         "",
     ),
     (
-        "02-warp-sum",
+        "03-warp-sum",
         warp_sum(f"int v = x[i]; {SHUFFLES} if (threadIdx.x % 32 == 0) out[i / 32] = v;"),
         "must not load",
     ),
-    ("02-count", count_positive(f"{BALLOT} atomicAdd(out, __popc(b));"), "too many lanes add the same vote"),
-    ("02-count", count_positive("if (i < n && x[i] > 0.0f) atomicAdd(out, 1);"), "each lane adds for itself"),
+    ("03-count", count_positive(f"{BALLOT} atomicAdd(out, __popc(b));"), "too many lanes add the same vote"),
+    ("03-count", count_positive("if (i < n && x[i] > 0.0f) atomicAdd(out, 1);"), "each lane adds for itself"),
     (
-        "02-count",
+        "03-count",
         count_positive(f"{BALLOT} if (threadIdx.x == 0) atomicAdd(out, __popc(b));"),
         "which lanes were left out?",
     ),

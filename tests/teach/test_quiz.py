@@ -39,8 +39,8 @@ def test_feedback_and_score() -> None:
 
 
 def test_plain_text_lists_all_questions_and_choices() -> None:
-    text = str(quiz("device"))
-    for question in quiz("device").questions:
+    text = str(quiz("devices"))
+    for question in quiz("devices").questions:
         assert question.text in text
         assert all(choice in text for choice in question.choices)
 
@@ -56,5 +56,5 @@ def test_wrong_numbers_and_letters_are_named() -> None:
 
 
 def test_unknown_topic_suggests_the_nearest() -> None:
-    with pytest.raises(UnknownQuizError, match="Did you mean 'execution'"):
-        quiz("executoin")
+    with pytest.raises(UnknownQuizError, match="Did you mean 'devices'"):
+        quiz("device")

@@ -41,8 +41,8 @@ def test_pages_say_what_the_text_says_and_escape_it() -> None:
     assert "yes &nbsp;/&nbsp; no" in str(bundle["text/html"])
     shown = str(guess.reveal("yes", because="1 < 2.")._repr_mimebundle_()["text/html"])
     assert "You said no. Found: yes. Not this one. 1 &lt; 2." in shown
-    shown = str(quiz("device")._repr_mimebundle_()["text/html"])
-    assert shown.count("<li>") == sum(1 + len(question.choices) for question in quiz("device").questions)
+    shown = str(quiz("devices")._repr_mimebundle_()["text/html"])
+    assert shown.count("<li>") == sum(1 + len(question.choices) for question in quiz("devices").questions)
 
 
 def test_a_verdict_shows_a_sign_beside_its_colour() -> None:

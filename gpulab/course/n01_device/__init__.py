@@ -1,1 +1,0 @@
-"""Notebook 01: device and capability."""

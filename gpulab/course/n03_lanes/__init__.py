@@ -1,0 +1,1 @@
+"""Notebook 03: lanes."""
