@@ -47,7 +47,7 @@ class VirtualBackend:
 
     @property
     def provenance(self) -> Provenance:
-        return self.device_info().provenance
+        return self.device_info().as_virtual
 
     def device_info(self) -> DeviceInfo:
         """Capability and limits of the machine's current device."""

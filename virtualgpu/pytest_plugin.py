@@ -47,4 +47,4 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
     devices = machine.current().devices
     count = f"{len(devices)} x " if len(devices) > 1 else ""
-    return f"cupy: {count}{devices[0].info.provenance.label} (virtualgpu)"
+    return f"cupy: {count}{devices[0].info.as_virtual.label} (virtualgpu)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from virtualgpu.errors import UnknownDeviceError
@@ -97,9 +99,11 @@ def test_aliases(typed: str, found: str) -> None:
     assert device_info(typed).name == found
 
 
-def test_every_record_says_modelled() -> None:
+def test_a_devices_figures_are_published_and_name_their_document() -> None:
     for name in names():
-        assert device_info(name).provenance.label == f"modelled on virtual {name}"
+        info = device_info(name)
+        assert re.match(rf"published for {name} \(NVIDIA .*(datasheet|whitepaper)", info.provenance.label)
+        assert info.as_virtual.label == f"modelled on virtual {name}", "what runs on it is not"
 
 
 @pytest.mark.parametrize(("typed", "suggested"), [("H2000", "H200"), ("RTX 4080", "GeForce RTX 4090")])

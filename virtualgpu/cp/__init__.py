@@ -128,7 +128,7 @@ def is_available() -> _Any:
 def show_config() -> None:
     """Print what stands behind ``cp``."""
     info = _machine.current().current_device.info
-    print(f"cp is gpulab's virtual GPU: {info.provenance.label}, compute capability {info.capability}.")
+    print(f"cp is gpulab's virtual GPU: {info.as_virtual.label}, compute capability {info.capability}.")
 
 
 # Pickles name the module of a function, those of arrays that of `array`: loading one then loads all of cp.

@@ -7,7 +7,7 @@ import functools
 import re
 import threading
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from virtualgpu.compile import nvrtc
@@ -17,7 +17,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
 from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
 from virtualgpu.model.occupancy import occupancy
-from virtualgpu.records import DeviceInfo, KernelStats, Provenance
+from virtualgpu.records import DeviceInfo, KernelStats
 
 if TYPE_CHECKING:
     from virtualgpu.engine import Program
@@ -107,7 +107,7 @@ class CompiledModule:
             else "estimated from PTX"
         )
         return KernelStats(
-            provenance=Provenance("modelled", info.provenance.device, f"{how} for {self._target_text(info)}"),
+            provenance=replace(info.as_virtual, detail=f"{how} for {self._target_text(info)}"),
             name=self.spelled(symbol),
             target=f"sm_{self.target}",
             registers_per_thread=found.registers_per_thread,

@@ -120,7 +120,7 @@ def _bytes_of(
     if type(value).__module__.split(".")[0] == "cupy":
         raise TypeError(
             f"{where}: this {type(value).__name__} belongs to a real GPU, but the kernel runs on "
-            f"{device.info.provenance.device}. Create it with the same `cp` as the kernel."
+            f"{device.info.as_virtual.device}. Create it with the same `cp` as the kernel."
         )
     raise TypeError(f"{where}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
 

@@ -18,7 +18,7 @@ from virtualgpu.model import cost
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.placement import Placement, listed_step, place_blocks
-from virtualgpu.records import Dim3, KernelStats, LaunchTrace, Occupancy, Provenance
+from virtualgpu.records import Dim3, KernelStats, LaunchTrace, Occupancy
 
 if TYPE_CHECKING:
     from virtualgpu.engine import LaunchResult, PackedLaunch, RunOptions
@@ -71,7 +71,7 @@ class PreparedLaunch:
 
         device = self.device
         return RunOptions(
-            device_name=device.info.provenance.device,
+            device_name=device.info.as_virtual.device,
             sm_count=device.info.sm_count,
             resident_blocks=self.resident_blocks,
             watchdog_s=device.watchdog_s,
@@ -187,7 +187,7 @@ class FinishedLaunch:
         sm, start, end = self.placement
         step = listed_step(sm.size)
         return LaunchTrace(
-            provenance=Provenance("modelled", info.provenance.device),
+            provenance=info.as_virtual,
             kernel_name=prepared.stats.name,
             grid=prepared.grid,
             block=prepared.block,

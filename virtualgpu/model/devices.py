@@ -2,7 +2,7 @@
 
 SM counts, clocks, bus widths, L2 sizes and copy engines come from published ``deviceQuery`` and
 ``torch`` device listings; TFLOPS, NVLink and PCIe rates from NVIDIA's datasheets, re-derived as
-SMs x lanes x 2 x clock. ``DeviceSpec.source`` and ``.note`` say where one row differs. Per-SM
+SMs x lanes x 2 x clock. ``DeviceSpec.source`` names them, ``.note`` says where one row differs. Per-SM
 limits follow from the compute capability (`virtualgpu.model.architectures`).
 
 Memory is the marketed size in GiB; a real card shows a little less, since the driver and ECC keep
@@ -63,7 +63,7 @@ class DeviceSpec:
         limits = {name: getattr(arch, name) for name in fields_of if hasattr(arch, name)}
         return DeviceInfo(
             **{**limits, **own},
-            provenance=Provenance("modelled", f"virtual {self.name}"),
+            provenance=Provenance("published", self.name, self.source),
             max_threads_per_block=MAX_THREADS_PER_BLOCK,
             max_block_dim=MAX_BLOCK_DIM,
             max_grid_dim=MAX_GRID_DIM,
@@ -93,7 +93,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=15.75,
         nvlink_gbps=0,
         aliases=("Tesla T4",),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA T4 datasheet; deviceQuery listing",
         note="No BF16, TF32 or FP8. 70 W: the sustained clock is far below boost.",
     ),
     DeviceSpec(
@@ -114,7 +114,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=15.75,
         nvlink_gbps=300,
         aliases=("V100", "V100 32GB", "V100 SXM2"),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA V100 datasheet; deviceQuery listing",
         measured="DRAM read 866, triad 814 GB/s; PCIe 3 H2D 12.35 GB/s (te42kyfo/gpu-benches)",
         note="Marketed as 900 GB/s. CUDA 13 dropped Volta: kernels compile for 7.5 instead.",
     ),
@@ -136,7 +136,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=31.5,
         nvlink_gbps=600,
         aliases=("A100", "A100 80GB", "A100 SXM", "A100 SXM4"),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA A100 datasheet; deviceQuery listing",
         measured="DRAM read 1769, triad 1759 GB/s (te42kyfo/gpu-benches); H2D 26 GB/s (nvbandwidth)",
     ),
     DeviceSpec(
@@ -157,7 +157,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=31.5,
         nvlink_gbps=112.5,
         aliases=("RTX 3090", "3090"),
-        source="deviceQuery listings; datasheet",
+        source="NVIDIA GA102 whitepaper; deviceQuery listings",
         note="Tensor rate with FP32 accumulation; board partners set boost to 1695-1740 MHz.",
     ),
     DeviceSpec(
@@ -178,7 +178,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=31.5,
         nvlink_gbps=0,
         aliases=("RTX 4090", "4090"),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA Ada whitepaper; deviceQuery listing",
         measured="local copy 918-923 GB/s read+write (p2pBandwidthLatencyTest)",
         note="Tensor rate with FP32 accumulation. No peer-to-peer access.",
     ),
@@ -200,7 +200,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=31.5,
         nvlink_gbps=0,
         aliases=(),
-        source="deviceQuery listing; datasheet (its sparse tensor rates halved)",
+        source="NVIDIA L4 datasheet (its sparse tensor rates halved); deviceQuery listing",
         note="72 W: the sustained clock is below boost.",
     ),
     DeviceSpec(
@@ -221,7 +221,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=31.5,
         nvlink_gbps=0,
         aliases=(),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA L40S datasheet; deviceQuery listing",
         measured="L40, same memory: DRAM read 844, triad 768 GB/s (te42kyfo/gpu-benches)",
     ),
     DeviceSpec(
@@ -242,7 +242,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=63,
         nvlink_gbps=900,
         aliases=("H100", "H100 80GB", "H100 SXM", "H100 SXM5", "H100 80GB HBM3"),
-        source="deviceQuery listing; datasheet",
+        source="NVIDIA H100 datasheet; deviceQuery listing",
         measured="local copy 2475-2515 GB/s (p2pBandwidthLatencyTest); H2D 56.7-57.1 GB/s (nvbandwidth)",
         note="The tensor rate assumes 1830 MHz, the FP32 rate 1980 MHz.",
     ),
@@ -264,7 +264,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=63,
         nvlink_gbps=900,
         aliases=("H200 SXM", "H200 SXM 141GB", "H200 141GB"),
-        source="torch device listing; datasheet; one H200 measured for gpulab",
+        source="NVIDIA H200 datasheet; torch device listing; one H200 measured for gpulab",
         measured="triad 3534 GB/s (te42kyfo/gpu-benches); device copy 4175 GB/s read+write, H2D 55.2 GB/s",
         note="Marketed as 4.8 TB/s.",
     ),
@@ -286,7 +286,7 @@ DEVICES: tuple[DeviceSpec, ...] = (
         pcie_gbps=63,
         nvlink_gbps=1800,
         aliases=("B200 HGX", "HGX B200", "B200 180GB"),
-        source="torch device listing; HGX B200 datasheet (sparse tensor rates halved)",
+        source="NVIDIA HGX B200 datasheet (sparse tensor rates halved); torch device listing",
         note="Boost clock inferred from 75 TFLOPS FP32; other listings (DGX, GB200) say 8 TB/s.",
     ),
 )
@@ -332,7 +332,7 @@ def modelled(info: DeviceInfo) -> DeviceInfo:
         known = device_info(info.name)
         if known.compute_capability == info.compute_capability:
             told = {name: getattr(known, name) if value is None else value for name, value in told.items()}
-    told["provenance"] = Provenance("modelled", f"virtual {info.name}")
+    told["provenance"] = info.as_virtual
     return type(info)(**told)
 
 

@@ -14,6 +14,8 @@ Rules and allocation units are those of ``cuda_occupancy.h`` (CUDA 13), which
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from virtualgpu.records import WARP_SIZE, DeviceInfo, Occupancy, Provenance
 
 REGISTER_ALLOCATION_UNIT = 256
@@ -72,7 +74,7 @@ def occupancy(
     }
     blocks = min(limits.values())
     return Occupancy(
-        provenance=provenance or Provenance("modelled", info.provenance.device, "occupancy rules"),
+        provenance=provenance or replace(info.as_virtual, detail="occupancy rules"),
         block_threads=block_threads,
         registers_per_thread=registers_per_thread,
         shared_bytes=shared_bytes,

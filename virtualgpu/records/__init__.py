@@ -12,11 +12,12 @@ from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
 from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE, Dim3, KernelSource, KernelStats
 from virtualgpu.records.launch import LaunchTrace, Occupancy
-from virtualgpu.records.origin import Provenance, Source
+from virtualgpu.records.origin import HOST_CLOCK, Provenance, Source
 from virtualgpu.records.timeline import Activity, ActivityKind, CopyKind
 from virtualgpu.records.warp import BlockTrace, WarpTrace
 
 __all__ = [
+    "HOST_CLOCK",
     "SECTOR_BYTES",
     "WARP_SIZE",
     "AccessCounters",

@@ -48,6 +48,11 @@ class DeviceInfo:
         return self.max_warps_per_sm * WARP_SIZE
 
     @property
+    def as_virtual(self) -> Provenance:
+        """Where numbers come from that a virtual GPU of this kind produces."""
+        return Provenance("modelled", f"virtual {self.name}")
+
+    @property
     def capability(self) -> str:
         """Compute capability as people write it, such as ``9.0`` or ``12.0``."""
         return f"{self.compute_capability[0]}.{self.compute_capability[1]}"

@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Source = Literal["measured", "recorded", "modelled"]
+Source = Literal["measured", "recorded", "modelled", "published"]
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a number comes from: measured here and now, recorded earlier, or modelled."""
+    """Where a number comes from: one of four origins, with the device that it speaks of.
+
+    *measured* here and now, *recorded* on a named device earlier, *modelled* by the virtual GPU or a
+    formula, or *published* in a document, which `detail` names.
+
+    Examples
+    --------
+    >>> Provenance("published", "T4", "NVIDIA T4 datasheet").label
+    'published for T4 (NVIDIA T4 datasheet)'
+    """
 
     source: Source
     device: str
@@ -20,4 +29,8 @@ class Provenance:
     def label(self) -> str:
         """One phrase for captions, such as ``measured on NVIDIA H200``."""
         tail = f" ({self.detail})" if self.detail else ""
-        return f"{self.source} on {self.device}{tail}"
+        return f"{self.source} {'for' if self.source == 'published' else 'on'} {self.device}{tail}"
+
+
+HOST_CLOCK = Provenance("measured", "this computer", "host clock")
+"""Of times taken with Python's own clock, such as ``time.perf_counter()``."""

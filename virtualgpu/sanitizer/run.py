@@ -113,7 +113,7 @@ def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
         hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(
-        provenance=launch.device.info.provenance,
+        provenance=launch.device.info.as_virtual,
         kernel_name=name,
         grid=launch.grid,
         block=launch.block,

@@ -224,7 +224,7 @@ class RawKernel:
         return compiled_module(self.code, self.options, self.name_expressions, info.compute_capability)
 
     def __repr__(self) -> str:
-        return f"<RawKernel {self.name!r} on {_machine.current().current_device.info.provenance.device}>"
+        return f"<RawKernel {self.name!r} on {_machine.current().current_device.info.as_virtual.device}>"
 
 
 class RawModule:

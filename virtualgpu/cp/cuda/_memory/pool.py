@@ -353,7 +353,7 @@ class SingleDeviceMemoryPool:
                 for first in sorted(self._segments, key=lambda chunk: chunk.address)
             )
         owner = self._owner
-        return BlockMap(owner.info.provenance, owner.id, owner.clock.now_ns, self._limit, segments)
+        return BlockMap(owner.info.as_virtual, owner.id, owner.clock.now_ns, self._limit, segments)
 
     def _block(self, chunk: _Chunk) -> Block:
         owned = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
