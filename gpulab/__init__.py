@@ -6,6 +6,7 @@ Names load on first use, so that ``import gpulab`` costs milliseconds.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,10 +76,23 @@ def __getattr__(name: str) -> Any:
         return _version()
     home = _HOME.get(name)
     if home is None:
-        raise AttributeError(f"module 'gpulab' has no attribute {name!r}")
+        raise AttributeError(_unknown(name), name=name)
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _unknown(name: str) -> str:
+    """What is said of a name that is not there, with the one that was meant."""
+    text = f"module 'gpulab' has no attribute {name!r}."
+    if name.startswith("_"):
+        return text
+    from virtualgpu.errors import did_you_mean
+
+    if any(hasattr(sys.modules.get(module), name) for module in ("cupy", "virtualgpu.cp")):
+        return f"{text} It is one of cp's: write cp.{name}, after `from gpulab import cp`."
+    near = did_you_mean(name, __all__, cutoff=0.6).replace("'", "'gl.", 1)
+    return text + (near or f" It has {', '.join(__all__)}.")
 
 
 def _version() -> str:
@@ -94,3 +108,7 @@ def _version() -> str:
 def __dir__() -> list[str]:
     # What completion offers after `gl.`: the public names, not what this module imports.
     return sorted({*__all__, "__version__", *(name for name in globals() if name.startswith("__"))})
+
+
+if "IPython" in sys.modules:
+    importlib.import_module("gpulab.lab.messages").use_in_ipython()

@@ -40,7 +40,8 @@ VIRTUAL = {
     "cupyx": {"compile", "model", "cp"},
     "aliases": {"model", "cp", "cupyx"},
     "": {"model", "aliases"},  # the package itself
-    "__main__": {""},
+    "tracebacks": set(),
+    "__main__": {"", "tracebacks"},
     "pytest_plugin": {"", "model"},
 }
 # What parts of the course's package may import, of their own package and of the virtual GPU's. A part that is

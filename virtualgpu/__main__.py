@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import runpy
 import sys
-import sysconfig
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
 from virtualgpu import as_cupy
+from virtualgpu.tracebacks import trimmed
 
-_HERE = str(Path(__file__).resolve().parent) + os.sep
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "purelib", "platlib")}
-)
 _INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
@@ -80,41 +75,10 @@ def _run_script(program: list[str]) -> None:
     runpy.run_path(program[0], run_name="__main__")
 
 
-# Tracebacks: a program's own frames, not those of what runs it -------------------------------------
-
-
 def print_exception(error: BaseException) -> None:
     """Print a traceback that ends in the program: without the virtual GPU's frames and what they call."""
-    told = traceback.TracebackException.from_exception(error)
-    _strip(told)
-    print("".join(told.format()), end="", file=sys.stderr)
-
-
-def _strip(told: traceback.TracebackException) -> None:
-    told.stack = traceback.StackSummary.from_list(_shown(told.stack))
-    for name in ("__cause__", "__context__"):
-        before = getattr(told, name)
-        if before is None:
-            continue
-        raised = bool(before.stack)
-        _strip(before)
-        if raised and not before.stack:  # within the virtual GPU, and caught there
-            setattr(told, name, None)
-    for part in told.exceptions or ():
-        _strip(part)
-
-
-def _shown(frames: traceback.StackSummary) -> list[traceback.FrameSummary]:
-    shown = []
-    inside = False
-    for frame in frames:
-        path = str(Path(frame.filename).resolve()) if not frame.filename.startswith("<") else frame.filename
-        if path.startswith(_HERE):
-            inside = True
-        elif not (inside and (path.startswith(_LIBRARIES) or path.startswith("<frozen"))):
-            inside = False
-            shown.append(frame)
-    return shown
+    with trimmed(error):
+        traceback.print_exception(error)
 
 
 if __name__ == "__main__":

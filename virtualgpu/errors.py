@@ -46,7 +46,7 @@ class FaultSite:
         return where
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """``" Did you mean 'x'?"`` with the nearest of the known names, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.3)
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.3) -> str:
+    """``" Did you mean 'x'?"`` with the nearest of the known names, or nothing; `cutoff` is `difflib`'s."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {near[0]!r}?" if near else ""

@@ -5,11 +5,15 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from gpulab.session import current
+from tests.kernels import until_alive
 from virtualgpu.model import machine
 
 FAKE_CUPY = """
@@ -105,3 +109,16 @@ def no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "cupy" else find(name, *rest)
     )
+
+
+@pytest.fixture
+def jupyter(monkeypatch: pytest.MonkeyPatch) -> Iterator[NotebookClient]:
+    monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
+    with ExitStack() as kernel:
+
+        def start() -> NotebookClient:
+            client = NotebookClient(nbformat.v4.new_notebook(), timeout=120, kernel_name="python3")
+            kernel.enter_context(client.setup_kernel())
+            return client
+
+        yield until_alive(start)

@@ -183,7 +183,7 @@ def _compile(
             source, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
-        raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from error
+        raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from None
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     return CompiledModule(
         code, options, target, image.ptx, image.lowered_names, resources, in_advance=machine is None

@@ -169,9 +169,12 @@ def _run(
             spent_s = max(crew.spent_s() for crew in crews)
             if spent_s > left_s or time.monotonic() > deadline:
                 launch.abort[0] = 1
-    except BaseException:
+    except BaseException as interruption:
         launch.abort[0] = 1
         concurrent.futures.wait(futures)
+        if isinstance(interruption, KeyboardInterrupt):
+            faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
+            raise KeyboardInterrupt(faults.stopped(faulty, launch.kernel.name, launch.source)) from None
         raise
     return futures
 

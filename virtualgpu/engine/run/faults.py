@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from virtualgpu import cuda_errors as errors
@@ -114,6 +115,12 @@ def _also_past(found: Allocation | None, address: int) -> str:
     if found is None or address <= found.end:
         return ""
     return f", or is {_count(address - found.end, 'byte')} past the end of the {found.label}"
+
+
+def stopped(found: Sequence[Fault], kernel: str, code: str) -> str:
+    """What is said of a kernel that the user has stopped, with the place where that met it."""
+    where = next((site_of(f, kernel, code) for f in found if f.code == layout.ABORTED), None)
+    return f"kernel '{kernel}' was stopped" + (f" at {_where(where)}." if where is not None else ".")
 
 
 def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:

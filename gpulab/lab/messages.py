@@ -1,0 +1,111 @@
+"""What a learner reads in IPython and Jupyter when something fails.
+
+A traceback ends in the learner's own line, above the message: our frames are left out, long messages are
+broken at words, and a module that is missing on a virtual GPU is answered with what to write instead.
+``%tb`` shows everything, ``%xmode Verbose`` too.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import textwrap
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from virtualgpu.tracebacks import trimmed
+
+# As many columns as a notebook has on a small screen beside JupyterLab's side bar.
+WIDTH = 84
+_PACKAGES = ("gpulab", "virtualgpu")
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_CUPY = (
+    "This session uses a virtual GPU, without CuPy: write `from gpulab import cp`, which has CuPy's "
+    "interface. For unchanged programs run `import virtualgpu; virtualgpu.as_cupy()` first; cupy and cupyx "
+    "can then be imported."
+)
+_OTHERS = (
+    "{} cannot run on the virtual GPU. Write `from gpulab import cp`, which has NumPy's functions for arrays "
+    "on the GPU, and cp.RawKernel for kernels."
+)
+_ADVICE = {
+    "cupy": _CUPY,
+    "cupyx": _CUPY,
+    "torch": _OTHERS.format("PyTorch"),
+    "tensorflow": _OTHERS.format("TensorFlow"),
+    "jax": _OTHERS.format("JAX"),
+    "numba": _OTHERS.format("Numba"),
+    "pycuda": _OTHERS.format("PyCUDA"),
+    "triton": _OTHERS.format("Triton"),
+}
+
+
+def use_in_ipython() -> None:
+    """Let IPython, where it runs this, show errors so; one with a handler of its own keeps that."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is not None and not shell.custom_exceptions:
+        shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
+
+
+def _show(
+    shell: Any, kind: type[BaseException], error: BaseException, tb: Any, tb_offset: Any = None
+) -> None:
+    """IPython's handler: `tb` is the whole traceback, which is put back afterwards."""
+    note = _advice(error)
+    if note and note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+    if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
+        shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
+        return
+    with trimmed(error, [Path(__file__).resolve().parents[1]]) as shorter:
+        if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
+            shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
+            return
+        own = error.__traceback__
+        lines = shell.InteractiveTB.structured_traceback(kind, error, own, tb_offset=tb_offset)
+        said = {line for line in f"{kind.__name__}: {error}\n{note}".split("\n") if len(line) > WIDTH}
+        error._render_traceback_ = lambda: [_broken(part, said) for part in lines]  # type: ignore[attr-defined]
+        try:
+            shell.showtraceback((kind, error, own), tb_offset=tb_offset)
+        finally:
+            del error._render_traceback_  # type: ignore[attr-defined]
+    sys.last_traceback = tb
+
+
+def _broken(part: str, said: set[str]) -> str:
+    """Break those lines of a part of a traceback that are of a message, unless they show source text."""
+    return "\n".join(_wrapped(line) if _COLOURS.sub("", line) in said else line for line in part.split("\n"))
+
+
+def _wrapped(line: str) -> str:
+    if line.startswith(" "):  # a compiler's log quotes the source, with a mark below
+        return line
+    # Colours, which have no width on the screen, stand around the first word, the error's name.
+    head, _, rest = line.partition(" ")
+    visible = "-" * len(_COLOURS.sub("", head))
+    text = textwrap.fill(f"{visible} {rest}", WIDTH, break_long_words=False, break_on_hyphens=False)
+    return head + text[len(visible) :]
+
+
+def _advice(error: BaseException) -> str:
+    """What to write instead of an import that failed, or nothing."""
+    if isinstance(error, ModuleNotFoundError):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in _ADVICE or missing in sys.modules:
+            return ""
+        with suppress(Exception):
+            from gpulab.session import which_device
+
+            if which_device().kind == "virtual":
+                return _ADVICE[missing]
+    elif isinstance(error, ImportError):
+        found = re.match(r"cannot import name '(\w+)' from '((?:gpulab|virtualgpu)[\w.]*)'", str(error))
+        if found:
+            try:
+                getattr(importlib.import_module(found[2]), found[1])
+            except AttributeError as why:
+                return str(why)
+    return ""

@@ -1,0 +1,143 @@
+"""What a learner sees when something fails in a notebook: one's own line, then the message, no internals."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from nbclient import NotebookClient
+
+from tests.session.notebooks import run
+
+SETUP = '''
+import os, signal, threading
+import numpy as np
+import gpulab as gl
+from gpulab import cp
+f = cp.RawKernel(r"""
+extern "C" __global__ void f(float* x, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  x[i] += 1.0f;
+}""", "f")
+typo = cp.RawKernel(r"""
+extern "C" __global__ void typo(float* x) {
+  int i = threadIdx.x;
+  x[i] = y[i] + 1.0f;
+}""", "typo")
+loop = cp.RawKernel("""extern "C" __global__ void loop(volatile int* x) {
+  while (x[0] == 0) { }
+}""", "loop")
+loop.compile()
+template = "template <class T> __global__ void h(T* x) { x[0] = nope; }"
+module = cp.RawModule(code=template, name_expressions=["h<float>"])
+x, zero = cp.zeros(100, cp.float32), cp.zeros(1, cp.int32)
+'''
+TYPO = r'kernel.cu\(4\): error: identifier "y" is undefined\n    x\[i\] = y\[i\] \+ 1.0f;\n           \^'
+# What is typed, and what the message then says, breaks between words aside.
+CASES = {
+    "f((1,), (100,), (cp.zeros(100), 100))": "TypeError: Kernel 'f', argument 1 ('x'): the kernel",
+    "gl.launch(f, 1, 100, (cp.zeros(100), 100))": "TypeError: Kernel 'f', argument 1 ('x')",
+    "f((1,), (2048,), (x, 100))": "CUDADriverError: CUDA_ERROR_INVALID_VALUE",
+    "gl.launch(f, 1, 2048, (x, 100))": "CUDADriverError: CUDA_ERROR_INVALID_VALUE",
+    "gl.launch(f, 1, 100, (x,))": "TypeError: Kernel 'f' takes 2 arguments but 1 was passed",
+    "f((1,), (100,), (x,))": "TypeError: Kernel 'f' takes 2 arguments but 1 was passed",
+    "f(1, 100, (x, 100))": "TypeError: Argument 'grid' has incorrect type",
+    "typo((1,), (32,), (x,))": "CompileException: kernel.cu(4): error: identifier \"y\" is undefined",
+    "gl.count(typo, 1, 32, (x,))": "CompileException: kernel.cu(4): error",
+    "module.get_function('h<float>')": "CompileException: kernel.cu(1): error: identifier \"nope\"",
+    "cp.RawKernel(f.code, 'ff')((1,), (1,), ())": "Did you mean 'f'?",
+    "f((8,), (256,), (x, 100))": "That is right after the end of the float32 array",
+    "gl.launch(f, 8, 256, (x, 100))": "IllegalAddressError: cudaErrorIllegalAddress",
+    "gl.warps(f, 8, 256, (x, 100))": "IllegalAddressError: cudaErrorIllegalAddress",
+    "gl.sanitize(f, 1, 64, (x, 'a'))": "TypeError: Kernel 'f', argument 2 ('n')",
+    "cp.zeros(10**13)": "OutOfMemoryError: Out of memory allocating",
+    "cp.RawModule(path='a.cubin')": "NotSupportedError: The virtual GPU compiles source only",
+    "cp.arrange(3)": "arange",
+    "gl.lanch(f, 1, 1, ())": "Did you mean 'gl.launch'?",
+    "gl.zeros(3)": "write cp.zeros, after `from gpulab import cp`",
+    "from gpulab import lanch": "Did you mean 'gl.launch'?",
+    "cp.cuda.Device(7).use()": "CUDARuntimeError: cudaErrorInvalidDevice",
+    "x + np.ones(100)": "TypeError",
+    "x + cp.ones(7)": "ValueError",
+    "x[1000]": "IndexError",
+    "np.asarray(x)": "TypeError",
+    "gl.use_device('T5')": "Did you mean 'T4'?",
+    "cp.ElementwiseKernel('T x', 'T y', 'y = x +', 'e')(x)": "error: expected an expression",
+    "cp.ones((3, 4)) @ cp.ones((3, 4))": "ValueError",
+    "cp.linalg.inv(cp.zeros((2, 2)))": "LinAlgError: Singular matrix",
+    "gl.check('nope', 3)": "UnknownExerciseError",
+    "import cupy": "write `from gpulab import cp`, which has CuPy's interface",
+    "from cupyx.profiler import benchmark": "virtualgpu.as_cupy()",
+    "import torch": "PyTorch cannot run on the virtual GPU",
+    "threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start(); loop((1,), (1,), (zero,))":
+        "KeyboardInterrupt: kernel 'loop' was stopped at line 2 `while (x[0] == 0) { }`",
+}  # fmt: skip
+BEFORE_LINES = 12
+
+
+def traceback(outputs: list[Any]) -> list[str]:
+    (error,) = [output for output in outputs if output.output_type == "error"]
+    return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback)).split("\n")
+
+
+def test_no_internal_frame_stands_before_a_message(jupyter: NotebookClient) -> None:
+    jupyter.allow_errors = True
+    run(jupyter, SETUP)
+    wrong = []
+    for source, says in CASES.items():
+        if source == "import torch" and has_torch():
+            continue
+        lines = traceback(run(jupyter, source))
+        name = lines[1].split()[0]
+        begins = max((i for i, line in enumerate(lines) if line.startswith(f"{name}:")), default=99)
+        message = "\n".join(lines[begins:])
+        if begins > BEFORE_LINES or " ".join(says.split()) not in " ".join(message.split()):
+            wrong.append(f"{source}\n" + "\n".join(lines))
+        if max(map(len, message.split("\n"))) > 100 or message.count("error detected") > 1:
+            wrong.append(f"{source}\n{message}")
+    assert not wrong, "\n\n".join(wrong)
+    assert re.search(TYPO, "\n".join(traceback(run(jupyter, "typo((1,), (32,), (x,))"))))
+
+
+def has_torch() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("torch") is not None
+
+
+def test_everything_is_shown_when_it_is_asked_for(jupyter: NotebookClient) -> None:
+    jupyter.allow_errors = True
+    run(jupyter, SETUP)
+    failing = "f((1,), (2048,), (x, 100))"
+    short = traceback(run(jupyter, failing))
+    whole = traceback(run(jupyter, "%tb"))
+    assert len(whole) > 2 * len(short)
+    assert any("check_shape" in line for line in whole)
+    run(jupyter, "%xmode Verbose")
+    assert any("check_shape" in line for line in traceback(run(jupyter, failing)))
+
+
+def test_a_learners_own_frames_and_causes_stay(jupyter: NotebookClient) -> None:
+    jupyter.allow_errors = True
+    run(jupyter, SETUP)
+    run(jupyter, "def helper(a):\n    return f((1,), (2048,), (a, 100))")
+    assert any("helper(a)" in line for line in traceback(run(jupyter, "helper(x)")))
+    run(jupyter, "def chained():\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n"
+                 "        raise ValueError('mine') from e")  # fmt: skip
+    text = "\n".join(traceback(run(jupyter, "chained()")))
+    assert "ZeroDivisionError" in text
+    assert "direct cause" in text
+    long = "a word and another " * 10
+    assert f"ValueError: {long}" in traceback(run(jupyter, f"raise ValueError({long!r})"))
+
+
+@pytest.mark.parametrize("name", ["cupy", "torch"])
+def test_nobody_is_told_that_a_missing_module_is_there(name: str) -> None:
+    import importlib.util
+
+    import gpulab  # noqa: F401
+
+    if importlib.util.find_spec(name) is None:
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
