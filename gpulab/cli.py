@@ -1,4 +1,4 @@
-"""The ``gpulab`` command: ``lab``, ``doctor``, ``bench`` and ``record``."""
+"""The ``gpulab`` command: ``lab``, ``copy``, ``reset``, ``doctor``, ``bench`` and ``record``."""
 
 from __future__ import annotations
 
@@ -40,10 +40,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser = _parser()
         options, rest = parser.parse_known_args(given)
         if options.command == "lab":
-            return _lab(options.notebooks, rest)
+            return _lab(options.notebooks, options.folder, rest)
         if rest:
             parser.error(f"unknown argument {rest[0]}")
-        return _doctor(as_json=options.json)
+        if options.command == "doctor":
+            return _doctor(as_json=options.json)
+        from gpulab import copies
+
+        folder = _folder(options.folder)
+        _say(copies.reset(folder, options.names) if options.command == "reset" else copies.update(folder))
+        return 0
     except (GpulabError, OSError) as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 1
@@ -57,10 +63,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    lab = commands.add_parser("lab", help="open the course in JupyterLab; further arguments go to JupyterLab")
-    lab.add_argument(
-        "--notebooks", type=Path, metavar="FOLDER", help="the course's notebooks, if not found by itself"
+    own = argparse.ArgumentParser(add_help=False)
+    own.add_argument(
+        "--folder",
+        type=Path,
+        metavar="FOLDER",
+        help="where your copies of the notebooks are",
     )
+    lab = commands.add_parser(
+        "lab", parents=[own],
+        help="open your copies of the notebooks in JupyterLab; further arguments go to JupyterLab",
+    )  # fmt: skip
+    lab.add_argument(
+        "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
+    )
+    commands.add_parser("copy", parents=[own], help="make or renew your copies as `lab` does, open nothing")
+    reset = commands.add_parser("reset", parents=[own], help="begin notebooks anew; the old ones are kept")
+    reset.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
     doctor = commands.add_parser("doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, with remedies")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     for name, (_, text) in _OF_A_CHECKOUT.items():
@@ -88,8 +107,24 @@ def _doctor(*, as_json: bool) -> int:
     return diagnosis.exit_code
 
 
-def _lab(folder: Path | None, arguments: Sequence[str]) -> int:
-    first = find_first_notebook(folder)
+def _folder(given: Path | None) -> Path:
+    from gpulab import copies
+
+    return given.expanduser().absolute() if given else copies.folder_here()
+
+
+def _say(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        print(f"gpulab: {sentence}", file=sys.stderr)
+
+
+def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str]) -> int:
+    if as_it_is is None:
+        from gpulab import copies
+
+        as_it_is = _folder(folder)
+        _say(copies.update(as_it_is))
+    first = find_first_notebook(as_it_is)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
     # The address that JupyterLab prints leads to the first notebook, too: a classroom opens that one.
@@ -110,26 +145,18 @@ def _as_root() -> list[str]:
     return ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
 
 
-def find_first_notebook(folder: Path | None = None) -> Path:
-    """Find the course's first notebook: in `folder`, the current directory or this checkout.
+def find_first_notebook(folder: Path) -> Path:
+    """Find the course's first notebook in `folder`.
 
     Raises
     ------
     CommandError
-        If no folder holds it.
+        If there is none.
     """
-    here = Path.cwd()
-    places = [folder] if folder else [here / "notebooks", here, Path(__file__).parents[1] / "notebooks"]
-    for place in places:
-        found = sorted(place.glob(FIRST_NOTEBOOK))
-        if found:
-            return found[0].resolve()
-    if folder:
+    found = sorted(folder.glob(FIRST_NOTEBOOK))
+    if not found:
         raise CommandError(f"{folder} holds no notebook named {FIRST_NOTEBOOK}; name the course's folder.")
-    raise CommandError(
-        "The course's notebooks are not here. Run `gpulab lab` in a checkout of gpulab, or name their folder "
-        "with --notebooks."
-    )
+    return found[0].resolve()
 
 
 if __name__ == "__main__":

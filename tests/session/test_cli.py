@@ -48,8 +48,8 @@ def test_wrong_use_is_two_lines_and_no_traceback(arguments: tuple[str, ...]) -> 
     assert "Traceback" not in done.stderr
 
 
-def test_lab_passes_arguments_on_to_jupyterlab() -> None:
-    done = run("lab", "--version")
+def test_lab_passes_arguments_on_to_jupyterlab(tmp_path: Path) -> None:
+    done = run("lab", "--version", cwd=tmp_path)
     assert done.stdout.strip() == metadata.version("jupyterlab")
 
 
@@ -77,16 +77,6 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     words.remove("--LabApp.default_url=/lab/tree/00_a.ipynb")
     assert folder == str(tmp_path.resolve())
     assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
-
-
-def test_lab_finds_the_notebooks_of_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    course = tmp_path / "notebooks"
-    course.mkdir()
-    (course / "00_start.ipynb").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    assert cli.find_first_notebook() == (course / "00_start.ipynb").resolve()
-    monkeypatch.chdir(course)
-    assert cli.find_first_notebook() == (course / "00_start.ipynb").resolve()
 
 
 def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:

@@ -1,0 +1,221 @@
+"""A learner's copies of the notebooks: what is in them, and that nothing a learner did is ever lost."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from gpulab import cli, copies
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def notebook(*sources: str) -> Any:
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    for number, cell in enumerate(cells):
+        cell.execution_count = number
+        cell.outputs = [nbformat.v4.new_output("stream", text="the answer is 232")]
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# Title"), *cells])
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small course of two notebooks in the place of the real one."""
+    package = tmp_path / "site" / "gpulab"
+    place = package / "notebooks"
+    place.mkdir(parents=True)
+    for name in ("00_start.ipynb", "01_next.ipynb"):
+        nbformat.write(notebook("x = 1", "x + 1"), place / name)
+    monkeypatch.setattr(copies, "_PACKAGE", package)
+    return place
+
+
+@pytest.fixture
+def mine(course: Path, tmp_path: Path) -> Path:
+    """A learner's folder with fresh copies."""
+    folder = tmp_path / "learner" / "gpulab-course"
+    copies.update(folder)
+    return folder
+
+
+def change(path: Path, source: str | None = None, run: bool = False, cell: int = 1) -> bytes:
+    """Save a notebook as JupyterLab does after an edit of one cell, or after running all."""
+    document = nbformat.read(path, as_version=4)
+    document.metadata["language_info"] = {"name": "python", "version": "3.12.1"}
+    document.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {"state": {}}}
+    if source is not None:
+        document.cells[cell].source = source
+    if run:
+        document.cells[1].outputs = [nbformat.v4.new_output("stream", text="2")]
+        document.cells.append(nbformat.v4.new_code_cell(""))  # after Shift+Enter in the last one
+    nbformat.write(document, path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("path", copies.originals().values(), ids=lambda path: path.stem)
+def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
+    original, copy = nbformat.read(path, as_version=4), copies.as_copy(path)
+    nbformat.validate(copy)
+    assert len(copy.cells) == len(original.cells)
+    code = [cell for cell in copy.cells if cell.cell_type == "code"]
+    assert not [cell for cell in code if cell.outputs or cell.execution_count or "NBVAL" in cell.source]
+    folded = {cell.id for cell in code if cell.metadata.get("jupyter", {}).get("source_hidden")}
+    assert folded >= {cell.id for cell in code if ".reveal(" in cell.source}
+    shown = [cell for cell in code if cell.id not in folded]
+    assert not [cell.id for cell in shown if "because=" in cell.source]
+    links = re.findall(r"\]\((?!https?://|#)([^)]+)\)", "\n".join(cell.source for cell in copy.cells))
+    assert set(links) <= set(copies.originals()), "a link that leads nowhere from a learner's folder"
+
+
+@pytest.mark.parametrize(
+    ("source", "folded"),
+    [
+        ('p = gl.predict(\n    "How many?",\n    key="00-x",\n)\np', True),
+        ('n = 7\n\np = gl.predict("How many?", key="00-x")\np', False),  # the lesson goes on with n
+        ('busy = len(trace)\np.reveal(busy, "counted", because="so")', True),
+        ("gl.launch(kernel, 1, 32, ())", False),
+        ("chart = gl.launch(kernel, 1, 32, ())\nchart", False),
+        ("%pip list\np.reveal(1)", False),
+        ('print("p.reveal(1)")', False),
+    ],
+)
+def test_only_machinery_is_folded(source: str, folded: bool) -> None:
+    assert copies.is_machinery(source) is folded
+
+
+def test_copies_are_made_once_and_then_left_alone(course: Path, mine: Path) -> None:
+    before = {path.name: path.stat().st_mtime_ns for path in mine.iterdir()}
+    assert set(before) == {"00_start.ipynb", "01_next.ipynb"}
+    assert copies.update(mine) == []
+    assert {path.name: path.stat().st_mtime_ns for path in mine.iterdir()} == before
+
+
+def test_opening_running_and_saving_is_no_edit(course: Path, mine: Path) -> None:
+    change(mine / "00_start.ipynb", run=True)
+    assert not copies.is_edited(nbformat.read(mine / "00_start.ipynb", as_version=4))
+    change(mine / "00_start.ipynb", "x = 2")
+    assert copies.is_edited(nbformat.read(mine / "00_start.ipynb", as_version=4))
+
+
+@pytest.mark.parametrize("cell", [0, 1, 2])
+def test_an_edited_copy_is_kept_and_the_newer_version_named(course: Path, mine: Path, cell: int) -> None:
+    edited = change(mine / "01_next.ipynb", "my work", cell=cell)
+    change(course / "01_next.ipynb", "x = 3")
+    (said,) = copies.update(mine)
+    assert "01_next.ipynb has a newer version" in said
+    assert said.endswith("gpulab reset 01")
+    assert (mine / "01_next.ipynb").read_bytes() == edited
+    assert copies.update(mine) == [said]
+    copies.reset(mine, ["01"])
+    assert "x = 3" in (mine / "01_next.ipynb").read_text()
+    assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [edited]
+    assert copies.update(mine) == []
+
+
+def test_a_copy_without_edits_is_renewed_and_what_was_run_is_kept(course: Path, mine: Path) -> None:
+    change(course / "00_start.ipynb", "x = 3")
+    change(course / "01_next.ipynb", "x = 4")
+    ran = change(mine / "01_next.ipynb", run=True)
+    said = copies.update(mine)
+    assert [line.split(".ipynb")[0] for line in said] == ["00_start", "01_next"]
+    assert "x = 3" in (mine / "00_start.ipynb").read_text()
+    assert "x = 4" in (mine / "01_next.ipynb").read_text()
+    assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [ran]
+
+
+def test_what_is_new_is_added_and_what_was_deleted_comes_again(course: Path, mine: Path) -> None:
+    nbformat.write(notebook("y = 1"), course / "02_more.ipynb")
+    (mine / "00_start.ipynb").unlink()
+    assert copies.update(mine) == ["00_start.ipynb is new.", "02_more.ipynb is new."]
+
+
+@pytest.mark.parametrize("edit", [None, "my work"])
+def test_a_notebook_that_left_the_course_is_never_lost(course: Path, mine: Path, edit: str | None) -> None:
+    (course / "01_next.ipynb").rename(course / "01_renamed.ipynb")
+    mine_before = change(mine / "01_next.ipynb", edit)
+    said = copies.update(mine)
+    assert said[0] == "01_renamed.ipynb is new."
+    assert said[1].startswith("01_next.ipynb is no longer in the course.")
+    (kept,) = [*mine.glob("01_next.ipynb"), *mine.glob("earlier/*")]
+    assert kept.read_bytes() == mine_before
+    assert (kept.parent == mine) is (edit is not None)
+
+
+def test_learners_own_notebooks_are_not_touched(course: Path, mine: Path) -> None:
+    nbformat.write(notebook("mine"), mine / "09_mine.ipynb")
+    (mine / "01_next.ipynb").rename(mine / "01_renamed_by_me.ipynb")
+    before = {path: path.read_bytes() for path in (mine / "09_mine.ipynb", mine / "01_renamed_by_me.ipynb")}
+    assert copies.update(mine) == ["01_next.ipynb is new."]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff\xfe", b'{"cells": 3}', b"[" * 100_000])
+def test_a_damaged_copy_is_named_kept_and_can_begin_anew(course: Path, mine: Path, content: bytes) -> None:
+    (mine / "00_start.ipynb").write_bytes(content)
+    (said,) = copies.update(mine)
+    assert "00_start.ipynb cannot be read" in said
+    assert (mine / "00_start.ipynb").read_bytes() == content
+    copies.reset(mine, ["00"])
+    assert [path.read_bytes() for path in (mine / "earlier").iterdir()] == [content]
+
+
+def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
+    for number in range(4):
+        change(mine / "00_start.ipynb", f"number {number}")
+        copies.reset(mine, ["0"])
+    kept = "".join(path.read_text() for path in (mine / "earlier").iterdir())
+    assert all(f"number {number}" in kept for number in range(4))
+
+
+def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> None:
+    edited = change(mine / "00_start.ipynb", "my work")
+    with pytest.raises(copies.CopyError, match=r"'07'.*00_start"):
+        copies.reset(mine, ["00", "07"])
+    assert (mine / "00_start.ipynb").read_bytes() == edited
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(course: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(copies.CopyError, match=r"cannot be written.*--folder"):
+        copies.update(tmp_path / "file" / "gpulab-course")
+
+
+def test_where_the_copies_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / "gpulab").mkdir(parents=True)
+    (checkout / "notebooks").mkdir()
+    (checkout / "pyproject.toml").write_text("")
+    monkeypatch.setattr(copies, "_PACKAGE", checkout / "gpulab")
+    elsewhere = tmp_path / "elsewhere"
+    for here, expected in [
+        (elsewhere, elsewhere / "gpulab-course"),
+        (elsewhere / "gpulab-course", elsewhere / "gpulab-course"),
+        (checkout, checkout / "gpulab-course"),
+        (checkout / "notebooks", checkout / "gpulab-course"),
+    ]:
+        here.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(here)
+        assert copies.folder_here() == expected
+
+
+def test_git_does_not_see_the_copies_of_a_checkout() -> None:
+    asked = subprocess.run(["git", "check-ignore", "-q", "gpulab-course/00_x.ipynb"], cwd=ROOT)
+    if asked.returncode == 128:
+        pytest.skip("needs a git checkout")
+    assert asked.returncode == 0
+
+
+def test_the_commands(course: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "my course"
+    assert cli.main(["copy", "--folder", str(folder)]) == 0
+    assert "my course" in capsys.readouterr().err
+    change(folder / "00_start.ipynb", "my work")
+    assert cli.main(["reset", "00", "--folder", str(folder)]) == 0
+    assert "earlier" in capsys.readouterr().err
+    assert cli.main(["reset", "9", "--folder", str(folder)]) == 1
+    assert capsys.readouterr().err.startswith("gpulab: No notebook's name starts with '9'")
