@@ -13,7 +13,7 @@ from virtualgpu.compile.instrument import block_buffer, read_blocks, timer_step_
 from virtualgpu.protocol import Launch
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance
 
-# Above this many blocks only every second, fourth, ... is recorded (24 bytes each).
+# Above this many blocks only one in two, four, ... is recorded (24 bytes each).
 MAX_RECORDED_BLOCKS = 1 << 20
 
 
@@ -50,7 +50,7 @@ def trace_blocks(
         sampled *= 2
     buffer = cupy.asarray(block_buffer(blocks, sampled))
     probe.launch(kernel, launch, buffer)
-    start, end, sm_id = read_blocks(buffer.get())
+    block_index, start, end, sm_id = read_blocks(buffer.get())
     first = start.min()
     ended = end != 0
     if not ended.all():
@@ -64,7 +64,7 @@ def trace_blocks(
         block=launch.block,
         shared_bytes=launch.shared_bytes,
         sm_count=sm_count,
-        block_index=np.arange(0, blocks, sampled, dtype=np.int64),
+        block_index=block_index,
         sm_id=sm_id,
         start_ns=start_ns,
         end_ns=end_ns,

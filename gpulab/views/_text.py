@@ -6,11 +6,11 @@ from virtualgpu.records import Dim3
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits and thin groups: ``1 234``, ``19.5``, ``0.125``."""
+    """`value` with `digits` significant digits and commas at thousands: ``1,234``, ``19.5``, ``0.125``."""
     if value == 0:
         return "0"
     if abs(value) >= 10 ** (digits - 1) or float(value).is_integer():
-        return f"{value:,.0f}".replace(",", "\u202f")
+        return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 
 

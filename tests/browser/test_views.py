@@ -254,7 +254,7 @@ def test_occupancy_chart_by_keys(views: tuple[Any, Any]) -> None:
     lab.page.locator(f"{OCCUPANCY} canvas").focus()
     lab.page.keyboard.press("End")
     lab.page.wait_for_function(
-        "s => document.querySelector(s).innerText.includes('1\u202f024 threads a block')", arg=OCCUPANCY
+        "s => document.querySelector(s).innerText.includes('1,024 threads a block')", arg=OCCUPANCY
     )
     lab.expect(kernel, "occupancy.chosen", 1024)
     lab.picture("occupancy", OCCUPANCY)

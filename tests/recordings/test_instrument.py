@@ -50,8 +50,8 @@ def test_block_probes_leave_results_alone_and_see_every_block(
     if c.exact:
         found = [digest(cp.asnumpy(values[position])) for position in arguments.outputs]
         assert found == [output.sha256 for output in h200.cases[name].outputs]
-    start, end, sm_id = instrument.read_blocks(buffer.get())
-    assert start.size == c.blocks
+    block, start, end, sm_id = instrument.read_blocks(buffer.get())
+    assert block.tolist() == list(range(c.blocks))
     assert np.all(start <= end)
     assert np.all(end != 0)
     assert np.all((sm_id >= 0) & (sm_id < 132))
@@ -78,18 +78,40 @@ def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_
     assert visits(starts[number], mask) == visits(plain.pc, plain.active_mask, set(starts.tolist()))
 
 
-def test_sampling_keeps_every_so_manieth_block(prepare_ptx: Prepare) -> None:
+def test_of_each_so_many_blocks_one_is_recorded(prepare_ptx: Prepare) -> None:
     c = case("vector_add")
     cp = session.cp()
     probed = instrument.trace_blocks(ptx_of("vector_add", 90), c.kernel)
-    buffer = cp.asarray(instrument.block_buffer(c.blocks, sampled=8))
-    values = device_arguments(c.make_args(1), cp)
-    prepare_ptx(c, probed.ptx, (*values, buffer)).run()
-    _, end, _ = instrument.read_blocks(buffer.get())
-    assert end.size == 5
-    assert np.all(end > 0)
+
+    def recorded(sampled: int) -> tuple[list[int], list[int]]:
+        buffer = cp.asarray(instrument.block_buffer(c.blocks, sampled=sampled))
+        prepare_ptx(c, probed.ptx, (*device_arguments(c.make_args(1), cp), buffer)).run()
+        block, start, end, sm_id = instrument.read_blocks(buffer.get())
+        assert np.all(start <= end)
+        return block.tolist(), sm_id.tolist()
+
+    every, sm_of = recorded(1)
+    assert every == list(range(40))
+    for sampled in (4, 8):
+        blocks, sms = recorded(sampled)
+        assert [block // sampled for block in blocks] == list(range(40 // sampled))
+        assert len({block % sampled for block in blocks}) > 2
+        assert sms == [sm_of[block] for block in blocks]
+    assert len(recorded(64)[0]) <= 1  # the lot may fall on a block that the grid does not have
     with pytest.raises(ValueError, match="power of two"):
         instrument.block_buffer(10, sampled=3)
+
+
+@pytest.mark.parametrize("sampled", [2, 4, 8, 64])
+@pytest.mark.parametrize("sms", [108, 128, 132, 132 * 16, 148 * 8])
+def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: int) -> None:
+    """Blocks go round the SMs: each gets its share, whatever it has in common with the sampling."""
+    blocks = instrument.recorded_blocks((1 << 20) // sampled, sampled)
+    each = np.bincount(blocks % sms, minlength=sms) * sampled / (1 << 20) * sms
+    assert each.min() > 0.5
+    assert each.max() < 1.5
+    on_sms = np.bincount(blocks % sms % 132 if sms > 148 else blocks % sms)
+    assert on_sms.std() / on_sms.mean() < 0.1
 
 
 def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> None:

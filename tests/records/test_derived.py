@@ -298,7 +298,7 @@ def test_every_nth_block_stands_for_n() -> None:
     rows = [(3 * n, n % 2, 10 * (n // 2), 10 * (n // 2) + 10) for n in range(4)]
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 3, 2, sampled=3))
     assert waves.wave.tolist() == [0, 0, 1, 1]
-    assert waves.running()[1].tolist() == [6, 6, 0]
+    assert waves.running()[1][:-1] == pytest.approx(np.full(200, 6.0))  # six at once, all the time
     assert waves.idle_share == 0
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 4, 2, sampled=3))
     assert waves.idle_share == pytest.approx(1 - 4 * 10 * 3 / (8 * 20))

@@ -66,7 +66,7 @@ def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
     text = repr(CounterTable.of(counters, CODE, "counted in a replay"))
     first = text.splitlines()[0]
     assert first == (
-        "gather: grid 10 × 2, block 64, 2\u202f048 bytes of shared memory a block; "
+        "gather: grid 10 × 2, block 64, 2,048 bytes of shared memory a block; "
         "modelled on virtual T4. counted in a replay"
     )
     row = {line.split("  ")[0]: line for line in text.splitlines()}
@@ -74,7 +74,7 @@ def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
     assert "320 sectors of 32 bytes, 8.00 a request" in row["global loads"]
     assert "40 bank conflicts" in row["shared accesses"]
     assert "75.0%" in row["lane efficiency"]
-    assert "of 1\u202f234" in row["divergent branches"]
+    assert "of 1,234" in row["divergent branches"]
     assert "y[i] = x[2 * i]; // a < b" in text
 
 

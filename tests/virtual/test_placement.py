@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from virtualgpu.model import placement
-from virtualgpu.model.placement import MAX_EXACT_BLOCKS, listed_step, place_blocks
+from virtualgpu.model.placement import MAX_EXACT_BLOCKS, place_blocks
 
 Times = npt.NDArray[np.float64]
 
@@ -106,9 +106,3 @@ def _seconds(durations: Times) -> float:
 def test_no_blocks() -> None:
     sm, start, end = place_blocks(np.empty(0), 4, 2, 0.5)
     assert sm.size == start.size == end.size == 0
-
-
-def test_records_list_at_most_two_hundred_thousand_blocks() -> None:
-    assert listed_step(200_000) == 1
-    assert listed_step(200_001) == 2
-    assert -(-5_000_000 // listed_step(5_000_000)) <= 200_000

@@ -3,9 +3,10 @@
 The kernel keeps its instructions, names and results; it takes one more parameter at the end, a
 64-bit pointer to a buffer of 64-bit words:
 
-* `trace_blocks`: word 0 is the sampling shift ``s`` (every ``2**s``-th block is recorded), word 1 unused;
-  from word 2 three words a recorded block: ``%globaltimer`` at the start of its first warp, the same
-  at the end of its last warp (both ns), and ``%smid``. See `block_buffer` and `read_blocks`.
+* `trace_blocks`: word 0 is the sampling shift ``s`` (of each ``2**s`` consecutive blocks one is recorded, as
+  if drawn by lot: `recorded_blocks`), word 1 unused; from word 2 three words a recorded block:
+  ``%globaltimer`` at the start of its first warp, the same at the end of its last warp (both ns), and
+  ``%smid``. See `block_buffer` and `read_blocks`.
 * `trace_warp`: word 0 counts the events, word 1 is the capacity in events, words 2 to 5 name the chosen
   warp; from word 6 two words an event, one event each time the warp enters a basic block:
   ``%clock64``, and the active mask with the block's number above it. See `warp_buffer` and `read_warp`.
@@ -34,6 +35,8 @@ Words = npt.NDArray[np.uint64]
 _BLOCK_HEADER, _BLOCK_WORDS = 2, 3
 _WARP_HEADER, _WARP_WORDS = 6, 2
 _UNSET = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+# 2**64 over the golden ratio (Knuth, The Art of Computer Programming, 6.4): neighbours land far apart.
+_GOLDEN = 0x9E37_79B9_7F4A_7C15
 
 _EXIT = re.compile(r"(?:@(!?)\s*(%?[\w$]+)\s+)?(?:ret|exit)(?:\.uni)?\s*;")
 _VERSION = re.compile(r"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
@@ -144,10 +147,24 @@ def block_buffer(blocks: int, sampled: int = 1) -> Words:
     return np.concatenate([header, rows.reshape(-1)])
 
 
-def read_blocks(buffer: Words) -> tuple[Words, Words, npt.NDArray[np.int32]]:
-    """Start (ns), end (ns) and SM of each recorded block, on the GPU's own clock."""
+def recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
+    """Which block each row of a `block_buffer` is about; the last may be one that the grid does not have.
+
+    A fixed stride would share a factor with the SMs and the blocks that fit on them, and miss some.
+    """
+    row = np.arange(rows, dtype=np.uint64)
+    lot = (row * np.uint64(_GOLDEN)) >> np.uint64(40)
+    picked = row * np.uint64(sampled) + lot % np.uint64(sampled)
+    return picked.astype(np.int64)
+
+
+def read_blocks(buffer: Words) -> tuple[npt.NDArray[np.int64], Words, Words, npt.NDArray[np.int32]]:
+    """Each recorded block with its start (ns), end (ns) and SM, times on the GPU's own clock."""
     rows = buffer[_BLOCK_HEADER:].reshape(-1, _BLOCK_WORDS)
-    return rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
+    block = recorded_blocks(len(rows), 1 << int(buffer[0]))
+    ran = rows[:, 0] != _UNSET
+    rows = rows[ran]
+    return block[ran], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
 
 
 def warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> Words:
@@ -249,8 +266,13 @@ def _block_prologue(names: _Names) -> str:
 	cvta.to.global.u64 %{base}, %{base};
 {_linear(names, block, "ctaid", "nctaid")}	ld.global.u32 %{shift}, [%{base}];
 	shr.u64 %{row}, %{block}, %{shift};
-	shl.b64 %{kept}, %{row}, %{shift};
-	setp.eq.u64 %{wanted}, %{kept}, %{block};
+	mul.lo.u64 %{kept}, %{row}, {_GOLDEN - (1 << 64)};
+	shr.u64 %{kept}, %{kept}, 40;
+	xor.b64 %{kept}, %{kept}, %{block};
+	shl.b64 %{names("factor")}, -1, %{shift};
+	not.b64 %{names("factor")}, %{names("factor")};
+	and.b64 %{kept}, %{kept}, %{names("factor")};
+	setp.eq.u64 %{wanted}, %{kept}, 0;
 	mad.lo.u64 %{row}, %{row}, {8 * _BLOCK_WORDS}, %{base};
 {_lowest_lane(names)}	and.pred %{lowest}, %{lowest}, %{wanted};
 	@%{lowest} red.global.min.u64 [%{row}+{8 * _BLOCK_HEADER}], %{time};

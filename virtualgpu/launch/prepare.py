@@ -17,11 +17,13 @@ from virtualgpu.launch.params import pack
 from virtualgpu.model import cost
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.occupancy import occupancy
-from virtualgpu.model.placement import Placement, listed_step, place_blocks
+from virtualgpu.model.placement import Placement, place_blocks
 from virtualgpu.records import Dim3, KernelStats, LaunchTrace, Occupancy
 
 if TYPE_CHECKING:
     from virtualgpu.engine import LaunchResult, PackedLaunch, RunOptions
+
+MAX_LISTED_BLOCKS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +187,6 @@ class FinishedLaunch:
         """Which SM ran which block, and when, by the time model."""
         prepared, info = self.prepared, self.prepared.device.info
         sm, start, end = self.placement
-        step = listed_step(sm.size)
         return LaunchTrace(
             provenance=info.as_virtual,
             kernel_name=prepared.stats.name,
@@ -193,14 +194,13 @@ class FinishedLaunch:
             block=prepared.block,
             shared_bytes=prepared.packed.shared_bytes,
             sm_count=info.sm_count,
-            block_index=np.arange(0, sm.size, step, dtype=np.int64),
-            sm_id=sm[::step],
-            start_ns=np.rint(start[::step]).astype(np.int64),
-            end_ns=np.rint(end[::step]).astype(np.int64),
+            block_index=np.arange(sm.size, dtype=np.int64),
+            sm_id=sm,
+            start_ns=np.rint(start).astype(np.int64),
+            end_ns=np.rint(end).astype(np.int64),
             occupancy=prepared.occupancy,
-            sampled=step,
             note="Times and SMs come from the time model; the kernel itself was executed.",
-        )
+        ).thinned(MAX_LISTED_BLOCKS)
 
 
 def prepare(

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_EXACT_BLOCKS = 50_000
-MAX_LISTED_BLOCKS = 200_000
 
 Placement = tuple[npt.NDArray[np.int32], npt.NDArray[np.float64], npt.NDArray[np.float64]]
 
@@ -56,11 +55,6 @@ def place_blocks(
         slot, start = _batch_schedule(duration_ns, slots, dispatch_ns)
         sm = slot % sm_count
     return sm.astype(np.int32), start, start + duration_ns
-
-
-def listed_step(blocks: int) -> int:
-    """Every how manyeth block a record lists, so that none has more than ``MAX_LISTED_BLOCKS``."""
-    return max(1, -(-blocks // MAX_LISTED_BLOCKS))
 
 
 def _list_schedule(

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from virtualgpu.records.launch import LaunchTrace
 
+STRETCHES = 200
+
 
 @dataclass(frozen=True)
 class LaunchWaves:
@@ -74,10 +76,18 @@ class LaunchWaves:
         return np.asarray(slots, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Running blocks over time as a staircase: moments in nanoseconds, and how many from each on."""
+        """Running blocks over time as a staircase: moments in nanoseconds, and how many from each on.
+
+        Of a sampled launch the average over each of `STRETCHES`: a moment says little of those left out.
+        """
         trace = self.trace
+        if trace.sampled > 1:
+            moments = np.linspace(0, trace.span_ns, STRETCHES + 1)
+            ran = _before(moments, trace.start_ns) - _before(moments, trace.end_ns)
+            mean = np.diff(ran) * trace.sampled / max(1e-9, moments[1])
+            return moments, np.append(mean, 0.0)
         times = np.concatenate([trace.start_ns, trace.end_ns])
-        change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)]) * trace.sampled
+        change = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)])
         moments, where = np.unique(times, return_inverse=True)
         running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
         return moments.astype(np.float64), running.astype(np.float64)
@@ -88,3 +98,11 @@ class LaunchWaves:
         room = self.trace.blocks_per_wave * self.trace.span_ns
         busy = int((self.trace.end_ns - self.trace.start_ns).sum()) * self.trace.sampled
         return max(0.0, 1 - busy / room) if room else 0.0
+
+
+def _before(moments: npt.NDArray[np.float64], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """The sum, for each moment, of how long before it each of the times lies."""
+    ordered = np.sort(times).astype(np.float64)
+    reached = np.searchsorted(ordered, moments)
+    before: npt.NDArray[np.float64] = moments * reached - np.append(0.0, np.cumsum(ordered))[reached]
+    return before

@@ -13,7 +13,7 @@ function pixelOf(colour) {
   return pixel[0];
 }
 
-const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** The sentence of one span or rect. */
 export function said(item, at) {

@@ -1,6 +1,6 @@
 // A traced block as Python laid it out: everything here is looked up, or bits written as a number.
 
-export const spaced = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+export const spaced = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 export const upTo = (count, make) => Array.from({ length: count }, (_, at) => make(at));
 
 /** First position in an ascending array whose value is at least `wanted`. */
