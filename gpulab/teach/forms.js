@@ -110,12 +110,17 @@ function render({ model, el }) {
   changed();
   model.on("change:state", changed);
   model.on("change:heard", answered);
-  root.append(silence);
+  const notice = element("div", { class: "gl-problem", role: "alert" });
+  const noticed = () => { notice.textContent = model.get("notice"); };
+  noticed();
+  model.on("change:notice", noticed);
+  root.append(silence, notice);
   el.replaceChildren(root);
   return () => {
     clearTimeout(waiting);
     model.off("change:state", changed);
     model.off("change:heard", answered);
+    model.off("change:notice", noticed);
   };
 }
 

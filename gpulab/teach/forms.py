@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 from importlib.resources import files
 from typing import Any
@@ -24,6 +26,8 @@ class Form(anywidget.AnyWidget):
     state = traitlets.Dict().tag(sync=True)
     heard = traitlets.Int(0).tag(sync=True)
     """How many messages have arrived: the browser sees that somebody answers."""
+    notice = traitlets.Unicode().tag(sync=True)
+    """What was printed as a warning while the last message was answered."""
 
     def __init__(
         self, form: str, facts: dict[str, Any], state: dict[str, Any], react: Callable[[dict[str, Any]], None]
@@ -35,4 +39,7 @@ class Form(anywidget.AnyWidget):
 
     def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         self.heard += 1
-        self._react(content)
+        # No cell is running whose output a warning could join: answers that cannot be saved, say.
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self._react(content)
+        self.notice = said.getvalue().strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,3 +139,16 @@ def test_progress_is_public_and_counts_what_was_done() -> None:
     assert (after.passed, after.predictions) == (1, 1)
     assert "✓ passed" in after._repr_html_()
     assert "[x] 00-blocks" in str(after)
+
+
+def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "file"))
+    guess = predict("How many?", key="n")
+    form = prediction_form(guess)
+    say(form, value="7")
+    assert guess.value == 7
+    assert "not saved" in form.notice
+    say(form)
+    say(form, value="8")
+    assert form.notice == "", "said once a session"

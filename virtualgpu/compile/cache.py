@@ -56,8 +56,10 @@ def store(kind: str, name: str, data: bytes) -> None:
                 old.unlink(missing_ok=True)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, durable: bool = False) -> None:
     """Write a file in one step: whoever reads it meanwhile sees the old one or the new one, never half of it.
+
+    With `durable` it is on the disk, and not only on its way, when this returns.
 
     Raises
     ------
@@ -68,6 +70,9 @@ def replace_file(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(handle)
         Path(temporary).replace(path)
     except OSError:
         Path(temporary).unlink(missing_ok=True)

@@ -1,0 +1,156 @@
+"""A learner's answers are kept whatever the disk does, and whoever else writes."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+
+from gpulab.teach.store import LearnerStore, data_dir
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "learner.json"
+
+
+def put_many(path: Path, name: str, count: int) -> None:
+    for number in range(count):
+        LearnerStore(path).put("predictions", f"{name}-{number}", number)
+
+
+def test_what_is_put_is_there_in_another_session(path: Path) -> None:
+    first, other = LearnerStore(path), LearnerStore(path)
+    first.put("quizzes", "start", {"right": 2})
+    other.put("predictions", "n", "1,5 µs")
+    assert first.get("predictions", "n") == "1,5 µs"
+    assert LearnerStore(path).section("quizzes") == {"start": {"right": 2}}
+    first.forget("predictions", "n")
+    other.put("predictions", "m", 1)
+    assert LearnerStore(path).section("predictions") == {"m": 1}, (
+        "what one forgot the other does not bring back"
+    )
+
+
+def test_many_processes_lose_nothing(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=put_many, args=(path, str(name), 60)) for name in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert len(LearnerStore(path).section("predictions")) == 240
+    assert sorted(entry.name for entry in path.parent.iterdir() if entry.name[0] != ".") == ["learner.json"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b'{"predictions": {"a": 1',
+        b"[1]",
+        b'{"predictions": [1]}',
+        b"\xff\x00",
+        b"[" * 200_000,
+        b"\x00" * 64,
+    ],
+)
+@pytest.mark.parametrize("first", ["read", "write"])
+def test_a_damaged_file_is_set_aside_and_said_once(
+    path: Path, content: bytes, first: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path.parent.mkdir()
+    path.write_bytes(content)
+    kept = LearnerStore(path)
+    if first == "read":
+        assert kept.section("predictions") == {}
+    kept.put("predictions", "b", 2)
+    assert LearnerStore(path).section("predictions") == {"b": 2}
+    (aside,) = path.parent.glob("learner.json.damaged-*")
+    assert re.fullmatch(r"learner\.json\.damaged-\d{4}-\d\d-\d\d_\d{6}", aside.name)
+    assert aside.read_bytes() == content
+    said = capsys.readouterr().err
+    assert said.count("gpulab: ") == 1
+    assert aside.name in said
+
+
+def test_a_folder_that_cannot_be_written_is_said_once_and_saved_when_it_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    kept = LearnerStore(blocked / "learner.json")
+    kept.put("predictions", "a", 1)
+    kept.put("predictions", "b", 2)
+    kept.forget("predictions", "a")
+    assert kept.section("predictions") == {"b": 2}
+    said = capsys.readouterr().err
+    assert said.count("not saved") == 1
+    assert "GPULAB_HOME" in said
+    blocked.unlink()
+    kept.put("predictions", "c", 3)
+    assert LearnerStore(kept.path).section("predictions") == {"b": 2, "c": 3}
+
+
+def test_a_file_that_cannot_be_read_is_not_written_over(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LearnerStore(path).put("predictions", "a", 1)
+    before = path.read_bytes()
+
+    def refuse(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", refuse)
+        kept = LearnerStore(path)
+        kept.put("predictions", "b", 2)
+        assert kept.get("predictions", "b") == 2
+    assert path.read_bytes() == before
+    assert capsys.readouterr().err.count("Permission denied") == 1
+
+
+def fill_the_disk(path: Path) -> None:
+    """In a process of its own: the disk takes no further byte, then some again."""
+    import resource
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    kept = LearnerStore(path)
+    kept.put("predictions", "a", 1)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    kept.put("predictions", "b", 2)
+    assert json.loads(path.read_text()) == {"predictions": {"a": 1}}
+    assert kept.section("predictions") == {"a": 1, "b": 2}
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    kept.put("predictions", "c", 3)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no limit of file sizes")
+def test_a_full_disk_leaves_the_old_file_whole(path: Path) -> None:
+    worker = multiprocessing.get_context("spawn").Process(target=fill_the_disk, args=(path,))
+    worker.start()
+    worker.join(60)
+    assert worker.exitcode == 0
+    assert LearnerStore(path).section("predictions") == {"a": 1, "b": 2, "c": 3}
+    assert not [
+        entry for entry in path.parent.iterdir() if entry.name.startswith(".") and "lock" not in entry.name
+    ]
+
+
+def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) -> None:
+    kept = LearnerStore(path)
+    with pytest.raises(TypeError):
+        kept.put("predictions", "a", object())
+    kept.put("predictions", "b", 2)
+    assert LearnerStore(path).section("predictions") == {"b": 2}
+
+
+def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_HOME", "~/answers")
+    assert data_dir() == Path.home() / "answers"
