@@ -431,7 +431,7 @@ class TestModule:
     def test_unknown_names_say_what_to_do(self) -> None:
         with pytest.raises(AttributeError, match=r"numpy\.insert has it: copy with cp\.asnumpy"):
             cp.insert  # noqa: B018
-        with pytest.raises(AttributeError, match=r"nearest is cp\.arange"):
+        with pytest.raises(AttributeError, match=r"Did you mean cp\.arange"):
             cp.arrange  # noqa: B018
         with pytest.raises(AttributeError, match=r"between virtual GPUs with cp\.asarray"):
             cp.cuda.nccl  # noqa: B018

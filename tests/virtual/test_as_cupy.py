@@ -95,8 +95,8 @@ k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
     "in a function": ("cupy.arange(3) + cupy.arange(4)", "ValueError"),
     "in a compiler": ("cupy.RawKernel('nonsense', 'k').compile()", "CompileException"),
     "of its own": ("raise KeyError('mine')", "KeyError: 'mine'"),
-    "of a name": ("cupy.arrange", "the nearest is cp.arange"),
-    "of an import": ("from cupy import arrange", "the nearest is cp.arange"),
+    "of a name": ("cupy.arrange", "Did you mean cp.arange"),
+    "of an import": ("from cupy import arrange", "Did you mean cp.arange"),
     "of a module": ("import cupyx.scipy.ndimage", "SciPy"),
 }
 

@@ -64,6 +64,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
 from virtualgpu.cp._missing_names import absent as _absent
 from virtualgpu.cp._routines.creation import *
+from virtualgpu.cp._routines.documented import add_examples as _add_examples
 from virtualgpu.cp._routines.files import *
 from virtualgpu.cp._routines.functions import *
 from virtualgpu.cp._routines.ufunc import ufunc
@@ -137,6 +138,7 @@ for _value in [*globals().values()]:
     if _ours and globals().get(_value.__name__) is _value:
         _value.__module__ = __name__
 ndarray._module = _sys.modules[__name__]
+_add_examples({"cp": ndarray._module, "cp.fft": fft, "cp.linalg": linalg, "cp.random": random})
 
 
 def __getattr__(name: str) -> _Any:
@@ -144,7 +146,7 @@ def __getattr__(name: str) -> _Any:
         return getattr(_importlib.import_module(f"virtualgpu.cp.{_COMPILED[name]}"), name)
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    raise _absent("cp", name, globals(), _REMEDIES.get(name, ""))
+    raise _absent("cp", name, __dir__(), _REMEDIES.get(name, ""))
 
 
 def __dir__() -> list[str]:

@@ -9,6 +9,11 @@ from virtualgpu.cp._missing_names import module_getattr as _module_getattr
 from virtualgpu.cp._routines.creation import array
 from virtualgpu.cp._routines.from_numpy import lift
 
+__all__ = [
+    *("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft"),
+    *("irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn"),
+]
+
 fft, ifft, fft2, ifft2 = lift(np.fft.fft), lift(np.fft.ifft), lift(np.fft.fft2), lift(np.fft.ifft2)
 fftn, ifftn, rfft, irfft = lift(np.fft.fftn), lift(np.fft.ifftn), lift(np.fft.rfft), lift(np.fft.irfft)
 rfft2, irfft2, rfftn, irfftn = (

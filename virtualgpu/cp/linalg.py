@@ -8,6 +8,24 @@ from virtualgpu.cp._missing_names import module_getattr as _module_getattr
 from virtualgpu.cp._routines import functions as _functions
 from virtualgpu.cp._routines.from_numpy import lift
 
+__all__ = [
+    *(
+        "LinAlgError",
+        "cholesky",
+        "cond",
+        "cross",
+        "det",
+        "eig",
+        "eigh",
+        "eigvals",
+        "eigvalsh",
+        "inv",
+        "lstsq",
+    ),
+    *("matmul", "matrix_power", "matrix_rank", "matrix_transpose", "norm", "pinv", "qr", "slogdet"),
+    *("solve", "svd", "tensorinv", "tensorsolve"),
+]
+
 LinAlgError = np.linalg.LinAlgError
 
 norm, det, slogdet = lift(np.linalg.norm), lift(np.linalg.det), lift(np.linalg.slogdet)

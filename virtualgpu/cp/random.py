@@ -236,4 +236,9 @@ uniform, normal, standard_normal = map(_of_current_state, ("uniform", "normal", 
 exponential, poisson, binomial = map(_of_current_state, ("exponential", "poisson", "binomial"))
 permutation, shuffle, choice = map(_of_current_state, ("permutation", "shuffle", "choice"))
 
+__all__ = [
+    *("Generator", "Philox4x3210", "RandomState", "XORWOW", "binomial", "choice", "default_rng"),
+    *("exponential", "get_random_state", "normal", "permutation", "poisson", "rand", "randint", "randn"),
+    *("random", "random_sample", "ranf", "sample", "seed", "shuffle", "standard_normal", "uniform"),
+]
 __getattr__ = module_getattr("cp.random", globals())

@@ -10,6 +10,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
+from virtualgpu.cp._routines.documented import document
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -162,8 +163,7 @@ def lift(
                 get_current_stream(device.id).synchronize()
         return result
 
-    call.__name__ = call.__qualname__ = title
-    call.__doc__ = f"Like ``numpy.{title}``, on device arrays; results stay on the device."
+    document(call, function, title, lacks)
     return call
 
 
@@ -178,6 +178,6 @@ def host_only(function: Callable[..., Any], name: str = "") -> Callable[..., Any
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*(stand_in(value) for value in args), **kwargs)
 
-    call.__name__ = call.__qualname__ = name or function.__name__
-    call.__doc__ = f"Like ``numpy.{name or function.__name__}``."
+    place = "As NumPy's function of this name; device arrays count by their shape and dtype."
+    document(call, function, name or function.__name__, place=place)
     return call

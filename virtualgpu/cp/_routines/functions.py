@@ -153,7 +153,7 @@ stack = lift(np.stack)
 def concatenate(
     tup: Any, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
 ) -> Any:
-    """Like ``numpy.concatenate``, of device arrays."""
+    """Join device arrays along an axis that exists; they agree in the lengths of the others."""
     if isinstance(tup, (list, tuple)) and not tup:
         raise ValueError("need at least one array to concatenate")
     return _concatenate(tup, axis, out, dtype=dtype, casting=casting)

@@ -11,6 +11,7 @@ from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
+from virtualgpu.cp._routines.documented import signature_of, words_for_elements
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
@@ -45,7 +46,8 @@ class ufunc:  # noqa: N801 - CuPy's name
         self.nin = function.nin
         self.nout = function.nout
         self.nargs = function.nargs
-        self.__doc__ = f"Element-wise like ``numpy.{function.__name__}``, on device arrays."
+        self.__doc__ = words_for_elements(function)
+        self.__signature__ = signature_of(function)
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.name}'>"

@@ -127,3 +127,7 @@ def __getattr__(name: str) -> Any:
     if name in ("CUDARuntimeError", "CUDADriverError"):
         return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
     return _explain(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_COMPILED, "Function", "Module", "CUDARuntimeError", "CUDADriverError"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from virtualgpu.cp._missing_names import module_getattr
@@ -33,6 +34,12 @@ class Device:
         return f"<CUDA Device {self.id}>"
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            warnings.warn(
+                f"A device never equals a str such as {other!r}: all arrays of cp lie on a GPU, and "
+                "x.device.id is its number.",
+                stacklevel=2,
+            )
         return isinstance(other, Device) and self.id == other.id
 
     def __hash__(self) -> int:

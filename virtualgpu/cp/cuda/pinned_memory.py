@@ -15,6 +15,10 @@ import numpy.typing as npt
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
 
+__all__ = [
+    *("PinnedMemory", "PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory", "is_memory_pinned"),
+    "set_pinned_memory_allocator",
+]
 __getattr__ = module_getattr("cp.cuda.pinned_memory", globals())
 
 _UNIT_BYTES = 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from virtualgpu.cp._missing_names import absent
+from virtualgpu.cp._missing_names import absent, public_names
 from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
@@ -464,4 +464,8 @@ def __getattr__(name: str) -> Any:
     for known in ATTRIBUTES:
         if name == f"cudaDevAttr{known.name}":
             return known.number
-    raise absent("cp.cuda.runtime", name, globals())
+    raise absent("cp.cuda.runtime", name, __dir__())
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

@@ -27,6 +27,7 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import Activity, ActivityKind
 
+__all__ = ["Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
 __getattr__ = module_getattr("cp.cuda.stream", globals())
 
 

@@ -1,0 +1,100 @@
+"""What a learner sees after ``?`` and Tab: signatures, words, examples that hold, and no private names."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from virtualgpu import cp
+from virtualgpu.cp import _missing_names
+from virtualgpu.cp._routines.documented import EXAMPLES
+
+MODULES = ("cp", "cp.cuda", "cp.cuda.device", "cp.cuda.driver", "cp.cuda.memory", "cp.cuda.nvrtc",
+           "cp.cuda.nvtx", "cp.cuda.pinned_memory", "cp.cuda.runtime", "cp.cuda.stream", "cp.fft",
+           "cp.linalg", "cp.random", "cp.testing")  # fmt: skip
+
+
+def value(path: str) -> Any:
+    return eval(path, {"cp": cp})
+
+
+def test_the_commonest_functions_show_what_they_do() -> None:
+    for line in EXAMPLES.strip().split("\n"):
+        code, _, result = line.partition(" -> ")
+        assert " ".join(repr(value(code)).split()) == " ".join(result.split()), code
+        thing = value(code.partition("(")[0])
+        text = inspect.getdoc(thing) or ""
+        assert f"\nExamples\n--------\n>>> {code}\n" in text
+        assert not text.startswith(("Like", "As NumPy", "Examples")), code
+        assert "*args" not in str(inspect.signature(thing))
+    assert len(EXAMPLES.strip().split("\n")) >= 60
+
+
+def test_keywords_that_cupy_lacks_are_not_shown() -> None:
+    assert "where" not in inspect.signature(cp.sum).parameters
+    assert not re.search(r"^(where|initial) :", inspect.getdoc(cp.sum) or "", re.M)
+    assert re.search(r"^keepdims :", inspect.getdoc(cp.sum) or "", re.M)
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_completion_offers_what_a_learner_can_use(path: str) -> None:
+    module = value(path)
+    names = dir(module)
+    assert names
+    assert len(set(names)) == len(names)
+    for name in names:
+        thing = getattr(module, name)
+        assert not name.startswith("_")
+        assert isinstance(thing, ModuleType) == (getattr(thing, "__name__", "").startswith("virtualgpu.cp."))
+        assert getattr(thing, "__module__", "") not in ("typing", "collections.abc", "__future__")
+    assert not {"np", "lift", "annotations", "module_getattr", "check_device", "dataclass"} & set(names)
+
+
+def said(path: str) -> str:
+    with pytest.raises(AttributeError) as raised:
+        value(path)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("cp.zeroes", "Did you mean cp.zeros?"),
+        ("cp.arrange", "Did you mean cp.arange?"),
+        ("cp.cuda.Strem", "Did you mean cp.cuda.Stream?"),
+        ("cp.random.rnad", "Did you mean cp.random.rand?"),
+        ("cp.linalg.nrm", "Did you mean cp.linalg.norm?"),
+        ("cp.cuda.runtime.getDevceCount", "Did you mean cp.cuda.runtime.getDeviceCount?"),
+        ("cp.rand", "write cp.random.rand"),
+        ("cp.inv", "write cp.linalg.inv"),
+        ("cp.cuda.getDeviceCount", "write cp.cuda.runtime.getDeviceCount"),
+        ("cp.tensor", "write cp.array(data)"),
+        ("cp.cuda.synchronize", "write cp.cuda.Device().synchronize()"),
+        ("cp.zeros(3).cpu", "write x.get(), or cp.asnumpy(x)"),
+        ("cp.zeros(3).to", "cp.asarray(a) copies a NumPy array there"),
+        ("cp.zeros(3).exp", "it is a function, cp.exp(x)"),
+        ("cp.zeros(3).shpe", "Did you mean 'shape'?"),
+    ],
+)
+def test_what_was_meant_is_named(path: str, says: str) -> None:
+    assert says in said(path)
+
+
+def test_habits_are_no_names_of_cupy_and_their_answers_are() -> None:
+    for module, habits in {**_missing_names._HABITS, "cp.zeros(3)": _missing_names._ARRAY_HABITS}.items():
+        for name, answer in habits.items():
+            assert answer in said(f"{module}.{name}")
+            for path in re.findall(r"\bcp(?:\.\w+)+", answer):
+                value(path)
+            for attribute in re.findall(r"\bx\.(\w+)", answer):
+                value(f"cp.zeros(3).{attribute}")
+
+
+def test_a_device_compared_with_a_word_says_what_it_is() -> None:
+    with pytest.warns(UserWarning, match="never equals"):
+        assert cp.zeros(3).device != "cuda"
+    assert cp.zeros(3).device == cp.cuda.Device(0)
