@@ -53,9 +53,10 @@ nested = cp.RawKernel(code, "nested")
 n = 128
 x = cp.asarray(np.arange(n, dtype=np.float32) / 8)
 whole = gl.warps(scan, 1, n, (x, np.int32(n)), shared_bytes=8 * n, whole_block=True)
+whole.by_line = False
 whole
 """,
-    "alone = gl.warps(nested, 1, 32, (cp.arange(32, dtype=np.int32),))\nalone",
+    "alone = gl.warps(nested, 1, 32, (cp.arange(32, dtype=np.int32),))\nalone.by_line = False\nalone",
 ]
 
 # The words of shared memory on the page, and their state.
@@ -71,6 +72,7 @@ def traces(lab: Any) -> Iterator[tuple[Any, Any]]:
     with lab.notebook("traces.ipynb", CELLS) as kernel:
         lab.page.wait_for_selector(f"{ALONE} .gl-sentence:has-text('Step 1')", timeout=60_000)
         lab.page.wait_for_selector(f"{BLOCK} .gl-sentence:has-text('Step 1')", timeout=60_000)
+        lab.page.locator(f"{BLOCK} .gl-shared summary").click()
         yield lab, kernel
 
 

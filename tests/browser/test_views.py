@@ -25,6 +25,7 @@ reading = iter(range(10_000))
     """
 trace = synthetic.warp_trace(n=24)
 stepper = WarpStepper(trace, synthetic.measured_blocks(trace))
+stepper.by_line = False
 stepper
 """,
     "launch = LaunchChart(synthetic.launch_trace(256), at_block_size=synthetic.launch_trace)\nlaunch",
@@ -130,7 +131,7 @@ def test_buttons_step_and_play(views: tuple[Any, Any]) -> None:
     check_step(lab, kernel, 0)
     press("next")
     check_step(lab, kernel, 1)
-    press("line")
+    lab.page.locator(f"{STEPPER} .gl-listing").press("ArrowDown")
     check_step(lab, kernel, 2)
     press("access")
     check_step(lab, kernel, 4)
@@ -149,18 +150,22 @@ def test_buttons_step_and_play(views: tuple[Any, Any]) -> None:
 
 def test_source_line_steps_and_ptx_listing(views: tuple[Any, Any]) -> None:
     lab, kernel = views
+    unit = lab.page.locator(f"{STEPPER} select[aria-label='One step is']")
     lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
-    lab.page.locator(f"{STEPPER} select").select_option("line")
+    unit.select_option("line")
     lab.page.locator(f"{STEPPER} button[data-move=next]").click()
-    check_step(lab, kernel, 2)
     lab.expect(kernel, "stepper.by_line", True)
-    lab.page.get_by_role("button", name="Show PTX").click()
     row = lab.page.locator(f"{STEPPER} [aria-current=step] code")
+    assert row.text_content() == "    if (i < n) {"
+    lab.picture("stepper_lines", STEPPER)
+    lab.page.get_by_role("button", name="PTX").click()
+    check_step(lab, kernel, 2)
+    lab.expect(kernel, "stepper.by_line", False)
     assert row.text_content() == "setp.ge.s32 %p1, %r2, %r5;"
     lab.picture("stepper_ptx", STEPPER)
-    lab.page.get_by_role("button", name="Show PTX").click()
+    lab.page.get_by_role("button", name="PTX").click()
     assert row.text_content() == "    if (i < n) {"
-    lab.page.locator(f"{STEPPER} select").select_option("step")
+    unit.select_option("step")
 
 
 def test_measured_masks_are_compared_in_words(views: tuple[Any, Any]) -> None:

@@ -84,9 +84,14 @@ def number_of(bits: int, kind: str) -> float | str:
     return value - (1 << width) if kind[0] == "s" and value >> (width - 1) else value
 
 
+def by_instruction(view: WarpStepper) -> WarpStepper:
+    view.by_line = False
+    return view
+
+
 def test_every_step_reads_as_in_python(open_saved: Any) -> None:
     trace = synthetic.warp_trace(n=24)
-    view = WarpStepper(trace, synthetic.measured_blocks(trace))
+    view = by_instruction(WarpStepper(trace, synthetic.measured_blocks(trace)))
     page = open_saved(view)
     for step in range(len(trace)):
         page.evaluate(STEP, step)
@@ -104,8 +109,9 @@ def test_every_step_reads_as_in_python(open_saved: Any) -> None:
 
 
 def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, open_saved: Any) -> None:
-    view = WarpStepper(block, warp=1)
+    view = by_instruction(WarpStepper(block, warp=1))
     page = open_saved(view)
+    page.locator(".gl-shared summary").click()
     trace, rng = view.trace, np.random.default_rng(5)
     assert trace.detail is not None
     assert trace.detail.depth.any()
@@ -149,7 +155,7 @@ def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, o
 
 
 def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
-    view = WarpStepper(block, warp=0)
+    view = by_instruction(WarpStepper(block, warp=0))
     page = open_saved(view)
     listing = page.locator(".gl-listing")
     keys = {
@@ -175,16 +181,58 @@ def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
 
 
 def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
-    view = WarpStepper(synthetic.warp_trace())
+    view = WarpStepper(synthetic.warp_trace(repeat=300))
     page = open_saved(view)
-    page.evaluate(STEP, len(view.trace) - 3)
+    visits = len(view.steps.visits)
+    page.evaluate(STEP, visits - 3)
     page.locator("[data-move=play]").click()
     page.wait_for_selector("[data-move=play]:has-text('Play')", timeout=5000)
-    assert page.locator(".gl-sentence").text_content() == view.steps.sentence(len(view.trace) - 1)
+    ended = view.steps.sentence(len(view.trace) - 1, by_line=True)
+    assert page.locator(".gl-sentence").text_content() == ended
+    # From the end Play begins anew; "fast" crosses any trace in some seconds.
+    page.locator("select[aria-label=Speed]").select_option("fast")
+    page.locator("[data-move=play]").click()
+    page.wait_for_function(
+        "end => document.querySelector('.gl-sentence').textContent === end", arg=ended, timeout=15_000
+    )
+
+
+def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
+    view = WarpStepper(block)
+    page, steps = open_saved(view), view.steps
+    for visit in range(len(steps.visits)):
+        page.evaluate(STEP, visit)
+        sentence, lanes = page.evaluate(SHOWN)
+        assert sentence == steps.sentence(int(steps.visits.begin[visit]), by_line=True)
+        assert lanes == states(int(steps.visits.active[visit]), int(steps.visits.lanes[visit]))
+        current = page.locator("[aria-current=step] .gl-line-number").text_content()
+        assert int(current) == steps.visits.line[visit]
+
+
+def test_a_line_is_gone_to_by_click_and_by_enter(block: BlockTrace, open_saved: Any) -> None:
+    view = WarpStepper(block)
+    page, visits = open_saved(view), view.steps.visits
+    line = int(np.bincount(visits.line).argmax())
+    at = np.flatnonzero(visits.line == line)
+    row = page.locator(".gl-line.gl-ran").filter(has=page.get_by_role("button", name=f"line {line}:"))
+    row.locator("code").click()
+    for visit in (at[0], at[1]):
+        sentence = view.steps.sentence(int(visits.begin[visit]), by_line=True)
+        assert page.locator(".gl-sentence").text_content() == sentence
+        row.locator("button").focus()
+        page.keyboard.press("Enter")
+    page.keyboard.press("ArrowDown")
+    focused = page.evaluate("document.activeElement.textContent")
+    assert int(focused) == min(n for n in visits.line.tolist() if n > line)
+    page.evaluate(STEP, int(at[-1]))
+    row.locator("code").click()  # no later step of this line: its first
+    assert page.locator(".gl-sentence").text_content() == view.steps.sentence(
+        int(visits.begin[at[0]]), by_line=True
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(1024, 700), (1400, 900)])
+@pytest.mark.parametrize(("width", "height"), [(640, 579), (820, 599), (1400, 900)])
 def test_the_essentials_are_on_one_screen(
     block: BlockTrace, open_saved: Any, width: int, height: int, dark: bool
 ) -> None:
@@ -192,17 +240,16 @@ def test_the_essentials_are_on_one_screen(
     from tests.browser.conftest import PICTURES
 
     page = open_saved(WarpStepper(block), width, height, dark)
-    step = int(np.flatnonzero(block.warps[0].access_is_store)[0])
-    page.evaluate(STEP, step)
+    page.locator(".gl-listing").press("PageDown")
     page.screenshot(path=PICTURES / f"warp_page_{width}_{'dark' if dark else 'light'}.png")
     boxes = page.evaluate(
-        """['.gl-tools', '.gl-loops', '.gl-timeline', 'input[type=range]', '.gl-sentence', '.gl-lanes',
+        """['.gl-groups', '.gl-timeline', 'input[type=range]', '.gl-sentence', '.gl-lanes',
             '.gl-current', '[data-move=past-loop]'].map(selector => {
                 const box = document.querySelector(selector).getBoundingClientRect();
                 return [box.left, box.top, box.right, box.bottom]; })"""
     )
     assert all(left >= 0 and bottom <= height for left, _, _, bottom in boxes)
-    above = boxes[:6]
+    above = boxes[:5]
     assert all(first[3] <= second[1] + 1 for first, second in pairwise(above))
     clipped = page.evaluate(
         """[...document.querySelectorAll('.gl-lane .gl-value, button, .gl-sentence, .gl-turns, td')]
@@ -215,6 +262,7 @@ def test_the_essentials_are_on_one_screen(
 
 def test_a_step_of_a_long_trace_is_quick(open_saved: Any, record_property: Any) -> None:
     view = WarpStepper(synthetic.warp_trace(n=24, repeat=1_400))
+    view.by_line = False
     page = open_saved(view)
     times = page.evaluate(
         """async () => { const listing = document.querySelector('.gl-listing'); const times = [];

@@ -21,7 +21,7 @@ VIEW = ".jp-Cell .gpulab-view"
 def test_a_saved_view_steps_without_a_kernel(lab: Any) -> None:
     with lab.notebook("kept.ipynb", [CELL]) as kernel:
         lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)
-        expected = kernel.value("stepper.steps.sentence(4)")
+        expected = kernel.value("stepper.steps.sentence(4, by_line=True)")
         lab.save("kept.ipynb", until="metadata.widgets")
     lab.page.goto(f"{lab.url}/lab/tree/kept.ipynb?reset")
     lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)

@@ -178,18 +178,6 @@ def test_no_loops_where_none_are_known_or_none_turned_twice() -> None:
 # Steps --------------------------------------------------------------------------------------------------
 
 
-def test_lines_and_the_moves_between_them() -> None:
-    trace = warp_trace([0, 1, 2, 3, 4, 5], line=np.array([0, 4, 4, 0, 5, 4], np.int32))
-    steps = TraceSteps(trace)
-    assert len(steps) == 6
-    assert steps.line.tolist() == [0, 4, 4, 4, 5, 4]
-    assert steps.moves["next_line"].tolist() == [1, 4, 4, 4, 5, 5]
-    assert steps.moves["previous_line"].tolist() == [0, 0, 1, 1, 1, 4]
-    assert {*steps.loops.moves} < {*steps.moves}
-    assert steps.accesses.size == 0
-    assert steps.moves["next_access"].tolist() == steps.moves["previous_access"].tolist() == [*range(6)]
-
-
 @pytest.mark.parametrize(("block", "warp", "threads"), [
     ((32, 1, 1), 0, 32), ((40, 1, 1), 1, 8), ((5, 5, 2), 1, 18), ((16, 1, 1), 0, 16), ((64, 1, 1), 0, 32),
     ((32, 1, 1), 1, 0), ((32, 1, 1), 2, 0),

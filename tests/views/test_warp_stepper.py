@@ -11,7 +11,7 @@ from gpulab.views import WarpStepper
 from gpulab.views.warp.columns import SharedStates, lane_rows
 from gpulab.views.warp.steps import WarpSteps
 from gpulab.views.warp.words import confirm, value_type
-from tests.trace_state import shared_at, shared_changes
+from tests.trace_state import shared_at
 from tests.views import synthetic
 from virtualgpu.records.warp.columns import SharedWrites
 
@@ -28,10 +28,11 @@ def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:
     assert steps.moves["next_line"].tolist() == following
 
 
-def test_a_step_without_a_line_belongs_to_the_line_before(steps: WarpSteps) -> None:
+def test_a_step_without_a_line_belongs_to_the_line_beside_it(steps: WarpSteps) -> None:
     line = steps.trace.line.copy()
     line[[0, 3]] = 0
-    assert WarpSteps(replace(steps.trace, line=line)).line.tolist()[:5] == [0, 5, 6, 6, 7]
+    # After the fourth step lanes part: it belongs to what they did together.
+    assert WarpSteps(replace(steps.trace, line=line)).line.tolist()[:5] == [5, 5, 6, 6, 7]
 
 
 def test_moves(steps: WarpSteps) -> None:
@@ -76,7 +77,7 @@ def test_stepping_stays_inside_the_trace() -> None:
     assert view.step == 0
     view.step = 10_000
     assert view.step == len(view.trace) - 1
-    assert view.describe().splitlines()[-1] == view.steps.sentence(view.step)
+    assert view.describe().splitlines()[-1] == view.steps.sentence(view.step, by_line=True)
     view.close()
 
 
@@ -192,10 +193,7 @@ def test_shared_memory_is_said_as_its_writes_leave_it() -> None:
     moments = np.arange(-1, 32)
     for moment, said in zip(moments.tolist(), states.said(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
-        now = shared_changes(shared, moment).size
-        assert states.sentences[said] == (
-            f"Shared memory: {written.sum()} of {size} bytes written so far, {now} in this step."
-        )
+        assert states.sentences[said] == (f"Shared memory: {written.sum()} of {size} bytes written so far.")
         events = shared.sequence[states.row] <= moment
         words = np.full(states.words, 0xFFFFFFFF, np.uint32)
         for word in range(states.words):

@@ -98,6 +98,10 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
         "mask_lanes": np.bitwise_count(active), "mask_ran": np.bitwise_count(executed),
         **{name: target - here for name, target in steps.moves.items()},
     }  # fmt: skip
+    visits = steps.visits
+    columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
+    columns |= {"visit_words": texts.numbers(steps.visit_words)}
+    columns |= {"visit_moved": texts.numbers(map(words.moved_words, visits.moved))}
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
         columns |= {"turn_words": texts.numbers(loops.words), "turn_alone": texts.numbers(loops.alone)}
@@ -164,7 +168,20 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
         what = np.concatenate([what, texts.numbers(says)])
         kind = np.concatenate([kind, texts.numbers(detail.stored_type)[trace.text_index[stores]]])
     columns |= {"result_row": result, "value_step": step, "value_what": what, "value_type": kind}
+    columns |= _of_variables(trace, which, step[: which.size])
     return columns | lane_rows("value", bits, trace.executed_mask[step])
+
+
+def _of_variables(
+    trace: WarpTrace, which: npt.NDArray[np.integer[Any]], step: npt.NDArray[np.integer[Any]]
+) -> Columns:
+    """Which rows of values are those of variables: ``variable_rows[variable_at[i]:variable_at[i + 1]]``."""
+    rows = [np.flatnonzero(np.isin(which, each.written_by)) for each in trace.variables]
+    ordered = [row[np.argsort(step[row], kind="stable")].astype(np.int32) for row in rows]
+    if not ordered:
+        return {}
+    at = np.cumsum([0, *(row.size for row in ordered)])
+    return {"variable_at": at, "variable_rows": np.concatenate(ordered)}
 
 
 class SharedStates(SharedEvents):
@@ -172,19 +189,13 @@ class SharedStates(SharedEvents):
 
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
-        # Two sentences a moment: after a step that writes nothing, and after the one that writes.
         self.sentences = [
-            words.shared_words(written, shared.size_bytes, wrote)
-            for written, now in zip(self.written_bytes.tolist(), self.changed_bytes.tolist(), strict=True)
-            for wrote in (0, now)
+            words.shared_words(written, shared.size_bytes) for written in self.written_bytes.tolist()
         ]
 
     def said(self, sequence: npt.NDArray[np.int64]) -> Ints:
         """Which of `sentences` says how the memory is after each of these places in the block's order."""
-        at = self.moments_until(sequence)
-        wrote = np.append(-1, self.moments)[at] == sequence
-        said: Ints = np.add(2 * at, wrote, dtype=np.int32)
-        return said
+        return self.moments_until(sequence).astype(np.int32)
 
     def columns(self, texts: Texts) -> Columns:
         """The events, with who wrote each and how."""

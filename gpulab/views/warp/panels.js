@@ -1,40 +1,48 @@
 import { element } from "../parts/frame.js";
 import { sharedWord, upTo, valueText } from "./record.js";
 
-// The registers of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
+// The values of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
 
 const ROWS_SHOWN = 16;
+const DIGIT_PX = 5.75; // of the table's letters, 9.5 pixels high
 const READINGS = { stored: "as stored", f32: "f32", s32: "s32", u32: "u32", hex: "hexadecimal" };
 const ARROWS = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 32, ArrowUp: -32 };
 
-/** Registers as a list; choosing one shows it in all 32 lanes. */
-export function registerPanel(onChoose) {
+/** A lane's variables, or registers, as a list; choosing one shows it in all 32 lanes. */
+export function valuesPanel(onChoose) {
   const heading = element("div", { class: "gl-heading" });
-  const list = element("div", { class: "gl-registers", role: "group", "aria-label": "Registers" });
+  const list = element("div", { class: "gl-registers", role: "group", "aria-label": "Values of the lane" });
   const rows = new Map();
   const rowOf = (name) => {
     const spans = ["name", "type", "value", "line"].map((kind) => element("span", { class: `gl-register-${kind}` }));
     if (!rows.has(name)) rows.set(name, element("button", { type: "button", class: "gl-register", onclick: () => onChoose(name) }, ...spans));
     return rows.get(name);
   };
+  const UNKNOWN = "the compiler keeps it in no register of its own";
 
-  /** Show the registers of a lane after a step; `chosen` is the one shown in all lanes. */
-  const show = (steps, step, lane, chosen) => {
-    const found = steps.registers(step, lane);
-    heading.textContent = `Registers of lane ${lane} after this step (${found.length})`;
-    const nodes = found.map(({ what, type, bits, step: wrote }) => {
+  /** Show the values of a lane after a step: of variables in scope at `line`, or of registers if that is null. */
+  const show = (steps, step, lane, chosen, line) => {
+    const variables = line === null ? [] : steps.variables(step, lane, line);
+    const found = line === null ? steps.registers(step, lane).map((value) => ({ what: value.what, ctype: value.type, known: true, value })) : variables;
+    const kind = line === null ? "Registers" : "Variables";
+    heading.textContent = found.length ? `${kind} of lane ${lane} after this ${line === null ? "step" : "line"}` : `${kind}: none known here`;
+    const nodes = found.map(({ what, ctype, known, value }) => {
       const row = rowOf(what);
-      const texts = [what, type, valueText(bits, type), wrote === step ? "now" : steps.place(wrote)];
-      texts.forEach((text, at) => { row.children[at].textContent = text; });
-      row.classList.toggle("gl-now", wrote === step);
+      const now = value?.step === step;
+      const where = !value ? "" : now ? "now" : steps.place(value.step);
+      const text = value ? valueText(value.bits, value.type) : known ? "not yet set" : "not known";
+      [what, ctype, text, where].forEach((each, at) => { row.children[at].textContent = each; });
+      row.classList.toggle("gl-now", Boolean(now));
+      row.classList.toggle("gl-unknown", !value);
       row.setAttribute("aria-pressed", String(what === chosen));
-      row.setAttribute("aria-label", `${what}, ${type}: ${texts[2]}, written ${texts[3]}`);
-      row.title = `${what} (${type}) = ${valueText(bits, type, true)}, written by ${steps.instruction(wrote)}. Press to see it in all lanes.`;
+      row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${where && `, written ${where}`}`);
+      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : known ? "" : UNKNOWN;
       return row;
     });
     // Rows that stay are not touched, so that a focused one keeps the focus.
     nodes.forEach((row, at) => { if (list.children[at] !== row) list.insertBefore(row, list.children[at] ?? null); });
     while (list.children.length > nodes.length) list.lastChild.remove();
+    list.hidden = !nodes.length;
     const now = nodes.find((row) => row.classList.contains("gl-now"));
     if (!now || list.contains(document.activeElement)) return;
     if (now.offsetTop < list.scrollTop || now.offsetTop > list.scrollTop + list.clientHeight - 24) list.scrollTop = now.offsetTop - list.clientHeight / 2;
@@ -47,8 +55,9 @@ export function sharedPanel(memory, texts) {
   const words = memory.word_events.length - 1;
   const totalRows = Math.ceil(words / 32);
   const lastTop = Math.max(0, totalRows - ROWS_SHOWN);
-  let [top, chosen, sequence, loaded] = [0, 0, -1, new Set()];
-  const [written, chosenText] = ["gl-note", "gl-note gl-word-text"].map((name) => element("div", { class: name, "aria-live": "polite" }));
+  let [top, chosen, sequence, begun, warp, loaded, room] = [0, 0, -1, -1, 0, new Set(), 5];
+  const written = element("span");
+  const chosenText = element("div", { class: "gl-note gl-word-text", "aria-live": "polite" });
   const reading = element("select", { "aria-label": "Read words as", onchange: () => refresh() }, ...Object.entries(READINGS).map(([value, text]) => element("option", { value }, text)));
   const follow = element("input", { type: "checkbox", checked: true });
   const turn = (by) => () => { top = Math.max(0, Math.min(lastTop, top + by * ROWS_SHOWN)); follow.checked = false; refresh(); };
@@ -69,16 +78,18 @@ export function sharedPanel(memory, texts) {
     choose(chosen + ARROWS[event.key]);
   });
 
-  /** At most five characters unless `long`, for a column is narrow: fewer digits, or else the end. */
+  /** Text that fits a column, with a sign where its beginning is left out. */
+  const fitting = (text) => (text.length <= room ? text : `…${text.slice(1 - room)}`);
+  /** As few digits as fit a column, unless `long`. */
   const short = (bits, type, long) => {
     const texts = [3, 2, 1].map((digits) => valueText(bits, type, long, digits));
-    return long ? texts[0] : texts.map((text) => text.replace(/^(-?)0\./, "$1.")).find(({ length }) => length < 6) ?? `…${texts[2].slice(-4)}`;
+    return long ? texts[0] : texts.map((text) => text.replace(/^(-?)0\./, "$1.")).find(({ length }) => length <= room) ?? fitting(texts[2]);
   };
   /** A word as text; `long` for the line below the table. */
   const textOf = (at, word, long) => {
     if (!word) return long ? "never written: garbage on a GPU" : "·";
     const plain = `${long ? "0x" : ""}${word.bits.toString(16).padStart(8, "0")}`;
-    if (reading.value === "hex" || (reading.value === "stored" && word.width < 4)) return plain;
+    if (reading.value === "hex" || (reading.value === "stored" && word.width < 4)) return long ? plain : fitting(plain);
     if (reading.value !== "stored") return short(BigInt(word.bits), reading.value, long);
     if (word.width < 8) return short(BigInt(word.bits), texts[word.type], long);
     if (word.second && !long) return "″";
@@ -86,12 +97,14 @@ export function sharedPanel(memory, texts) {
     return short((high << 32n) | low, texts[word.type], long);
   };
   const refresh = () => {
+    if (!node.open || sequence < 0) return;
+    room = Math.max(3, Math.floor((cells[0].row[0].clientWidth - 2) / DIGIT_PX));
     cells.forEach(({ label, row }, line) => {
       label.textContent = String(128 * (top + line));
       row.forEach((cell, bank) => {
         const at = 32 * (top + line) + bank;
         const word = at < words ? sharedWord(memory, at, sequence) : null;
-        cell.dataset.state = at >= words ? "none" : !word ? "never" : word.sequence === sequence ? "changed" : "written";
+        cell.dataset.state = at >= words ? "none" : !word ? "never" : word.sequence >= begun && word.warp === warp ? "changed" : "written";
         cell.dataset.word = at < words ? at : "";
         cell.textContent = at < words ? textOf(at, word, false) : "";
         cell.title = at < words ? textOf(at, word, true) : "";
@@ -107,19 +120,22 @@ export function sharedPanel(memory, texts) {
   };
 
   /** Show the memory after a step of a warp, and which words the step loads. */
-  const show = (steps, step) => {
-    const access = steps.access(step);
-    const size = Math.max(1, (access?.sizeBytes ?? 0) / 4);
-    sequence = steps.sequence[step];
-    loaded = new Set(access?.reads ? access.lanes.flatMap(({ address }) => upTo(size, (part) => (address >> 2) + part)) : []);
-    if (follow.checked && access?.picture === "banks") toRow(Math.min(...access.lanes.map(({ address }) => address)) >> 7);
-    written.textContent = steps.says("shared_words", step);
+  const show = (steps, step, { byLine }) => {
+    const [accesses, after] = [steps.accesses(step, byLine), byLine ? steps.visitEnd(steps.visit(step)) : step];
+    begun = steps.sequence[byLine ? steps.visit_begin[steps.visit(step)] : step];
+    sequence = steps.sequence[after];
+    warp = steps.warp;
+    const wordsOf = ({ sizeBytes, lanes }) => lanes.flatMap(({ address }) => upTo(Math.max(1, sizeBytes / 4), (part) => (address >> 2) + part));
+    loaded = new Set(accesses.filter(({ reads }) => reads).flatMap(wordsOf));
+    const banked = accesses.find(({ picture, lanes }) => picture === "banks" && lanes.length);
+    if (follow.checked && banked) toRow(Math.min(...banked.lanes.map(({ address }) => address)) >> 7);
+    written.textContent = steps.says("shared_words", after);
     refresh();
   };
   const keys = [["changed", "", "written in this step"], ["", " gl-touched", "loaded in this step"], ["never", "", "· never written"]];
   const node = element(
-    "details", { class: "gl-shared", open: true }, element("summary", {}, "Shared memory after this step"),
-    element("div", { class: "gl-tools" }, written, element("label", {}, "Read words ", reading), ...(lastTop ? [up, down, element("label", {}, follow, " follow the step")] : [])),
+    "details", { class: "gl-shared", ontoggle: () => refresh() }, element("summary", {}, written),
+    element("div", { class: "gl-tools" }, element("label", {}, "Read words ", reading), ...(lastTop ? [up, down, element("label", {}, follow, " follow the step")] : [])),
     element("div", { class: "gl-words-box" }, table),
     element("div", { class: "gl-keys" }, ...keys.map(([state, more, text]) => element("span", { class: `gl-key${more}`, "data-state": state }, text))), chosenText,
   );

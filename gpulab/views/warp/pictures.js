@@ -50,7 +50,7 @@ export function timeline(frame, onStep) {
       texts(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),
     ];
   };
-  const show = (steps, step, fold) => {
+  const show = (steps, step, { fold }) => {
     const folded = fold && steps.turn ? foldedTurns(steps, step) : { shown: upTo(steps.length, (at) => at), turns: [] };
     const now = `${steps.warp} ${fold} ${folded.turns.map(({ turn }) => turn)}`;
     if (now !== key) {
@@ -139,19 +139,29 @@ function banks({ lanes, sizeBytes }) {
   return { height: height + 16, domain: [0, 32], left: 0, label: "Lanes of the 32 banks", items };
 }
 
-/** The access of a step: what it costs, and its picture. */
+/** The memory accesses of a step or a line: what they cost, and the picture of one. */
 export function accessPanel(frame) {
   const node = element("div", { class: "gl-access" });
   const note = (text) => element("div", { class: "gl-note" }, text);
-  let plot = null;
-  const show = (steps, step) => {
-    const access = steps.access(step);
-    const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
+  let [plot, chosen, now] = [null, 0, ""];
+  const show = (steps, step, { byLine }) => {
+    const found = steps.accesses(step, byLine);
     node.hidden = !steps.access_step;
+    const key = `${steps.warp} ${byLine ? `line ${steps.visit(step)}` : step}`;
+    // Of several the first that takes more than it need.
+    if (key !== now) chosen = Math.max(0, found.findIndex(({ over }) => over));
+    now = key;
+    const heading = ({ heading: text, over, verdict }, at) => {
+      const parts = [`${text} `, element("span", { class: over ? "gl-verdict gl-over" : "gl-verdict" }, verdict)];
+      const pick = () => { chosen = at; show(steps, step, { byLine }); node.querySelectorAll("button")[at].focus(); };
+      if (found.length < 2) return element("div", { class: "gl-heading" }, ...parts);
+      return element("div", { class: "gl-heading" }, element("button", { type: "button", class: "gl-small", "aria-pressed": String(at === chosen), onclick: pick }, ...parts));
+    };
+    const access = found[chosen];
+    const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
     plot = make ? new Plot(frame, { box: "plot", right: 0, zoom: false, ...make(access) }) : null;
-    const verdict = access && element("span", { class: access.over ? "gl-verdict gl-over" : "gl-verdict" }, access.verdict);
-    const heading = access ? element("div", { class: "gl-heading" }, `${access.heading} `, verdict) : note("No memory access in this step.");
-    node.replaceChildren(heading, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
+    const headings = found.length ? found.map(heading) : [note(`No memory access in this ${byLine ? "line" : "step"}.`)];
+    node.replaceChildren(...headings, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
     plot?.draw();
   };
   return { node, show, draw: () => plot?.draw() };

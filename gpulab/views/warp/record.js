@@ -16,7 +16,7 @@ export function firstAtLeast(stops, wanted, low = 0, high = stops.length) {
 /** The steps of one warp; columns are those of `columns.py`. */
 export class WarpRecord {
   constructor(contents, [warp, threads, total]) {
-    Object.assign(this, contents.columns[warp], { warp, threads, total, texts: contents.texts, template: contents.sentence });
+    Object.assign(this, contents.columns[warp], { warp, threads, total, texts: contents.texts, contents });
     this.length = this.site.length;
   }
 
@@ -31,19 +31,28 @@ export class WarpRecord {
   active(step, lane) { return (this.mask_active[this.mask[step]] >>> lane) & 1; }
   runs(step, lane) { return (this.mask_executed[this.mask[step]] >>> lane) & 1; }
 
+  /** The visit of a source line that a step belongs to, and that visit's last step. */
+  visit(step) { return firstAtLeast(this.visit_begin, step + 1) - 1; }
+  visitEnd(visit) { return (this.visit_begin[visit + 1] ?? this.length) - 1; }
+  linePlace(visit) { return this.visit_line[visit] ? `line ${this.visit_line[visit]}` : "no source line"; }
+
   /** active, off (predicated off), inactive, or none (no such thread). */
-  laneState(step, lane) {
+  laneState(step, lane, byLine) {
     if (lane >= this.threads) return "none";
-    return this.runs(step, lane) ? "active" : this.active(step, lane) ? "off" : "inactive";
+    const runs = byLine ? (this.visit_lanes[this.visit(step)] >>> lane) & 1 : this.runs(step, lane);
+    return runs ? "active" : this.active(step, lane) ? "off" : "inactive";
   }
 
-  sentence(step) {
-    const [turns, access] = [this.turns(step), this.access(step)?.sentence];
+  sentence(step, byLine) {
+    const visit = this.visit(step);
+    const turns = this.turns(byLine ? this.visitEnd(visit) : step);
     const words = {
-      step: spaced(step + 1), steps: this.total, place: this.place(step), turn: turns && `, ${turns}`,
-      lanes: this.says("mask_words", this.mask[step]), text: this.instruction(step), access: access ? ` ${access}` : "",
+      step: spaced((byLine ? visit : step) + 1), steps: byLine ? spaced(this.visit_begin.length) : this.total,
+      place: byLine ? this.linePlace(visit) : this.place(step), turn: turns && `, ${turns}`,
+      lanes: byLine ? this.says("visit_words", visit) : this.says("mask_words", this.mask[step]), text: this.instruction(step),
+      access: this.accesses(step, byLine).map(({ sentence }) => ` ${sentence}`).join(""), moved: this.says("visit_moved", visit),
     };
-    return this.template.replace(/\{(\w+)\}/g, (_, name) => words[name]);
+    return this.contents[byLine ? "line_sentence" : "sentence"].replace(/\{(\w+)\}/g, (_, name) => words[name]);
   }
 
   /** Bits of a lane in a row as `lane_rows` packs them. */
@@ -54,11 +63,18 @@ export class WarpRecord {
     return BigInt(table[low]) | (at[row] & 1 ? BigInt(table[low + 32]) << 32n : 0n);
   }
 
-  /** The step's memory access, or null; addresses are those of the lanes that take part. */
-  access(step) {
-    const at = firstAtLeast(this.access_step ?? [], step);
-    if (this.access_step?.[at] !== step) return null;
-    const kind = this.access_kind[at];
+  /** Memory accesses of a step, or of the visit that it belongs to. */
+  accesses(step, byLine) {
+    if (!this.access_step) return [];
+    const visit = this.visit(step);
+    const [first, last] = byLine ? [this.visit_begin[visit], this.visitEnd(visit)] : [step, step];
+    const [from, to] = [firstAtLeast(this.access_step, first), firstAtLeast(this.access_step, last + 1)];
+    return upTo(to - from, (at) => this.access(from + at));
+  }
+
+  /** A memory access; addresses are those of the lanes that take part. */
+  access(at) {
+    const [kind, step] = [this.access_kind[at], this.access_step[at]];
     const found = { sizeBytes: this.kind_size_bytes[kind], over: this.kind_over[kind], reads: this.kind_reads[kind] };
     for (const name of ["sentence", "heading", "verdict", "note", "picture"]) found[name] = this.says(`kind_${name}`, kind);
     const lanes = upTo(this.address_at ? 32 : 0, (lane) => lane).filter((lane) => this.runs(step, lane));
@@ -73,6 +89,58 @@ export class WarpRecord {
   result(step) {
     const row = this.result_row?.[step] ?? -1;
     return row < 0 ? null : upTo(32, (lane) => (this.runs(step, lane) ? this.value(row, lane) : null));
+  }
+
+  /** What a visit did, in each lane: the last variable it wrote, else what it stored, else what it loaded. */
+  lineResult(step) {
+    const visit = this.visit(step);
+    const [first, last] = [this.visit_begin[visit], this.visitEnd(visit)];
+    const wrote = this.contents.variables.map((_, variable) => this.variableRow(variable, last)).filter((row) => row >= 0 && this.value_step[row] >= first);
+    const others = upTo(last + 1 - first, (at) => last - at).filter((at) => this.result_row?.[at] >= 0);
+    const stored = others.find((at) => this.value_step[this.result_row[at]] === at && !this.says("value_what", this.result_row[at]).startsWith("%"));
+    const loaded = others.find((at) => this.access_step?.[firstAtLeast(this.access_step, at)] === at);
+    if (wrote.length) {
+      const row = wrote.reduce((late, each) => (this.value_step[each] > this.value_step[late] ? each : late));
+      const variable = this.contents.variables.findIndex((_, at) => this.variableRow(at, last) === row);
+      return upTo(32, (lane) => this.variable(variable, last, lane)).map((value) => value && value.step >= first ? value : null);
+    }
+    const found = stored ?? loaded;
+    return found === undefined ? null : this.result(found).map((value) => value && { ...value, what: stored === undefined ? "loaded value" : value.what });
+  }
+
+  /** The last row up to a step that writes a variable, in a lane or in any; -1 for none. */
+  variableRow(variable, step, lane = -1) {
+    const [from, to] = this.variable_at?.slice(variable, variable + 2) ?? [0, 0];
+    let at = to;
+    for (let low = from; low < at;) {
+      const middle = (low + at) >> 1;
+      if (this.value_step[this.variable_rows[middle]] <= step) low = middle + 1;
+      else at = middle;
+    }
+    for (at -= 1; at >= from; at -= 1) {
+      if (lane < 0 || this.runs(this.value_step[this.variable_rows[at]], lane)) return this.variable_rows[at];
+    }
+    return -1;
+  }
+
+  /** A variable's value in a lane after a step, or null. */
+  variable(variable, step, lane) {
+    const [name, type] = this.contents.variables[variable];
+    const row = this.variableRow(variable, step, lane);
+    return row < 0 ? null : { ...this.value(row, lane), what: name, ctype: type };
+  }
+
+  /** The variables in scope at a line, each with its value in a lane where that is known. */
+  variables(step, lane, line) {
+    const { variables } = this.contents;
+    const inside = variables.map((_, at) => at).filter((at) => variables[at][2] <= line && line <= variables[at][3]);
+    return inside.map((at) => ({ what: variables[at][0], ctype: variables[at][1], known: variables[at][4], value: this.variable(at, step, lane) }));
+  }
+
+  /** The values of a variable or a register in all lanes after a step. */
+  named(name, step) {
+    const variable = this.contents.variables.findIndex(([each, , , , known]) => each === name && known);
+    return upTo(32, (lane) => (variable < 0 ? this.registers(step, lane, name)[0] ?? null : this.variable(variable, step, lane)));
   }
 
   /** The registers that a lane has a value in, each as it was last written in the call that a step is in. */

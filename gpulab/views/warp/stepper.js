@@ -1,81 +1,39 @@
 import { Frame, element, unpack } from "../parts/frame.js";
-import { WarpRecord, cellText, firstAtLeast, spaced, upTo, valueText } from "./record.js";
+import { WarpRecord, cellText, firstAtLeast, upTo, valueText } from "./record.js";
+import { listing } from "./listing.js";
 import { accessPanel, timeline } from "./pictures.js";
-import { registerPanel, sharedPanel } from "./panels.js";
+import { sharedPanel, valuesPanel } from "./panels.js";
+import { player } from "./player.js";
 
-// Steps the warps of a block through their kernel: source line beside 32 lanes, registers, each memory
-// access as a picture, and shared memory. What it says and where it goes is looked up.
+// Steps the warps of a block through their kernel: source line beside 32 lanes, values, each memory access
+// as a picture, and shared memory. A step is a visit of a source line, or an instruction.
 
 const STATES = {
-  active: ["●", "active", "executes this instruction"],
+  active: ["●", "active", "executes this"],
   inactive: ["○", "inactive", "is elsewhere, or has ended"],
-  off: ["◐", "predicated off", "is here, but the instruction's own condition is false for it"],
+  off: ["◐", "predicated off", "is here, but a condition is false for it: it does not take part"],
   none: ["–", "no thread", "the block's last warp has fewer threads"],
 };
-const PLAY_MS = 350;
 
 /** Whether a toggle is on, for the eye and for a screen reader. */
 const press = (node, on) => node.setAttribute("aria-pressed", String(on));
-
-/** The kernel's lines, or the instructions that ran: fill it for a warp, mark the row of a step. */
-function listing() {
-  const node = element("ol", { class: "gl-listing", tabindex: 0, role: "group", "aria-label": "Kernel text; keys step through it" });
-  let [rows, current, column] = [new Map(), null, ""];
-  const fill = (steps, code, ptx) => {
-    column = ptx ? "site_pc" : "site_line";
-    const visits = new Map();
-    steps[column].forEach((key, site) => visits.set(key, (visits.get(key) ?? 0) + steps.site_visits[site]));
-    const ran = Array.from(steps.site_pc, (pc, site) => [pc, steps.says("site_code", site)]).sort(([a], [b]) => a - b);
-    current = null;
-    rows = new Map((ptx ? ran : code.map((text, at) => [at + 1, text])).map(([key, text]) => {
-      const [shown, count] = [element("code", {}, text || " "), visits.get(key)];
-      const times = element("span", { class: "gl-line-visits", title: count ? `${spaced(count)} steps` : "not run by this warp" }, count ? `${spaced(count)}×` : "");
-      return [key, { shown, text: text || " ", row: element("li", { class: "gl-line" }, element("span", { class: "gl-line-number" }, String(key)), times, shown) }];
-    }));
-    node.replaceChildren(...Array.from(rows.values(), ({ row }) => row));
-  };
-  const mark = (steps, site) => {
-    current?.row.classList.remove("gl-current");
-    current?.row.removeAttribute("aria-current");
-    if (current) current.shown.textContent = current.text;
-    current = rows.get(steps[column][site]) ?? null;
-    if (!current) return;
-    const { row, shown, text } = current;
-    row.classList.add("gl-current");
-    row.setAttribute("aria-current", "step");
-    const from = column === "site_pc" ? -1 : steps.site_column[site] - 1;
-    const word = from < 0 ? null : /^(?:[A-Za-z_]\w*|[\d.]+\w*|\S)/.exec(text.slice(from))?.[0];
-    if (word) shown.replaceChildren(text.slice(0, from), element("mark", { class: "gl-word" }, word), text.slice(from + word.length));
-    node.scrollTop = row.offsetTop - node.clientHeight / 2;
-  };
-  return { node, fill, mark };
-}
 
 function render({ model, el }) {
   const frame = new Frame({ model, el }, "warp-stepper");
   const contents = unpack(model.get("contents"), model.get("data"));
   const warps = new Map(contents.warps.map((warp) => [warp[0], new WarpRecord(contents, warp)]));
   const every = [...warps.values()];
-  let [steps, playing] = [warps.get(model.get("warp")), 0];
+  let steps = warps.get(model.get("warp"));
 
-  const step = () => model.get("step");
+  const [step, byLine] = [() => model.get("step"), () => model.get("by_line")];
   const move = (to) => { if (steps.clamp(to) !== step()) frame.send("step", steps.clamp(to)); };
   const go = (name) => () => move(steps.target(name, step()));
-  const by = (name, count) => () => (model.get("by_line") ? go(name)() : move(step() + count));
+  const by = (name, count) => () => (byLine() ? go(name)() : move(step() + count));
   const [next, previous] = [by("next_line", 1), by("previous_line", -1)];
-  const play = (on) => {
-    clearInterval(playing);
-    playing = on && setInterval(() => {
-      const before = step();
-      next();
-      if (step() === before) play(false);
-    }, PLAY_MS);
-    buttons.play.textContent = on ? "Pause" : "Play";
-    press(buttons.play, on);
-  };
-  const togglePlay = () => { if (!playing && step() >= steps.length - 1) move(0); play(!playing); };
+  const atEnd = () => (byLine() ? steps.visit(steps.clamp(step())) === steps.visit_begin.length - 1 : step() >= steps.length - 1);
+  const toEnd = () => move(byLine() ? steps.visit_begin[steps.visit_begin.length - 1] : steps.length - 1);
   const chooseLane = (lane) => frame.send("lane", Math.max(0, Math.min(31, lane)));
-  const chooseRegister = (name) => frame.send("register", model.get("register") === name ? "" : name);
+  const chooseValue = (name) => frame.send("register", model.get("register") === name ? "" : name);
   const chooseWarp = (warp) => {
     const to = warps.get(warp);
     if (!to || to === steps) return;
@@ -83,55 +41,88 @@ function render({ model, el }) {
     model.set("warp", warp);
     frame.send("step", to.clamp(reached));
   };
+  /** To the next step at which a row of the listing runs, or else to its first. */
+  const jump = (column, key) => {
+    const [at, line] = [steps.clamp(step()), column === "visit_line"];
+    const length = line ? steps.visit_begin.length : steps.length;
+    const from = line ? steps.visit(at) : at;
+    const here = (place) => (line ? steps.visit_line[place] : steps.site_pc[steps.site[place]]) === key;
+    for (let ahead = 1; ahead <= length; ahead += 1) {
+      const place = (from + ahead) % length;
+      if (here(place)) return move(line ? steps.visit_begin[place] : place);
+    }
+    return undefined;
+  };
+  const play = player(frame, {
+    advance: (count) => {
+      if (byLine()) move(steps.visit_begin[Math.min(steps.visit_begin.length - 1, steps.visit(step()) + count)]);
+      else move(step() + count);
+      return !atEnd();
+    },
+    begin: () => { if (atEnd()) move(0); },
+    length: () => (byLine() ? steps.visit_begin.length : steps.length),
+  });
 
   // Buttons: name, label, key as the page calls it, key as the browser does, text ---------------------
   const keys = {
     ",": () => chooseLane(model.get("lane") - 1), ".": () => chooseLane(model.get("lane") + 1),
-    "[": () => chooseWarp(model.get("warp") - 1), "]": () => chooseWarp(model.get("warp") + 1), ArrowUp: go("previous_line"), PageUp: go("previous_access"),
+    "[": () => chooseWarp(model.get("warp") - 1), "]": () => chooseWarp(model.get("warp") + 1),
+    ArrowUp: go("previous_line"), ArrowDown: go("next_line"), PageUp: go("previous_access"), " ": play.toggle,
   };
-  const buttons = {};
+  const buttons = { play: play.button };
   for (const [name, label, shown, key, text, onclick] of [
     ["first", "First step", "Home", "Home", "|◀", () => move(0)],
     ["previous", "Previous step", "Left arrow", "ArrowLeft", "◀", previous],
     ["next", "Next step", "Right arrow", "ArrowRight", "▶", next],
-    ["last", "Last step", "End", "End", "▶|", () => move(steps.length - 1)],
-    ["play", "Play or pause", "Space", " ", "Play", togglePlay],
-    ["line", "Next source line", "Down arrow", "ArrowDown", "Next line", go("next_line")],
-    ["access", "Next memory access", "Page Down", "PageDown", "Next memory access", go("next_access")],
-    ["previous-iteration", "Previous iteration", "Shift+I", "I", "◀ Iteration", go("previous_iteration")],
+    ["last", "Last step", "End", "End", "▶|", toEnd],
+    ["access", "Next memory access", "Page Down", "PageDown", "Next access", go("next_access")],
+    ["previous-iteration", "Previous iteration", "Shift+I", "I", "◀", go("previous_iteration")],
     ["next-iteration", "Next iteration", "I", "i", "Iteration ▶", go("next_iteration")],
-    ["past-loop", "Past the loop", "O", "o", "Past the loop", go("past_loop")],
+    ["past-loop", "Past the loop", "O", "o", "Past loop", go("past_loop")],
   ]) {
     keys[key] = onclick;
     buttons[name] = element("button", { type: "button", onclick, "aria-label": label, title: `${label} (${shown})`, "data-move": name }, text);
   }
-  const [ptx, fold] = [["show_ptx", "Show PTX"], ["fold", "Fold loops"]].map(([trait, text]) => element("button", { type: "button", onclick: () => frame.send(trait, !model.get(trait)) }, text));
+  const showPtx = () => {
+    const on = !model.get("show_ptx");
+    model.set("by_line", !on);
+    frame.send("show_ptx", on);
+  };
+  const toggle = (text, title, onclick) => element("button", { type: "button", title, onclick }, text);
+  const ptx = toggle("PTX", "Show the compiler's instructions and step by them", showPtx);
+  const fold = toggle("Fold loops", "Show one turn of each loop in the bar", () => frame.send("fold", !model.get("fold")));
   const choice = (label, options, onChoice) => element("select", { "aria-label": label, onchange: (event) => onChoice(event.target.value) }, ...options.map(([value, text]) => element("option", { value }, text)));
-  const unit = choice("One step is", [["step", contents.granularity], ["line", "source line"]], (value) => frame.send("by_line", value === "line"));
+  const unit = choice("One step is", [["line", "source line"], ["step", contents.granularity]], (value) => frame.send("by_line", value === "line"));
   const warpChoice = choice("Warp", contents.warps.map(([warp, threads]) => [warp, `${warp} (${threads} threads)`]), (value) => chooseWarp(Number(value)));
 
   const turnsText = element("span", { class: "gl-turns" });
-  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => move(Number(slider.value)) });
+  const slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Step", oninput: () => move(byLine() ? steps.visit_begin[Number(slider.value)] : Number(slider.value)) });
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
   const note = (text, more = "") => element("div", { class: `gl-note${more}` }, text);
-  const [lanesNote, code, lanesOverSteps, access] = [note(""), listing(), timeline(frame, move), accessPanel(frame)];
-  const registers = every.some((each) => each.call_holders) ? registerPanel(chooseRegister) : null;
+  const [lanesNote, code, lanesOverSteps, access] = [note("", " gl-lanes-note"), listing(jump), timeline(frame, move), accessPanel(frame)];
+  const values = every.some((each) => each.call_holders) ? valuesPanel(chooseValue) : null;
   const memory = contents.shared && sharedPanel(contents.shared, contents.texts);
   const cells = upTo(32, (lane) => {
     const [number, symbol, value] = ["gl-lane-number", "gl-symbol", "gl-value"].map((name) => element("span", { class: name, "aria-hidden": "true" }));
     number.textContent = String(lane);
     return { cell: element("button", { type: "button", class: "gl-lane", onclick: () => chooseLane(lane) }, number, symbol, value), symbol, value };
   });
-  const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its registers" }, ...cells.map(({ cell }) => cell));
+  const lanes = element("div", { class: "gl-lanes", role: "group", "aria-label": "32 lanes of the warp; choose one to see its values" }, ...cells.map(({ cell }) => cell));
   const states = Object.entries(STATES).filter(([state]) => state !== "none" || every.some(({ threads }) => threads < 32));
   const legend = element("div", { class: "gl-keys" }, ...states.map(([, [symbol, words, help]]) => element("span", { title: help }, `${symbol} ${words}`)));
-  const tools = (more, names, ...rest) => element("div", { class: `gl-tools${more}` }, ...names.map((name) => buttons[name] ?? name), ...rest);
+  const group = (more, ...nodes) => element("div", { class: `gl-tools ${more}` }, ...nodes.map((node) => buttons[node] ?? node));
+  const looping = every.some((each) => each.turn);
   frame.body.append(
     ...contents.notes.map((text) => note(text, " gl-confirmation")),
-    tools("", [...(warps.size > 1 ? [element("label", {}, "Warp ", warpChoice)] : []), "first", "previous", "next", "last", "play", "line", "access"], element("label", {}, "Step by ", unit), ptx),
-    ...(every.some((each) => each.turn) ? [tools(" gl-loops", ["previous-iteration", "next-iteration", "past-loop"], fold, turnsText)] : []),
-    lanesOverSteps.node, slider, spoken,
-    element("div", { class: "gl-columns" }, element("div", { class: "gl-left" }, code.node), element("div", { class: "gl-right" }, lanes, legend, lanesNote, registers?.node)),
+    element(
+      "div", { class: "gl-bar-top" },
+      element("div", { class: "gl-groups" },
+        group("", ...(warps.size > 1 ? [element("label", {}, "Warp ", warpChoice)] : []), "first", "previous", "next", "last", "play", play.speed),
+        group("gl-loops", "access", ...(looping ? ["previous-iteration", "next-iteration", "past-loop", fold, turnsText] : [])),
+        group("gl-unit", element("label", {}, "Step by ", unit), ptx)),
+      lanesOverSteps.node, slider, spoken,
+    ),
+    element("div", { class: "gl-columns" }, element("div", { class: "gl-left" }, code.node), element("div", { class: "gl-right" }, lanes, legend, lanesNote, values?.node)),
     access.node, ...(memory ? [memory.node] : []), note(contents.keys),
   );
   frame.root.addEventListener("keydown", (event) => {
@@ -148,37 +139,43 @@ function render({ model, el }) {
   const showWarp = () => {
     steps = warps.get(model.get("warp")) ?? steps;
     warpChoice.value = String(model.get("warp"));
-    slider.max = String(Math.max(0, steps.length - 1));
     buttons.access.disabled = !steps.access_step;
     showListing();
   };
   const showStep = () => {
     if (!steps.length) { spoken.textContent = contents.empty; return; }
-    const at = steps.clamp(step());
-    slider.value = String(at);
-    spoken.textContent = steps.sentence(at);
+    const [at, line] = [steps.clamp(step()), byLine()];
+    const visit = steps.visit(at);
+    slider.max = String((line ? steps.visit_begin.length : steps.length) - 1);
+    slider.value = String(line ? visit : at);
+    spoken.textContent = steps.sentence(at, line);
     slider.setAttribute("aria-valuetext", spoken.textContent);
-    unit.value = model.get("by_line") ? "line" : "step";
+    unit.value = line ? "line" : "step";
     press(fold, model.get("fold"));
     press(ptx, model.get("show_ptx"));
-    const turns = steps.turns(at) || "not in a loop";
+    const turns = steps.turns(line ? steps.visitEnd(visit) : at) || "not in a loop";
     turnsText.textContent = turns[0].toUpperCase() + turns.slice(1);
     // A disabled button would drop the focus, and the keys with it.
     const stays = (name) => steps.target(name, at) === at;
+    const [first, last] = [line ? visit === 0 : at === 0, atEnd()];
     const ends = {
-      first: at === 0, previous: at === 0, next: at === steps.length - 1, last: at === steps.length - 1,
+      first, previous: first, next: last, last,
       "past-loop": stays("past_loop"), "previous-iteration": stays("previous_iteration"), "next-iteration": stays("next_iteration"),
     };
     for (const [name, end] of Object.entries(ends)) buttons[name].setAttribute("aria-disabled", String(end));
-    code.mark(steps, steps.site[at]);
-    showLanes(at);
-    [access, memory, lanesOverSteps].forEach((panel) => panel?.show(steps, at, model.get("fold")));
+    const site = steps.site[at];
+    if (model.get("show_ptx")) code.mark(steps.site_pc[site], 0);
+    else if (line) code.mark(steps.visit_line[visit], 0);
+    else code.mark(steps.site_line[site], steps.site_column[site]);
+    showLanes(at, line);
+    [access, memory, lanesOverSteps].forEach((panel) => panel?.show(steps, at, { fold: model.get("fold"), byLine: line }));
   };
-  const showLanes = (at) => {
+  const showLanes = (at, line) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
-    const values = chosen ? upTo(32, (each) => steps.registers(at, each, chosen)[0] ?? null) : steps.result(at) ?? [];
+    const after = line ? steps.visitEnd(steps.visit(at)) : at;
+    const values32 = (chosen ? steps.named(chosen, after) : line ? steps.lineResult(at) : steps.result(at)) ?? [];
     cells.forEach(({ cell, symbol, value }, here) => {
-      const [state, shown] = [steps.laneState(at, here), values[here]];
+      const [state, shown] = [steps.laneState(at, here, line), values32[here]];
       cell.dataset.state = state;
       [symbol.textContent] = STATES[state];
       value.textContent = shown ? cellText(shown.bits, shown.type) : "";
@@ -187,11 +184,11 @@ function render({ model, el }) {
       cell.setAttribute("tabindex", here === lane ? "0" : "-1");
       cell.setAttribute("aria-label", `lane ${here}: ${STATES[state][1]}${shown ? `, ${valueText(shown.bits, shown.type)}` : ""}`);
     });
-    const some = values.find((each) => each);
-    const what = some ? ` · numbers: ${some.what} (${some.type || "bits"}) after this step` : chosen ? ` · ${chosen} has no value yet` : "";
+    const some = values32.find((each) => each);
+    const what = some ? ` · numbers: ${some.what} (${some.ctype ?? (some.type || "bits")}) after this ${line ? "line" : "step"}` : chosen ? ` · ${chosen} has no value yet` : "";
     const back = chosen ? [" ", element("button", { type: "button", class: "gl-small", onclick: () => frame.send("register", "") }, "Show each step's result")] : [];
     lanesNote.replaceChildren(`mask 0x${steps.mask_active[steps.mask[at]].toString(16).padStart(8, "0")}${what}`, ...back);
-    registers?.show(steps, at, lane, chosen);
+    values?.show(steps, after, lane, chosen, line ? steps.visit_line[steps.visit(at)] : null);
   };
 
   frame.on("warp", showWarp);
@@ -199,7 +196,7 @@ function render({ model, el }) {
   frame.on("show_ptx", showListing);
   frame.redraw(lanesOverSteps.node, () => { lanesOverSteps.draw(); access.draw(); });
   requestAnimationFrame(showWarp);
-  frame.endings.push(() => play(false));
+  frame.endings.push(play.stop);
   return frame.ending();
 }
 

@@ -35,7 +35,7 @@ class WarpStepper(View, module="warp/stepper"):
     warp = traitlets.Int(0).tag(sync=True, echo_update=False)
     lane = traitlets.Int(0, min=0, max=31).tag(sync=True, echo_update=False)
     register = traitlets.Unicode("").tag(sync=True, echo_update=False)
-    by_line = traitlets.Bool(False).tag(sync=True, echo_update=False)
+    by_line = traitlets.Bool(True).tag(sync=True, echo_update=False)
     fold = traitlets.Bool(True).tag(sync=True, echo_update=False)
     show_ptx = traitlets.Bool(False).tag(sync=True, echo_update=False)
 
@@ -108,7 +108,7 @@ class WarpStepper(View, module="warp/stepper"):
     def describe(self) -> str:
         parts = [self.sentence(), *self._notes(self.trace)]
         if len(self.trace):
-            parts.append(self.steps.sentence(self.step))
+            parts.append(self.steps.sentence(self.step, self.by_line))
             if (shared := self._shared) is not None and self.trace.detail is not None:
                 parts.append(shared.sentences[int(shared.said(self.trace.detail.sequence)[self.step])])
         return "\n".join(parts)
@@ -134,7 +134,12 @@ class WarpStepper(View, module="warp/stepper"):
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
             "code": first.code.splitlines(), "granularity": first.granularity,
-            "sentence": words.SENTENCE, "empty": words.EMPTY, "notes": self._notes(cut),
+            "sentence": words.SENTENCE, "line_sentence": words.LINE_SENTENCE, "empty": words.EMPTY,
+            "notes": self._notes(cut),
+            "variables": [
+                [each.name, each.type, each.first_line, each.last_line, bool(each.written_by)]
+                for each in first.variables
+            ],
             "keys": words.keys(looping, first.detail is not None, len(warps) > 1), "texts": list(texts.known),
         }  # fmt: skip
 

@@ -16,10 +16,14 @@ class WarpSteps(TraceSteps):
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
         at = self.sites.first
-        self.place_words = [f"line {line}" if line else "no source line" for line in self.line[at].tolist()]
+        self.place_words = [words.place(line) for line in self.line[at].tolist()]
         self.site_words = [words.bare_text(trace.instruction[t]) for t in trace.text_index[at].tolist()]
         pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
         self.lanes_words = [words.lanes_words(active, ran, self.threads) for active, ran in pairs]
+        visited = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
+        self.visit_words = [
+            words.lanes_words(active, ran, self.threads, "taking part") for active, ran in visited
+        ]
         spaces = np.array(trace.space or [""])[self.space]
         shared = spaces == "shared"
         spent = np.where(shared, self.wavefronts, self.sectors)
@@ -33,16 +37,22 @@ class WarpSteps(TraceSteps):
             for index, *row in zip(*rows, strict=True)
         ]
 
-    def sentence(self, step: int) -> str:
-        """One step in words."""
-        site, turn = int(self.sites.of[step]), int(self.loops.turn[step])
-        at = int(np.searchsorted(self.accesses, step))
-        access = at < self.accesses.size and self.accesses[at] == step
-        said: str = words.SENTENCE.format(
-            step=number(step + 1), steps=number(len(self)), place=self.place_words[site],
-            turn=f", {self.loops.words[turn]}" if turn >= 0 else "",
-            lanes=self.lanes_words[int(self.masks.of[step])],
-            text=self.site_words[site],
-            access=f" {self.access_words[int(self.access_kinds.of[at])].sentence}" if access else "",
+    def sentence(self, step: int, by_line: bool = False) -> str:
+        """One step in words, or the visit of a source line that it belongs to."""
+        visit = int(self.visits.of[step])
+        first, last = (
+            (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
+        )
+        here = slice(*np.searchsorted(self.accesses, (first, last + 1)))
+        site, turn = int(self.sites.of[step]), int(self.loops.turn[last])
+        place, lanes = self.place_words[site], self.lanes_words[int(self.masks.of[step])]
+        if by_line:
+            place, lanes = words.place(int(self.visits.line[visit])), self.visit_words[visit]
+        said: str = (words.LINE_SENTENCE if by_line else words.SENTENCE).format(
+            step=number((visit if by_line else step) + 1),
+            steps=number(len(self.visits) if by_line else len(self)), place=place, lanes=lanes,
+            turn=f", {self.loops.words[turn]}" if turn >= 0 else "", text=self.site_words[site],
+            access="".join(f" {self.access_words[kind].sentence}" for kind in self.access_kinds.of[here]),
+            moved=words.moved_words(self.visits.moved[visit]),
         )  # fmt: skip
         return said

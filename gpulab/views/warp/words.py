@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulab.views._text import count, number
+from gpulab.views._text import count, listing, number
 from virtualgpu.records import WarpTrace
 
 SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}. {text}.{access}"
+LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{access}{moved}"
 EMPTY = "The warp ran no instruction."
 LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
 WIDE_NOTE = "Accesses wider than 4 bytes a lane are served in parts: half or a quarter of the warp at a time."
@@ -59,10 +60,16 @@ def value_type(text: str, declared: str) -> str:
     return f"{typed.group(1)}{declared[1:]}" if typed else declared
 
 
-def lanes_words(active: int, executed: int, threads: int) -> str:
+@_kept
+def lanes_words(active: int, executed: int, threads: int, ran: str = "not predicated off") -> str:
     """How many lanes of a warp an instruction meets, and how many execute it."""
     words = f"{active.bit_count()} of {threads} lanes active"
-    return words if executed == active else f"{words}, {executed.bit_count()} of them not predicated off"
+    return words if executed == active else f"{words}, {executed.bit_count()} of them {ran}"
+
+
+def place(line: int) -> str:
+    """A source line, 0 for none, in words."""
+    return f"line {line}" if line else "no source line"
 
 
 @_kept
@@ -90,10 +97,20 @@ def access(
 
 
 @_kept
-def shared_words(written_bytes: int, size_bytes: int, now_bytes: int) -> str:
-    """How much of shared memory is written after a step, and how much the step wrote."""
-    so_far = f"{number(written_bytes)} of {number(size_bytes)} bytes written so far"
-    return f"Shared memory: {so_far}, {number(now_bytes)} in this step."
+def shared_words(written_bytes: int, size_bytes: int) -> str:
+    """How much of shared memory is written after a step."""
+    return f"Shared memory: {number(written_bytes)} of {number(size_bytes)} bytes written so far."
+
+
+@_kept
+def moved_words(lines: tuple[int, ...]) -> str:
+    """Which lines' instructions run within a visit of another line."""
+    named = listing([number(line) for line in lines])
+    return (
+        f" Part of line{'s' if len(lines) > 1 else ''} {named} runs here: moved by the compiler."
+        if lines
+        else ""
+    )
 
 
 def keys(looping: bool, values: bool, several: bool) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.warp.columns import SharedWrites, StepDetail
+from virtualgpu.records.warp.columns import SharedWrites, StepDetail, Variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class WarpTrace:
     real GPU (``granularity``). ``active_mask`` bit i is lane i; ``executed_mask`` also takes the
     instruction's own predicate into account. ``line`` is 1-based in ``code``, 0 if unknown.
     Memory columns hold -1 where a step does not access memory. ``value`` is the first register a step
-    wrote; what else a virtual GPU tells of it is in ``detail``.
+    wrote; what else a virtual GPU tells of it is in ``detail``. ``variables`` are those of the source, as far
+    as the compiler or a debug build of the kernel tells of them.
     """
 
     provenance: Provenance
@@ -49,6 +50,7 @@ class WarpTrace:
     value: npt.NDArray[np.uint64] | None = None
     value_type: tuple[str, ...] = ()
     value_register: tuple[str, ...] = ()
+    variables: tuple[Variable, ...] = ()
     truncated: bool = False
     note: str = ""
     detail: StepDetail | None = None

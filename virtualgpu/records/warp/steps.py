@@ -11,6 +11,7 @@ import numpy.typing as npt
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.warp import WarpTrace
 from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.records.warp.lines import find_visits
 from virtualgpu.records.warp.loops import Ints, find_loops, neighbours
 
 WAVEFRONT_BYTES = 128
@@ -29,7 +30,9 @@ class TraceSteps:
     Attributes
     ----------
     line
-        Source line of each step; a step without one belongs to the line before it.
+        Source line of each step; one without has that of the step beside it.
+    visits
+        Which steps are one visit of a source line.
     accesses
         Steps that access memory. ``space`` (an index into the trace's), ``size_bytes`` and ``store`` have one
         entry for each, and so have ``sectors`` and ``wavefronts`` (what it took, 0: not recorded) and the
@@ -45,13 +48,13 @@ class TraceSteps:
     def __init__(self, trace: WarpTrace) -> None:
         self.trace = trace
         here = np.arange(len(trace), dtype=np.int32)
-        self.line = np.append(trace.line, 0)[np.maximum.accumulate(np.where(trace.line > 0, here, -1))]
+        self.visits = find_visits(trace)
+        self.line = self.visits.step_line
         space = np.full(len(trace), -1) if trace.access_space is None else trace.access_space
         self.accesses = np.flatnonzero(space >= 0).astype(np.int32)
         self.loops = find_loops(trace)
         self.moves = dict(self.loops.moves)
-        starts = np.flatnonzero(np.diff(self.line, prepend=-1))
-        for name, stops in (("line", starts), ("access", self.accesses)):
+        for name, stops in (("line", self.visits.begin), ("access", self.accesses)):
             self.moves[f"next_{name}"], self.moves[f"previous_{name}"] = neighbours(stops, here)
         self.threads = max(0, min(WARP_SIZE, math.prod(trace.block) - trace.warp_index * WARP_SIZE))
         self.sites = kinds(trace.pc, self.line)
