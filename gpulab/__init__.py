@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from gpulab.lab.recorded import recorded
     from gpulab.session import use_device, which_device
-    from gpulab.teach import check, predict, quiz
+    from gpulab.teach import check, predict, quiz, reveal
     from gpulab.teach.progress import progress
     from virtualgpu import errors
 
@@ -48,6 +48,7 @@ __all__ = [
     "progress",
     "quiz",
     "recorded",
+    "reveal",
     "sanitize",
     "use_device",
     "warps",
@@ -60,7 +61,7 @@ _MODULES = {
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
     "gpulab.session": "use_device which_device",
-    "gpulab.teach": "check predict quiz",
+    "gpulab.teach": "check predict quiz reveal",
     "gpulab.teach.progress": "progress",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -149,7 +149,7 @@ def is_machinery(source: str) -> bool:
         node.func for node in ast.walk(ast.Module(statements, [])) if isinstance(node, ast.Call)
         if isinstance(node.func, ast.Attribute)
     ]  # fmt: skip
-    if any(call.attr == "reveal" for call in calls):
+    if any(call.attr == "reveal" and ast.unparse(call) != "gl.reveal" for call in calls):
         return True
     only = [type(statement) for statement in statements] == [ast.Assign, ast.Expr]
     return only and any(ast.unparse(call) == "gl.predict" for call in calls)

@@ -10,7 +10,7 @@ from typing import Any
 
 import gpulab.course
 from gpulab.teach.exercise import Exercise
-from gpulab.teach.question import Question
+from gpulab.teach.question import PredictionQuestion, Question, WhyQuestion
 
 _NAME = re.compile(r"n(\d\d)_(\w+)")
 
@@ -30,7 +30,13 @@ class Folder:
         return {exercise.exercise_id: exercise for exercise in module.EXERCISES} if module else {}
 
     @property
-    def quiz(self) -> tuple[str, tuple[Question, ...]] | None:
+    def predictions(self) -> dict[str, PredictionQuestion]:
+        """The notebook's predictions by key, such as ``"02-tail"``."""
+        module = self._module("predictions")
+        return {asked.key: asked for asked in module.PREDICTIONS} if module else {}
+
+    @property
+    def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None:
         """Title and questions of the notebook's quiz; None if it has none."""
         module = self._module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
@@ -67,7 +73,18 @@ def exercises() -> dict[str, Exercise]:
     return {name: exercise for folder in folders() for name, exercise in folder.exercises.items()}
 
 
-def quizzes() -> dict[str, tuple[str, tuple[Question, ...]]]:
+def prediction(key: str) -> PredictionQuestion | None:
+    """The prediction of that key, of whose notebook alone the folder is read; None if there is none."""
+    own = [folder for folder in folders() if folder.number == key[:2]]
+    return next((f.predictions[key] for f in own if key in f.predictions), None)
+
+
+def predictions() -> dict[str, PredictionQuestion]:
+    """All predictions of the course by key."""
+    return {key: asked for folder in folders() for key, asked in folder.predictions.items()}
+
+
+def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
     """Title and questions of all quizzes by topic."""
     return {folder.topic: quiz for folder in folders() if (quiz := folder.quiz)}
 

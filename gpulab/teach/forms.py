@@ -16,7 +16,19 @@ from gpulab.views.parts import palette
 
 
 class Form(anywidget.AnyWidget):
-    """One form: `facts` stay, `state` changes, and what the learner does comes as a message."""
+    """One form: `facts` stay, `state` changes, and what the learner does comes as a message.
+
+    Parameters
+    ----------
+    form
+        Its name in ``forms.js``.
+    facts
+        What it shows from the beginning.
+    state
+        Gives what it shows now; `refresh` asks again.
+    react
+        Takes what the learner does.
+    """
 
     _esm = module_text("../teach/forms")
     _css = palette.css(".gpulab-form") + (files("gpulab.teach") / "forms.css").read_text(encoding="utf-8")
@@ -30,12 +42,21 @@ class Form(anywidget.AnyWidget):
     """What was printed as a warning while the last message was answered."""
 
     def __init__(
-        self, form: str, facts: dict[str, Any], state: dict[str, Any], react: Callable[[dict[str, Any]], None]
+        self,
+        form: str,
+        facts: dict[str, Any],
+        state: Callable[[], dict[str, Any]],
+        react: Callable[[dict[str, Any]], None],
     ) -> None:
-        super().__init__(form=form, facts=facts, state=state)
+        super().__init__(form=form, facts=facts, state=state())
         close_those_of_earlier_runs(self)
+        self._now = state
         self._react = react
         self.on_msg(self._hear)
+
+    def refresh(self) -> None:
+        """Show what is so now."""
+        self.state = self._now()
 
     def _hear(self, _widget: object, content: dict[str, Any], _buffers: object) -> None:
         self.heard += 1

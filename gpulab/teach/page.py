@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from typing import Any
 
 from gpulab.views.parts import palette
@@ -23,6 +24,11 @@ def boxed(content: str, colour: str = "accent") -> str:
     """HTML set off by a coloured bar at its left; text keeps the page's own colour, light or dark."""
     bar = f"4px solid {palette.light(colour)}"
     return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
+
+
+def prose(text: str) -> str:
+    """Text as HTML, with what stands between backticks as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def verdict_page(opening: str, message: str, passed: bool) -> str:

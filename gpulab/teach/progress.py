@@ -1,46 +1,148 @@
-"""How far a learner has come."""
+"""How far a learner has come: exercises, predictions and how well they are calibrated, quizzes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import html
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 from gpulab.teach import folders
+from gpulab.teach.predictions.prediction import SECTION as PREDICTIONS
+from gpulab.teach.question import Question
+from gpulab.teach.quizzes import Quiz
 from gpulab.teach.store import store
 from gpulab.views.tables import Table
 
+_HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right first time", "scores")
+
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """Exercises passed, quizzes finished and predictions locked so far."""
+class Exercised:
+    """One exercise: whether it has passed, and the best score where it has a budget."""
 
-    exercises: dict[str, bool]
-    quizzes: dict[str, tuple[int, int]]
-    predictions: int
+    name: str
+    passed: bool
+    best: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """One prediction: the answer, whether it was locked as sure, whether it held; None: not yet."""
+
+    key: str
+    value: int | float | str | None = None
+    sure: bool | None = None
+    right: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One question of a quiz with its first answer; None: not yet."""
+
+    question: str
+    first: str | None
+    right: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotebookProgress:
+    """What was done of one notebook."""
+
+    number: str
+    topic: str
+    file: str
+    exercises: tuple[Exercised, ...]
+    predictions: tuple[Predicted, ...]
+    quiz: tuple[Answered, ...]
+    points: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Progress:
+    """What a learner has done, a notebook at a time.
+
+    Examples
+    --------
+    >>> progress().save("progress.json")  # doctest: +SKIP
+    """
+
+    notebooks: tuple[NotebookProgress, ...]
+
+    @property
+    def exercises(self) -> dict[str, bool]:
+        """Whether each exercise of the course has passed."""
+        return {done.name: done.passed for notebook in self.notebooks for done in notebook.exercises}
+
+    @property
+    def quizzes(self) -> dict[str, tuple[int, int]]:
+        """Questions right first time, and how many there are, by the quiz's topic."""
+        return {n.topic: (_right(n.quiz)[0], len(n.quiz)) for n in self.notebooks if n.quiz}
 
     @property
     def passed(self) -> int:
+        """Exercises passed."""
         return sum(self.exercises.values())
 
+    @property
+    def predictions(self) -> tuple[Predicted, ...]:
+        """All predictions of the course."""
+        return tuple(predicted for notebook in self.notebooks for predicted in notebook.predictions)
+
+    def calibration(self, sure: bool) -> tuple[int, int]:
+        """How many predictions locked as sure (or as a guess) were right, and how many there were."""
+        return _right(p for p in self.predictions if p.sure is sure)
+
     def __repr__(self) -> str:
-        quizzes = "1 quiz" if len(self.quizzes) == 1 else f"{len(self.quizzes)} quizzes"
-        predictions = "1 prediction" if self.predictions == 1 else f"{self.predictions} predictions"
-        return (
-            f"Progress: {self.passed} of {len(self.exercises)} exercises passed, "
-            f"{quizzes} finished, {predictions} locked."
+        right, compared = _right(self.predictions)
+        answered = [a for notebook in self.notebooks for a in notebook.quiz]
+        text = (
+            f"Progress: {self.passed} of {len(self.exercises)} exercises passed; "
+            f"{right} of {compared} predictions right, of {len(self.predictions)} that the course asks for; "
+            f"{_right(answered)[0]} of {len(answered)} questions right first time."
         )
+        sure, guess = self.calibration(True), self.calibration(False)
+        if sure[1] or guess[1]:
+            text += f" When sure, right {_share(*sure)}; when guessing, {_share(*guess)}."
+        return text
 
     def __str__(self) -> str:
-        lines = [repr(self)]
-        for name, done in self.exercises.items():
-            lines.append(f"  [{'x' if done else ' '}] {name}")
-        for topic, (right, count) in self.quizzes.items():
-            lines.append(f"  quiz {topic}: {right} of {count} right first time")
-        return "\n".join(lines)
+        return Table(repr(self), _HEADINGS, tuple(self._rows())).text()
 
     def _repr_html_(self) -> str:
-        rows = [(name, "✓ passed" if done else "open") for name, done in self.exercises.items()]
-        rows += [(f"quiz {topic}", f"{r} of {n} right first time") for topic, (r, n) in self.quizzes.items()]
-        return Table(repr(self), ("exercise or quiz", "so far"), tuple(rows)).html()
+        rows = []
+        for notebook, cells in zip(self.notebooks, self._rows(), strict=True):
+            name = html.escape(cells[0])
+            link = f'<a href="{html.escape(notebook.file)}">{name}</a>' if notebook.file else name
+            rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
+            rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{rest}</tr>')
+        head = "".join(f'<th scope="col">{heading}</th>' for heading in _HEADINGS)
+        caption = f'<caption style="text-align:left;caption-side:top">{html.escape(repr(self))}</caption>'
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+    def _rows(self) -> Iterable[tuple[str, ...]]:
+        for notebook in self.notebooks:
+            passed = sum(exercise.passed for exercise in notebook.exercises)
+            right, compared = _right(notebook.predictions)
+            scores = [f"{exercise.name}: {exercise.best}" for exercise in notebook.exercises if exercise.best]
+            yield (
+                f"{notebook.number} {notebook.topic.replace('_', ' ')}",
+                f"{passed} of {len(notebook.exercises)}",
+                f"{right} of {compared} (asked: {len(notebook.predictions)})",
+                f"{_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
+                "; ".join(scores),
+            )
+
+    def json(self) -> str:
+        """All of it as JSON, such as an instructor collects from a class."""
+        record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
+        return json.dumps(record, indent=1, ensure_ascii=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write `json` to a file."""
+        Path(path).write_text(self.json() + "\n", encoding="utf-8")
 
 
 def progress() -> Progress:
@@ -49,17 +151,59 @@ def progress() -> Progress:
     Returns
     -------
     Progress
-        Which exercises have passed, the quizzes' results and the number of locked predictions; a table
-        in JupyterLab, the same as text with ``print``.
+        Exercises passed, predictions right and how well calibrated (of the sure ones, of the guesses),
+        questions right; a table with links in JupyterLab, as text with ``print``, and a file for the
+        instructor with ``.save("progress.json")``.
     """
-    kept = store()
-    quizzes = {}
-    for topic in folders.quizzes():
-        result = kept.get("quizzes", topic)
-        if isinstance(result, dict):
-            quizzes[topic] = (int(result.get("right", 0)), int(result.get("questions", 0)))
-    return Progress(
-        exercises={name: bool(kept.get("exercises", name)) for name in folders.exercises()},
-        quizzes=quizzes,
-        predictions=len(kept.section("predictions")),
+    return Progress(tuple(_of(folder) for folder in folders.folders()))
+
+
+def _of(folder: folders.Folder) -> NotebookProgress:
+    files = sorted(path.name for path in Path.cwd().glob(f"{folder.number}_*.ipynb"))
+    answered, points = _quiz(folder)
+    return NotebookProgress(
+        folder.number,
+        folder.topic,
+        files[0] if files else "",
+        tuple(_exercise(name) for name in folder.exercises),
+        tuple(_prediction(key) for key in folder.predictions),
+        answered,
+        points,
     )
+
+
+def _exercise(name: str) -> Exercised:
+    kept = store().get("exercises", name)
+    if isinstance(kept, dict):
+        return Exercised(name, bool(kept.get("passed")), str(kept.get("best") or ""))
+    return Exercised(name, bool(kept))
+
+
+def _prediction(key: str) -> Predicted:
+    kept = store().get(PREDICTIONS, key)
+    kept = kept if isinstance(kept, dict) else {"value": kept}
+    return Predicted(key, kept.get("value"), kept.get("sure"), kept.get("right"))
+
+
+def _quiz(folder: folders.Folder) -> tuple[tuple[Answered, ...], tuple[int, int]]:
+    if folder.quiz is None:
+        return (), (0, 0)
+    title, questions = folder.quiz
+    quiz = Quiz(folder.topic, title, questions)
+    answered = []
+    for question in questions:
+        if isinstance(question, Question):
+            first = quiz.given(question, "first")
+            told = (first.text, first.right) if first else (None, None)
+            answered.append(Answered(question.text, *told))
+    return tuple(answered), quiz.points
+
+
+def _right(things: Iterable[Any]) -> tuple[int, int]:
+    """How many were right, of how many that were compared or answered."""
+    outcomes = [thing.right for thing in things if thing.right is not None]
+    return sum(outcomes), len(outcomes)
+
+
+def _share(right: int, count: int) -> str:
+    return f"{right} of {count} ({right / count:.0%})" if count else "0 of 0"

@@ -1,8 +1,13 @@
-"""Multiple-choice questions with feedback for every choice."""
+"""What the course asks: questions with choices, questions for a reason, and predictions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+Value = int | float | str
+Kind = Literal["quantity", "share", "count", "index", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +21,61 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question with exactly one right choice."""
+    """One question with exactly one right choice. In which order learners see the choices, each differs."""
 
     text: str
     options: tuple[Choice, ...]
 
-    @property
-    def choices(self) -> tuple[str, ...]:
-        return tuple(option.text for option in self.options)
+    def shuffled(self, seed: str) -> tuple[Choice, ...]:
+        """The choices in the order that belongs to a learner's `seed`: always the same one."""
+        options = list(self.options)
+        Random(f"{seed} {self.text}").shuffle(options)
+        return tuple(options)
+
+
+@dataclass(frozen=True, slots=True)
+class WhyQuestion:
+    """A question to answer in one's own words, and the points that a good answer makes."""
+
+    text: str
+    points: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionQuestion:
+    """What a learner predicts before a cell shows it; a notebook names it by its key.
+
+    Attributes
+    ----------
+    key : str
+        Such as ``"02-tail"``: the notebook's number, then a word.
+    question : str
+        One sentence. ``{blocks}`` takes what the notebook's cell gives: ``gl.predict(key, blocks=4)``.
+    choices : tuple
+        The answers to pick from; empty for a number.
+    unit : str
+        Of the number; a noun that is counted stands in the plural (``"blocks"``).
+    kind : str
+        What the number is, and so how it is compared: a ``"quantity"`` by how many times too high, a
+        ``"share"`` in points, a ``"count"`` by how many too few, an ``"index"`` by how far off; a
+        ``"choice"`` is right or not. By default it follows from `choices` and `unit`.
+    comparison : int, float or str
+        A tempting answer. It stands beside what was found where nobody answered.
+    misconception : str
+        What those believe who give `comparison`; for instructors.
+    because : str
+        A sentence or two that explain what was found; takes fields as `question` does, from
+        ``gl.reveal(key, found, source, idle=104)``.
+    tolerance : float
+        Relative distance up to which a quantity or a share counts as right.
+    """
+
+    key: str
+    question: str
+    because: str
+    choices: tuple[Value, ...] = ()
+    unit: str = ""
+    kind: Kind | None = None
+    comparison: Value | None = None
+    misconception: str = ""
+    tolerance: float = 0.1

@@ -11,11 +11,15 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELLS = [
     """import gpulab as gl
-which = gl.predict("Which one?", key="t-which", choices=("red", "an amber one", "green"))
+which = gl.predict("What does `x` hold?", key="t-which", choices=("red", "an amber `n`", "green"))
 which""",
     'how_many = gl.predict("How many blocks?", key="t-many", unit="blocks")\nhow_many',
-    'how_many.reveal(4, "counted", because="Because.")',
-    'questions = gl.quiz("start")\nquestions',
+    'how_many.reveal(4, "counted", because="`n` is 1000.")',
+    """from gpulab.teach.quizzes import Quiz
+from gpulab.teach.question import Choice, Question, WhyQuestion
+reds = (Choice("red", "It is `red`.", right=True), Choice("a much longer blue", "No."), Choice("sea", "Nor."))
+questions = Quiz("small", "A small quiz", (Question("Which?", reds), WhyQuestion("Why?", ("This.", "That."))))
+questions""",
 ]
 FORM = ".jp-Cell .gpulab-form"
 
@@ -23,50 +27,94 @@ FORM = ".jp-Cell .gpulab-form"
 @pytest.fixture(scope="module")
 def forms(lab: Any) -> Iterator[tuple[Any, Any]]:
     with lab.notebook("forms.ipynb", CELLS) as kernel:
-        lab.page.wait_for_selector(f"{FORM} >> text=5 questions, none answered yet.", timeout=60_000)
+        lab.page.wait_for_selector(f"{FORM} >> text=1 question, none answered yet.", timeout=60_000)
         yield lab, kernel
 
 
 def test_a_choice_is_made_and_locked_with_keys(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
-    group = lab.page.get_by_role("group", name="Predict: Which one?")
+    group = lab.page.get_by_role("group", name="Predict: What does x hold?")
     group.get_by_role("radio", name="red").focus()
     lab.page.keyboard.press("ArrowDown")
     lab.page.keyboard.press("ArrowDown")
     assert group.get_by_role("radio", name="green").is_checked()
     lab.page.keyboard.press("Tab")
     lab.page.keyboard.press("Enter")
-    lab.expect(kernel, "which.value", "green")
-    lab.page.wait_for_selector(f"{FORM} >> text=Locked: green")
+    lab.expect(kernel, "[which.value, which.sure]", ["green", True])
+    lab.page.wait_for_selector(f"{FORM} >> text=Locked: green, sure.")
     assert group.get_by_role("radio", name="red").is_disabled()
-    group.get_by_role("button", name="Change").click()
+    assert lab.page.evaluate("document.activeElement.textContent") == "Change", "the focus is not lost"
+    lab.page.keyboard.press("Enter")
     lab.expect(kernel, "which.value", None)
+    group.get_by_role("button", name="I guess").wait_for()
 
 
-def test_a_number_is_locked_with_enter_and_reveals_the_comparison(forms: tuple[Any, Any]) -> None:
+def test_code_in_a_question_looks_like_code(forms: tuple[Any, Any]) -> None:
+    lab, _ = forms
+    group = lab.page.get_by_role("group", name="Predict: What does x hold?")
+    assert group.locator("code").all_text_contents() == ["x", "n"]
+
+
+def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     field = lab.page.get_by_role("textbox", name="Your prediction in blocks")
-    field.fill("many")
+    field.fill("1.000")
     field.press("Enter")
-    lab.page.wait_for_selector(f"{FORM} [role=alert] >> text='many' is not a number")
+    lab.page.keyboard.press("Enter")
+    lab.page.wait_for_selector(f"{FORM} [role=alert] >> text=Write 1 or 1000.")
     assert field.get_attribute("aria-invalid") == "true"
     field.fill("8")
     field.press("Enter")
-    lab.expect(kernel, "how_many.value", 8)
-    lab.page.wait_for_selector(f"{FORM} >> text=You said 8 blocks. Counted: 4 blocks. 1/2 of that. Because.")
+    lab.page.keyboard.press("Tab")
+    lab.page.keyboard.press("Enter")
+    lab.expect(kernel, "[how_many.value, how_many.sure]", [8, False])
+    compared = lab.page.get_by_role("group", name="Comparison")
+    compared.get_by_text("✗ 4 blocks; you guessed 8 blocks, 2 times too high.").wait_for()
+    assert compared.locator("code").text_content() == "n"
+    assert "gl-wrong" in str(compared.get_attribute("class"))
 
 
-def test_a_quiz_is_answered_with_keys_wrong_and_right(forms: tuple[Any, Any]) -> None:
+def test_a_quiz_answers_where_the_learner_is(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
-    groups = lab.page.locator(f"{FORM} fieldset", has_text="1. ")
-    groups.first.get_by_role("radio").first.focus()
+    group = lab.page.get_by_role("group", name="1. Which?")
+    right = [option.right for option in _options(kernel)].index(True)
+    buttons = group.get_by_role("button")
+    buttons.nth((right + 1) % 3).focus()
+    lab.page.keyboard.press("Enter")
+    group.get_by_text("✗ Not quite.").wait_for()
+    buttons.nth(right).focus()
     lab.page.keyboard.press("Space")
-    lab.page.wait_for_selector(f"{FORM} [role=status] >> text=✗ Not quite.")
-    lab.page.keyboard.press("ArrowDown")
-    lab.page.wait_for_selector(f"{FORM} [role=status] >> text=✓ Right.")
+    group.get_by_text("✓ Right. It is red.").wait_for()
+    assert buttons.nth(right).get_attribute("aria-pressed") == "true"
+    group.get_by_text("1 of 1 answered, 0 right first time.").wait_for()
     lab.expect(kernel, "[questions.answered, questions.score]", [1, 0])
+
+
+def _options(kernel: Any) -> list[Any]:
+    from types import SimpleNamespace
+
+    return [SimpleNamespace(right=right) for right in kernel.value("[o.right for o in questions.options(1)]")]
+
+
+def test_a_reason_is_written_compared_and_ticked(forms: tuple[Any, Any]) -> None:
+    lab, kernel = forms
+    group = lab.page.get_by_role("group", name="2. Why?")
+    group.get_by_role("textbox").fill("So.")
+    assert group.get_by_role("checkbox").count() == 0
+    group.get_by_role("button", name="Compare").click()
+    group.get_by_role("checkbox", name="That.").check()
+    lab.expect(kernel, "questions.points", [1, 2])
     lab.picture("forms")
     assert not lab.problems
+
+
+def test_after_a_restart_the_form_says_so_where_it_was_pressed(forms: tuple[Any, Any]) -> None:
+    lab, kernel = forms
+    kernel.client.execute("import os; os._exit(1)", silent=True)
+    group = lab.page.get_by_role("group", name="1. Which?")
+    lab.page.wait_for_timeout(1500)
+    group.get_by_role("button").first.click()
+    group.get_by_text("No answer from Python. Run this cell again.").wait_for(timeout=20_000)
 
 
 def test_no_label_is_cut(forms: tuple[Any, Any]) -> None:

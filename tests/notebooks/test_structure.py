@@ -36,28 +36,35 @@ def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
     assert "gl.which_device()" in first.source, "the first code cell says which device it uses"
 
 
-@each_notebook
-def test_each_prediction_is_compared_with_what_was_found(path: Path) -> None:
-    code = "\n".join(cell.source for cell in code_cells(read(path)))
-    predicted = set(re.findall(r"^(\w+) = gl\.predict\(", code, re.MULTILINE))
-    revealed = set(re.findall(r"^(\w+)\.reveal\(", code, re.MULTILINE))
-    assert predicted == revealed
+def asked(source: str) -> list[str]:
+    """Keys of the course's predictions that a cell asks for, or names of other predictions."""
+    return re.findall(r'gl\.predict\("(\d\d-[\w-]+)"', source) or re.findall(
+        r"^(\w+) = gl\.predict\(", source, re.MULTILINE
+    )
+
+
+def compared(source: str) -> list[str]:
+    """Those that a cell compares."""
+    return re.findall(r'gl\.reveal\("(\d\d-[\w-]+)"', source) + re.findall(
+        r"^(?!gl)(\w+)\.reveal\(", source, re.MULTILINE
+    )
 
 
 @each_notebook
 def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Path) -> None:
     sources = [cell.source for cell in code_cells(read(path))]
-    for number, source in enumerate(sources):
-        for name in re.findall(r"^(\w+) = gl\.predict\(", source, re.MULTILINE):
-            reveals = [i for i, other in enumerate(sources) if re.search(rf"^{name}\.reveal\(", other, re.M)]
-            assert min(reveals, default=-1) > number, name
+    first = {name: number for number, source in enumerate(sources) for name in asked(source)}
+    second = {name: number for number, source in enumerate(sources) for name in compared(source)}
+    assert first.keys() == second.keys()
+    assert all(second[name] > number for name, number in first.items())
 
 
 @each_notebook
-def test_prediction_keys_belong_to_their_notebook_and_are_unique(path: Path) -> None:
-    keys = re.findall(r'key="([^"]+)"', "\n".join(cell.source for cell in code_cells(read(path))))
-    assert len(set(keys)) == len(keys)
-    assert all(key.startswith(path.name[:2] + "-") for key in keys)
+def test_its_predictions_are_those_of_its_folder(path: Path) -> None:
+    names = [name for cell in code_cells(read(path)) for name in asked(cell.source)]
+    assert len(set(names)) == len(names)
+    own = {key for f in folders.folders() if f.number == path.name[:2] for key in f.predictions}
+    assert {name for name in names if "-" in name} == own
 
 
 @each_notebook

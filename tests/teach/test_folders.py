@@ -60,7 +60,8 @@ def test_a_new_folder_brings_its_exercise() -> None:
 def test_a_new_folder_brings_its_quiz() -> None:
     asked = quiz("made_up")
     assert asked.title == "Made up: one question"
-    assert asked.answer(1, "a") == "Right. Because."
+    right = "abc"[[option.right for option in asked.options(1)].index(True)]
+    assert asked.answer(1, right) == "Right. Because."
     assert progress().quizzes["made_up"] == (1, 1)
 
 

@@ -1,4 +1,4 @@
-"""Predictions: locking, what counts as an answer, and the sentence that compares."""
+"""Predictions: locking, what counts as an answer, and the words that compare."""
 
 from __future__ import annotations
 
@@ -6,80 +6,162 @@ from pathlib import Path
 
 import pytest
 
-from gpulab.teach import predict
-from virtualgpu.records import Provenance
+from gpulab.teach import folders, predict, reveal
+from gpulab.teach.predictions import UnknownPredictionError
+from gpulab.teach.predictions.verdicts import Scale
+from gpulab.teach.question import Kind, PredictionQuestion, Value
+from virtualgpu.records import HOST_CLOCK, Provenance
 
 VIRTUAL = Provenance("modelled", "virtual A100-SXM4-80GB")
+BLOCKS = PredictionQuestion(
+    "98-blocks", "{n} elements: how many blocks?", "{n} / 256 = {exact}.", unit="blocks", comparison=3
+)
+WHERE = PredictionQuestion("98-where", "Where does `x` lie?", "Here.", choices=("host", "device"))
 
 
-def test_reveal_names_prediction_source_and_ratio() -> None:
-    guess = predict("How many sectors?", key="sectors", unit="sectors", answer=4)
-    assert repr(guess.reveal(8, VIRTUAL, because="Half of them are wasted.")) == (
-        "You said 4 sectors. Modelled on virtual A100-SXM4-80GB: 8 sectors. 2 times that. "
-        "Half of them are wasted."
+@pytest.fixture(autouse=True)
+def _asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {question.key: question for question in (BLOCKS, WHERE)}
+    monkeypatch.setattr(folders, "prediction", asked.get)
+
+
+def test_the_course_is_asked_by_key_and_compared_by_key() -> None:
+    guess = predict("98-blocks", n=1000, answer=3, sure=False)
+    assert str(guess) == "Predict: 1,000 elements: how many blocks?"
+    assert repr(reveal("98-blocks", 4, "counted by the kernel", n=1000, exact=3.90625)) == (
+        "✗ 4 blocks; you guessed 3 blocks, one too few. Counted by the kernel. 1,000 / 256 = 3.906."
     )
 
 
-def test_one_is_singular() -> None:
-    guess = predict("How many rows?", key="rows", unit="rows", answer=1)
-    assert repr(guess.reveal(2)) == "You said 1 row. Found: 2 rows. 2 times that."
-
-
-def test_default_stands_in_where_nobody_answers() -> None:
-    guess = predict("How many blocks?", key="blocks", unit="blocks", default=3)
-    revealed = guess.reveal(4, "counted by the kernel")
-    assert repr(revealed) == (
-        "You made no prediction; a common guess is 3 blocks. "
-        "Counted by the kernel: 4 blocks. 1.33 times that."
+def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
+    predict("98-where", answer="device", sure=True)
+    assert repr(reveal("98-where", "device", VIRTUAL)).startswith(
+        "✓ device, as you were sure. Modelled on virtual A"
     )
-    assert revealed.right is None
+    nobody = reveal("98-blocks", 4, HOST_CLOCK, n=1, exact=1)
+    assert repr(nobody).startswith(
+        "No prediction. 4 blocks. For comparison: 3 blocks. Measured on this computer (host clock)."
+    )
+    assert nobody.right is None
+
+
+def test_a_field_that_is_missing_is_named() -> None:
+    with pytest.raises(TypeError, match="'98-blocks' needs n="):
+        predict("98-blocks")
+    with pytest.raises(TypeError, match="'98-blocks' needs exact="):
+        reveal("98-blocks", 4, VIRTUAL, n=1)
+
+
+def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "predictions", lambda: {"98-blocks": BLOCKS})
+    with pytest.raises(UnknownPredictionError, match="Did you mean '98-blocks'"):
+        predict("98-block")
 
 
 @pytest.mark.parametrize(
-    ("said", "found", "verdict"),
+    ("said", "found", "unit", "kind", "words"),
     [
-        (4, 4, "Right."),
-        (100, 103, "Close."),
-        (8, 4, "1/2 of that."),
-        (0, 5, "Not this one."),
-        (1000, 2_500_000, "2.5e+03 times that."),
+        # A ratio for quantities, a percentage where it is near.
+        (3.4, 2.36, "times", None, "1.4 times too high"),
+        (1.0, 2.0, "GB/s", None, "2 times too low"),
+        (100, 2_500_000, "bytes", None, "25,000 times too low"),
+        (2.4, 2.36, "times", None, "1.7 % too high"),
+        (105.0, 100.0, "", None, "5 % too high"),
+        # Points for shares.
+        (100, 51.6, "%", None, "48 points too high"),
+        # Counts: how many, or times where it is far.
+        (3, 4, "blocks", None, "one too few"),
+        (233, 232, "threads", None, "one too many"),
+        (108, 4, "SMs", None, "27 times too high"),
+        (512, 2048, "sectors", None, "4 times too low"),
+        (40, 32, "rows", None, "eight too many"),
+        (0, 5, "lanes", None, "five too few"),
+        # An index has neighbours, and never a ratio.
+        (77, 13, "", None, "64 too high"),
+        (3, 4, "", None, "one too low"),
+        (1, 0, "", None, "one too high"),
+        (3, 12, "lane", "index", "nine too low"),
+        (4, 4, "", None, ""),
+        (0, 2.5, "", "quantity", "2.5 too low"),
     ],
 )
-def test_verdicts_on_numbers(said: int, found: int, verdict: str) -> None:
-    assert repr(predict("?", key="k", answer=said).reveal(found)).endswith(verdict)
+def test_how_far_off(said: Value, found: Value, unit: str, kind: Kind | None, words: str) -> None:
+    assert Scale(unit, kind).distance(said, found) == words
+
+
+def test_nearness_counts_for_quantities_and_shares_only() -> None:
+    assert Scale("times").right(2.4, 2.36)
+    assert Scale("%").right(50, 51.6)
+    assert not Scale("blocks").right(1000, 1001)
+    assert not Scale("").right(231, 232)
+    assert Scale("", "choice").right("16", 16)
+
+
+def test_one_is_singular() -> None:
+    assert repr(predict("How many rows?", key="rows", unit="rows", answer=1).reveal(2)) == (
+        "✗ 2 rows; you said 1 row, one too few."
+    )
+    assert Scale("s").show(1) == "1 s"
 
 
 def test_choices_are_the_only_answers() -> None:
     guess = predict("Which?", key="which", choices=("yes", "no"))
     with pytest.raises(ValueError, match="not one of the choices: yes, no"):
         guess.lock("perhaps")
-    assert repr(guess.lock("no").reveal("yes")) == "You said no. Found: yes. Not this one."
+    assert repr(guess.lock("no").reveal("yes")) == "✗ yes; you said no."
 
 
-def test_text_from_a_form_becomes_a_number() -> None:
-    guess = predict("How many?", key="n")
-    assert guess.lock("1,024").value == 1024
-    assert guess.lock("2.5").value == 2.5
-    with pytest.raises(ValueError, match="not a number"):
-        guess.lock("many")
+def test_a_typed_number_is_read_as_its_writer_means_it() -> None:
+    guess = predict("How much?", key="n", unit="ms")
+    assert guess.lock("3,9").value == 3.9
+    with pytest.raises(ValueError, match="Write 1 or 1000"):
+        guess.lock("1.000")
+    assert guess.value == 3.9, "a question changes nothing"
 
 
-def test_a_revealed_prediction_cannot_be_changed() -> None:
-    guess = predict("How many?", key="n", answer=1)
-    guess.reveal(2)
+def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
+    guess = predict("98-blocks", n=1, answer=1, sure=True)
+    reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
     guess.lock(2)
     guess.unlock()
-    assert guess.value == 1
+    assert (guess.value, guess.right) == (1, False)
+    again = predict("98-blocks", n=1, answer=2)
+    assert (again.value, again.sure, again.right, again.final) == (1, True, False, True)
 
 
-def test_predictions_outlive_the_object_and_follow_the_folder(
-    learner_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_after_the_number_was_shown_is_none() -> None:
+    guess = predict("98-blocks", n=1)
+    reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
+    assert not guess.final, "the comparison waits"
+    guess.look()
+    assert not guess.lock(2).locked
+    assert not predict("98-blocks", n=1, answer=2).locked
+
+
+def test_an_answer_that_is_locked_after_the_comparison_ran_is_compared() -> None:
+    guess = predict("98-blocks", n=1)
+    shown = reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
+    guess.lock(2, sure=True)
+    assert repr(shown).startswith("✓ 2 blocks, as you were sure.")
+    assert guess.right
+
+
+def test_predictions_outlive_the_object(learner_folder: Path) -> None:
     predict("How many?", key="n", answer=7)
     assert (learner_folder / "learner.json").exists()
     assert predict("How many?", key="n").value == 7
+
+
+def test_predictions_follow_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predict("How many?", key="n", answer=7)
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "someone-else"))
     assert not predict("How many?", key="n").locked
+
+
+def test_what_an_earlier_version_kept_is_still_read(learner_folder: Path) -> None:
+    learner_folder.mkdir(parents=True)
+    (learner_folder / "learner.json").write_text('{"predictions": {"n": 7}}')
+    assert predict("How many?", key="n").value == 7
 
 
 def test_an_earlier_answer_to_another_question_is_asked_again() -> None:
@@ -104,5 +186,5 @@ def test_a_damaged_file_is_no_error(learner_folder: Path) -> None:
 def test_reprs_are_one_stable_line() -> None:
     guess = predict("How many?", key="n", unit="blocks")
     assert repr(guess) == "Prediction 'n' (How many?): open."
-    guess.lock(3)
-    assert repr(guess) == "Prediction 'n' (How many?): locked at 3 blocks."
+    guess.lock(3, sure=False)
+    assert repr(guess) == "Prediction 'n' (How many?): locked: 3 blocks, a guess."

@@ -1,60 +1,158 @@
-"""Quizzes: every topic is sound, answers give feedback, and the first answer counts."""
+"""Quizzes: every topic is sound, the right choice does not show, answers give feedback and are kept."""
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
-from gpulab.teach import quiz
+from gpulab.teach import folders, quiz
 from gpulab.teach.progress import progress
-from gpulab.teach.quizzes import UnknownQuizError, quizzes
+from gpulab.teach.question import Choice, Question, WhyQuestion
+from gpulab.teach.quizzes import Quiz, UnknownQuizError, quizzes
 
 TOPICS = tuple(quizzes())
+ALL = [question for _, questions in quizzes().values() for question in questions]
+WITH_CHOICES = [question for question in ALL if isinstance(question, Question)]
+SMALL = (
+    Question(
+        "Which?", (Choice("red", "It is not.", right=True), Choice("blue", "No."), Choice("sea", "No."))
+    ),
+    WhyQuestion("Why?", ("Because of this.", "Because of that.", "And yet.")),
+    Question("And now?", (Choice("a day", "So.", right=True), Choice("an hour", "No."), Choice("no", "No."))),
+)
+
+
+def small() -> Quiz:
+    return Quiz("small", "A small quiz", SMALL)
+
+
+def right_place(quiz: Quiz, number: int) -> int:
+    return [option.right for option in quiz.options(number)].index(True) + 1
+
+
+def wrong_place(quiz: Quiz, number: int) -> int:
+    return [option.right for option in quiz.options(number)].index(False) + 1
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_each_question_has_one_right_choice_and_a_reason_for_each(topic: str) -> None:
-    for question in quiz(topic).questions:
+    questions = quiz(topic).questions
+    assert len({question.text for question in questions}) == len(questions), "answers are kept by the text"
+    for question in questions:
+        if isinstance(question, WhyQuestion):
+            assert len(question.points) >= 2, question.text
+            continue
         assert sum(option.right for option in question.options) == 1, question.text
         assert all(option.why.endswith(".") for option in question.options), question.text
         assert len({option.text for option in question.options}) == len(question.options) >= 3
 
 
-@pytest.mark.parametrize("topic", TOPICS)
-def test_the_right_choice_is_not_always_at_the_same_place(topic: str) -> None:
-    places = {[o.right for o in question.options].index(True) for question in quiz(topic).questions}
-    assert len(places) > 1
+def test_the_right_choice_cannot_be_told_by_its_place() -> None:
+    """Over many learners each place holds the right choice equally often."""
+    learners = 300
+    for question in WITH_CHOICES:
+        places = Counter(
+            [option.right for option in question.shuffled(str(learner))].index(True)
+            for learner in range(learners)
+        )
+        fair = learners / len(question.options)
+        assert all(0.7 * fair < places[at] < 1.3 * fair for at in range(len(question.options))), question.text
+
+
+@pytest.mark.parametrize(("what", "extreme"), [("longest", max), ("shortest", min)])
+def test_the_right_choice_cannot_be_told_by_its_length(what: str, extreme: object) -> None:
+    """It is the longest (or the shortest) no more often than blind chance would have it."""
+    chance = told = 0.0
+    for question in WITH_CHOICES:
+        lengths = [len(option.text) for option in question.options]
+        edge = extreme(lengths)  # type: ignore[operator]
+        (right,) = [len(option.text) for option in question.options if option.right]
+        chance += 1 / len(lengths)
+        told += (right == edge) / lengths.count(edge)
+    assert told <= chance, f"the right choice is the {what} in {told:.1f} of {len(WITH_CHOICES)}"
+
+
+def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    orders = set()
+    for learner in range(12):
+        monkeypatch.setenv("GPULAB_HOME", str(tmp_path / str(learner)))
+        first, again = quiz("start"), quiz("start")
+        assert str(first) == str(again)
+        orders.add(str(first))
+    assert len(orders) > 6
 
 
 def test_feedback_and_score() -> None:
-    start = quiz("start")
-    assert repr(start) == "Quiz 'start': 5 questions, none answered yet."
-    assert start.answer(1, "a").startswith("Not quite. That would say")
-    assert start.answer(1, "b").startswith("Right. ")
-    assert start.score == 0, "the first answer counts"
-    for number in range(2, 6):
-        right = [option.right for option in start.questions[number - 1].options].index(True)
-        start.answer(number, right + 1)
-    assert repr(start) == "Quiz 'start': 5 of 5 answered, 4 right first time."
-    assert progress().quizzes["start"] == (4, 5)
+    asked = small()
+    assert repr(asked) == "Quiz 'small': 2 questions, none answered yet."
+    assert asked.answer(1, wrong_place(asked, 1)).startswith("Not quite. No.")
+    assert asked.answer(1, "abc"[right_place(asked, 1) - 1]) == "Right. It is not."
+    assert asked.score == 0, "the first answer counts"
+    assert asked.answer(3, right_place(asked, 3)) == "Right. So."
+    assert repr(asked) == "Quiz 'small': 2 of 2 answered, 1 right first time."
+
+
+def test_answers_are_there_again_in_the_next_session() -> None:
+    asked = small()
+    asked.answer(1, right_place(asked, 1))
+    asked.answer(2, "Because.")
+    asked.tick(2, 3, 1)
+    later = small()
+    assert (
+        repr(later)
+        == repr(asked)
+        == ("Quiz 'small': 1 of 2 answered, 1 right first time; 2 of 3 points in your own words.")
+    )
+    assert later.given(SMALL[0]).text == "red"  # type: ignore[arg-type,union-attr]
+    assert later.words(SMALL[1]) == "Because."  # type: ignore[arg-type]
+    changed = Quiz("small", "A small quiz", (Question("Which one?", SMALL[0].options),))  # type: ignore[union-attr]
+    assert changed.answered == 0, "another question is asked anew"
+
+
+def test_a_reason_is_compared_with_the_points_of_a_good_answer() -> None:
+    asked = small()
+    told = asked.answer(2, "I think so.")
+    assert all(point in told for point in SMALL[1].points)  # type: ignore[union-attr]
+    assert asked.tick(2, 1, 2) == "2 of 3 points."
+    assert asked.tick(2) == "0 of 3 points.", "a tick can be taken back"
+    with pytest.raises(ValueError, match="There is no point 4; there are 1 to 3"):
+        asked.tick(2, 4)
+    with pytest.raises(ValueError, match="Question 1 has choices"):
+        asked.tick(1, 1)
 
 
 def test_plain_text_lists_all_questions_and_choices() -> None:
-    text = str(quiz("devices"))
-    for question in quiz("devices").questions:
-        assert question.text in text
-        assert all(choice in text for choice in question.choices)
+    asked = quiz("devices")
+    for question in WITH_CHOICES:
+        if question in asked.questions:
+            assert question.text in str(asked)
+            assert all(option.text in str(asked) for option in question.options)
 
 
 def test_wrong_numbers_and_letters_are_named() -> None:
-    start = quiz("start")
+    asked = small()
     with pytest.raises(ValueError, match="Question 9 does not exist"):
-        start.answer(9, "a")
+        asked.answer(9, "a")
     with pytest.raises(ValueError, match="use a to c"):
-        start.answer(1, "z")
+        asked.answer(1, "z")
     with pytest.raises(ValueError, match="use a to c"):
-        start.answer(1, 0)
+        asked.answer(1, 0)
 
 
 def test_unknown_topic_suggests_the_nearest() -> None:
     with pytest.raises(UnknownQuizError, match="Did you mean 'devices'"):
         quiz("device")
+
+
+def test_progress_counts_first_answers() -> None:
+    start = quiz("start")
+    numbers = [n for n, q in enumerate(start.questions, start=1) if isinstance(q, Question)]
+    start.answer(numbers[0], wrong_place(start, numbers[0]))
+    start.answer(numbers[0], right_place(start, numbers[0]))
+    start.answer(numbers[1], right_place(start, numbers[1]))
+    (mine,) = [notebook for notebook in progress().notebooks if notebook.topic == "start"]
+    assert [answer.right for answer in mine.quiz][:2] == [False, True]
+    assert sum(bool(answer.right) for answer in mine.quiz) == 1
+    assert {folder.number for folder in folders.folders()} == {n.number for n in progress().notebooks}

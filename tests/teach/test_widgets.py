@@ -11,8 +11,10 @@ from ipywidgets import Widget
 
 from gpulab.teach import check, page, predict, quiz
 from gpulab.teach.forms import Form
-from gpulab.teach.prediction import prediction_form, reveal_form
-from gpulab.teach.quizzes import quiz_form
+from gpulab.teach.predictions.prediction import Prediction, Reveal, asking_form
+from gpulab.teach.question import Question, WhyQuestion
+from gpulab.teach.quizzes import Quiz, quiz_form
+from tests.teach.test_quiz import SMALL, right_place, wrong_place
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -36,14 +38,15 @@ def test_without_jupyter_only_text_is_shown() -> None:
 
 
 def test_pages_say_what_the_text_says_and_escape_it() -> None:
-    guess = predict("Is 1 < 2 & 3?", key="n", choices=("yes", "no"), answer="no")
+    guess = predict("Is `1 < 2` & 3?", key="n", choices=("yes", "no"), answer="no")
     bundle = guess._repr_mimebundle_()
-    assert "Is 1 &lt; 2 &amp; 3?" in str(bundle["text/html"])
+    assert "Is <code>1 &lt; 2</code> &amp; 3?" in str(bundle["text/html"])
     assert "yes &nbsp;/&nbsp; no" in str(bundle["text/html"])
-    shown = str(guess.reveal("yes", because="1 < 2.")._repr_mimebundle_()["text/html"])
-    assert "You said no. Found: yes. Not this one. 1 &lt; 2." in shown
+    shown = str(guess.reveal("yes", because="`1 < 2`.")._repr_mimebundle_()["text/html"])
+    assert "<b>✗ yes; you said no.</b> <code>1 &lt; 2</code>." in shown
     shown = str(quiz("devices")._repr_mimebundle_()["text/html"])
-    assert shown.count("<li>") == sum(1 + len(question.choices) for question in quiz("devices").questions)
+    with_choices = [q for q in quiz("devices").questions if isinstance(q, Question)]
+    assert shown.count("<li>") == len(quiz("devices").questions) + sum(len(q.options) for q in with_choices)
 
 
 def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
@@ -60,95 +63,139 @@ def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPa
         assert shown_thing._repr_mimebundle_().keys() == {WIDGET, "text/html", "text/plain"}
 
 
-def test_a_number_is_locked_by_the_button() -> None:
+def shown(form: Form) -> str:
+    return f"{form.state['sign']} {form.state['head']} {form.state['rest']}".strip()
+
+
+def comparison(guess: Prediction) -> Form:
+    """The form that the comparison has put on the page."""
+    form = guess._comparison
+    assert form is not None
+    return form
+
+
+def test_a_number_is_locked_by_a_button_as_sure_or_as_a_guess() -> None:
     guess = predict("How many?", key="n", unit="blocks")
-    form = prediction_form(guess)
-    say(form, do="press", value="a lot")
+    form = asking_form(guess)
+    say(form, value="a lot", sure=True)
     assert not guess.locked
     assert "not a number" in form.state["wrong"]
-    say(form, do="press", value="")
+    say(form, value="", sure=True)
     assert form.state["wrong"] == "Choose or type an answer first."
-    say(form, do="press", value="4")
-    assert guess.value == 4
-    assert form.state["note"] == "Locked: 4 blocks"
+    say(form, value="4", sure=False)
+    assert (guess.value, guess.sure) == (4, False)
+
+
+def test_the_form_on_the_page_follows_its_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    guess = predict("How many?", key="n", unit="blocks")
+    guess._repr_mimebundle_()
+    form = guess._form
+    assert form is not None
+    say(form, value="4", sure=True)
+    assert form.state["note"] == "Locked: 4 blocks, sure."
     assert (form.state["locked"], form.state["final"], form.state["wrong"]) == (True, False, "")
     guess.reveal(5)
     assert form.state["final"]
-    say(form, do="press", value="5")
+    say(form, value="5", sure=True)
     assert guess.value == 4
 
 
 def test_a_locked_choice_can_be_changed_until_it_is_revealed() -> None:
     guess = predict("Which?", key="w", choices=("yes", "no"))
-    form = prediction_form(guess)
+    form = asking_form(guess)
     assert form.facts["choices"] == ["yes", "no"]
-    say(form, do="press", value="")
+    say(form, value="", sure=True)
     assert not guess.locked
-    say(form, do="press", value="yes")
-    say(form, do="press", value="yes")
+    say(form, value="yes", sure=True)
+    say(form)
     assert not guess.locked
-    assert not form.state["locked"]
-    say(form, do="press", value="no")
+    say(form, value="no", sure=True)
     assert guess.value == "no"
 
 
 def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
     predict("How many?", key="n", answer=7)
-    form = prediction_form(predict("How many?", key="n"))
+    form = asking_form(predict("How many?", key="n"))
     assert (form.state["value"], form.state["locked"]) == ("7", True)
 
 
-def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
+    """A comparison that stands on the page before anything is locked."""
     monkeypatch.setattr(page, "in_jupyter", lambda: True)
-    guess = predict("How many?", key="n", default=1)
     found = guess.reveal(42, "counted")
-    form = reveal_form(found)
-    assert form.state == {"shown": ""}
-    assert "42" in str(found._repr_mimebundle_()["text/plain"]), "batch runs and saved notebooks show it"
-    guess.lock(40)
-    assert "You said 40. Counted: 42." in form.state["shown"]
+    bundle = found._repr_mimebundle_()
+    assert "42" in str(bundle["text/plain"]), "batch runs and saved notebooks show it"
+    return found, comparison(guess)
 
 
-def test_the_number_can_be_shown_without_a_prediction() -> None:
-    form = reveal_form(predict("How many?", key="n").reveal(42))
-    say(form, do="show")
-    assert "42" in form.state["shown"]
+def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    guess = predict("How many?", key="n", unit="blocks", default=1)
+    _, form = waiting(guess, monkeypatch)
+    assert shown(form) == ""
+    guess.lock(40, sure=False)
+    assert shown(form) == "✗ 42 blocks; you guessed 40 blocks, two too few. Counted."
+    assert form.state["verdict"] == "wrong"
+
+
+def test_the_number_can_be_shown_without_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    guess = predict("How many?", key="n", unit="blocks", default=1)
+    _, form = waiting(guess, monkeypatch)
+    say(form)
+    assert shown(form) == "No prediction. 42 blocks. For comparison: 1 block. Counted."
+    assert guess.final
 
 
 def test_a_quiz_answers_with_feedback_and_score() -> None:
-    questions = quiz("start")
-    form = quiz_form(questions)
-    assert [len(question["choices"]) for question in form.facts["questions"]] == [3] * 5
-    say(form, do="answer", number=1, choice=1)
-    assert not form.state["answers"]["1"]["right"]
-    say(form, do="answer", number=1, choice=2)
-    assert form.state["answers"]["1"]["right"]
-    assert "Right. Results and counters" in form.state["answers"]["1"]["text"]
-    assert form.state["score"] == "1 of 5 answered, 0 right first time."
-    assert questions.score == 0
+    asked = Quiz("small", "A small quiz", SMALL)
+    form = quiz_form(asked)
+    assert [len(question["choices"]) for question in form.facts["questions"]] == [3, 0, 3]
+    say(form, number=1, answer=wrong_place(asked, 1))
+    assert not form.state["answers"][0]["right"]
+    say(form, number=1, answer=right_place(asked, 1))
+    assert form.state["answers"][0] == {
+        "choice": right_place(asked, 1),
+        "right": True,
+        "text": "Right. It is not.",
+    }
+    assert form.state["score"] == "1 of 2 answered, 0 right first time."
 
 
-def test_progress_is_public_and_counts_what_was_done() -> None:
-    import gpulab as gl
+def test_a_reason_shows_its_points_only_after_the_answer() -> None:
+    asked = Quiz("small", "A small quiz", SMALL)
+    form = quiz_form(asked)
+    why = SMALL[1]
+    assert isinstance(why, WhyQuestion)
+    assert form.state["answers"][1] == {"words": "", "points": [], "ticked": []}
+    assert not any(point in str(form.facts) for point in why.points)
+    say(form, number=2, answer="So.")
+    assert form.state["answers"][1]["points"] == list(why.points)
+    say(form, number=2, ticked=[0, 2])
+    assert form.state["answers"][1]["ticked"] == [0, 2]
+    later = quiz_form(Quiz("small", "A small quiz", SMALL))
+    assert later.state == form.state, "after a restart"
 
-    before = gl.progress()
-    assert (before.passed, before.predictions) == (0, 0)
-    check("00-blocks", lambda n, threads: -(-n // threads))
-    predict("How many?", key="n", answer=1)
-    after = gl.progress()
-    assert (after.passed, after.predictions) == (1, 1)
-    assert "✓ passed" in after._repr_html_()
-    assert "[x] 00-blocks" in str(after)
+
+def test_a_form_that_ran_again_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "in_jupyter", lambda: True)
+    guess = predict("How many?", key="n")
+    guess._repr_mimebundle_()
+    first = guess._form
+    predict("How many?", key="n")._repr_mimebundle_()
+    assert guess._form is not first, "both cells' runs share one prediction"
+    guess.lock(1)
+    assert guess._form is not None
+    assert guess._form.state["locked"]
 
 
 def test_a_form_shows_that_answers_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "file"))
     guess = predict("How many?", key="n")
-    form = prediction_form(guess)
-    say(form, value="7")
+    form = asking_form(guess)
+    say(form, value="7", sure=True)
     assert guess.value == 7
     assert "not saved" in form.notice
     say(form)
-    say(form, value="8")
+    say(form, value="8", sure=True)
     assert form.notice == "", "said once a session"

@@ -1,0 +1,133 @@
+"""``gl.predict`` and ``gl.reveal``: the course's prediction of a key, asked and compared."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpulab.teach import folders
+from gpulab.teach.predictions.prediction import Prediction, Reveal
+from gpulab.teach.question import PredictionQuestion, Value
+from gpulab.teach.store import store
+from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.records import Provenance
+
+
+class UnknownPredictionError(GpulabError, ValueError):
+    """A prediction that the course does not ask for; the message names the nearest."""
+
+
+def predict(
+    question: str,
+    *,
+    key: str = "",
+    choices: Sequence[Value] = (),
+    unit: str = "",
+    default: Value | None = None,
+    answer: Value | None = None,
+    sure: bool | None = None,
+    **fields: Value,
+) -> Prediction:
+    """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
+
+    In JupyterLab it is a small form that locks an answer as sure or as a guess. In plain Python pass
+    `answer`, or call ``.lock(value, sure=True)``. `gl.reveal` compares it with what was found.
+
+    Parameters
+    ----------
+    question
+        The key of one of the course's predictions. Their texts are in ``predictions.py`` of the
+        notebook's folder in `gpulab.course`. With `key` it is the question itself.
+    key, choices, unit, default
+        Of a question that is not the course's: the name under which the answer is kept, the answers
+        to pick from, the number's unit, and a tempting answer.
+    answer, sure
+        Locks this answer at once.
+    **fields
+        What the question's ``{name}`` stand for, such as ``blocks=4``.
+
+    Raises
+    ------
+    UnknownPredictionError
+        If the course asks for no such prediction; the message names the nearest.
+    ValueError
+        If `answer` is not among the choices, or is not a number where there are none.
+    """
+    if key:
+        asked = PredictionQuestion(key, question, "", tuple(choices), unit, comparison=default)
+    else:
+        asked = _question(question)
+    prediction = _prediction(store().path, asked.key)
+    prediction.ask(asked, filled(asked.question, fields, asked.key))
+    if answer is not None:
+        prediction.lock(answer, sure=sure)
+    return prediction
+
+
+def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
+    """Compare the prediction `key` with what was found: ``gl.reveal("02-tail", 1.45, trace.provenance)``.
+
+    Parameters
+    ----------
+    key
+        The prediction's.
+    found
+        The number or choice that was found.
+    source
+        Where it comes from: a record's provenance, or a phrase such as ``"counted by the kernel"``.
+    **fields
+        What ``{name}`` in the explanation stand for.
+
+    Returns
+    -------
+    Reveal
+        ``.right`` and, as text or in JupyterLab, the comparison. There it waits for a prediction
+        that is not locked yet.
+
+    Raises
+    ------
+    UnknownPredictionError
+        If the course asks for no such prediction; the message names the nearest.
+    """
+    asked = _question(key)
+    prediction = _prediction(store().path, key)
+    if prediction.asked is not asked:
+        prediction.ask(asked, asked.question)
+    return prediction.reveal(found, source, filled(asked.because, fields, key))
+
+
+def filled(text: str, fields: dict[str, Value], key: str) -> str:
+    """`text` with the values of its ``{name}``.
+
+    Raises
+    ------
+    TypeError
+        If one was not given.
+    """
+    try:
+        return (
+            text.format(**{name: _figure(value) for name, value in fields.items()}) if "{" in text else text
+        )
+    except (KeyError, IndexError) as missing:
+        raise TypeError(f"The prediction {key!r} needs {str(missing).strip(chr(39))}=...") from None
+
+
+def _figure(value: Value) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _question(key: str) -> PredictionQuestion:
+    asked = folders.prediction(key)
+    if asked is None:
+        known = folders.predictions()
+        raise UnknownPredictionError(f"The course asks for no prediction {key!r}.{did_you_mean(key, known)}")
+    return asked
+
+
+@functools.cache
+def _prediction(_learner: Path, key: str) -> Prediction:
+    # One object a key, so that the comparison hears of an answer that is locked after it was shown.
+    return Prediction(key)

@@ -1,0 +1,108 @@
+"""Numbers as people type them: with a decimal point or comma, in groups, as a fraction or a power."""
+
+from __future__ import annotations
+
+import math
+import re
+
+Number = int | float
+
+_SPACES = str.maketrans("", "", " \t\u00a0\u2009\u202f_'\u2019")
+_SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u00b7": "*"})
+_PLAIN = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
+_GROUPS = re.compile(r"[0-9]{1,3}(?:([.,])[0-9]{3})(?:\1[0-9]{3})*")
+_SPACED = re.compile(r"[+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f_'\u2019][0-9]{3})+(?:[.,][0-9]+)?")
+_POWER = re.compile(
+    r"(?:(?P<factor>[0-9.,]+)\*)?(?P<base>[0-9.,]+)(?:\^|\*\*)(?P<sign>[+-]?)(?P<exponent>[0-9]{1,3})"
+)
+
+
+def read_number(text: str, unit: str = "") -> Number:
+    """The number that a learner typed.
+
+    A comma before exactly three digits groups thousands (``1,000``), any other is a decimal comma
+    (``3,9``). Fractions (``1/2``), powers (``2^20``, ``2**20``), ``1e6`` and groups set apart by spaces
+    are read, too, and the unit may follow.
+
+    Raises
+    ------
+    ValueError
+        If `text` is no number, or could be two: ``1.000`` is one in English and a thousand in German.
+        The message asks which is meant.
+
+    Examples
+    --------
+    >>> read_number("3,9"), read_number("1,000"), read_number("1/2"), read_number("4 blocks", "blocks")
+    (3.9, 1000, 0.5, 4)
+    """
+    bare = _without_unit(text.strip().lstrip("~≈").strip(), unit)
+    if re.search(r"[0-9][ \u00a0\u2009\u202f]+[0-9]", bare) and not _SPACED.fullmatch(bare):
+        raise _no_number(text)  # "1 2" are two numbers
+    written = bare.translate(_SPACES).translate(_SIGNS)
+    sign = -1 if written.startswith("-") else 1
+    try:
+        value = sign * _unsigned(written.removeprefix("-").removeprefix("+"))
+        if not math.isfinite(value):
+            raise _NoNumber
+    except (ArithmeticError, _NoNumber):
+        raise _no_number(text) from None
+    return int(value) if value == int(value) else value
+
+
+class _NoNumber(Exception):
+    pass
+
+
+def _no_number(text: str) -> ValueError:
+    return ValueError(f"{text!r} is not a number; this prediction takes one, such as 12, 0.5 or 1/2.")
+
+
+def _without_unit(text: str, unit: str) -> str:
+    for ending in (unit, unit.removesuffix("s")):
+        if ending and text.casefold().endswith(ending.casefold()):
+            return text[: -len(ending)].strip()
+    return text
+
+
+def _unsigned(text: str) -> Number:
+    over = text.split("/")
+    if len(over) == 2:
+        return _unsigned(over[0]) / _unsigned(over[1])
+    if power := _POWER.fullmatch(text):
+        factor = _decimal(power["factor"]) if power["factor"] else 1
+        exponent = int(power["sign"] + power["exponent"])
+        base = _decimal(power["base"])
+        return factor * (base**exponent if exponent >= 0 else float(base) ** exponent)
+    mantissa, e, exponent_text = text.lower().partition("e")
+    if e:
+        if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
+            raise _NoNumber
+        return _decimal(mantissa) * 10.0 ** int(exponent_text)
+    return _decimal(text)
+
+
+def _decimal(text: str) -> Number:
+    """A number of digits, points and commas."""
+    if "," in text and "." in text:
+        decimal = max(",.", key=text.rfind)  # whichever comes last
+        whole, _, rest = text.rpartition(decimal)
+        if not (_GROUPS.fullmatch(whole) and re.fullmatch(r"[0-9]+", rest)):
+            raise _NoNumber
+        return float(f"{re.sub('[.,]', '', whole)}.{rest}")
+    if _GROUPS.fullmatch(text) and not text.startswith("0"):
+        joined = re.sub("[.,]", "", text)
+        if text.count(".") == 1:
+            raise ValueError(f"{text} means {int(joined):,} in some countries. {_both_ways(text, joined)}")
+        return int(joined)
+    plain = text.replace(",", ".")
+    if not _PLAIN.fullmatch(plain):
+        raise _NoNumber
+    return float(plain) if "." in plain else int(plain)
+
+
+def _both_ways(text: str, joined: str) -> str:
+    """How to write either reading of ``1.000`` without doubt."""
+    short = text.rstrip("0").rstrip(".")
+    if short == text:
+        short = f"{text}0"
+    return f"Write {short} or {joined}."
