@@ -11,8 +11,7 @@ import pytest
 
 from virtualgpu.engine import PackedLaunch, Program, RunOptions
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.history import Batch, Conflicts, Ints
+from virtualgpu.sanitizer.checker import Checker, Found, Shape
 
 WARPS, WORDS, OPS = 2, 14, 26
 THREADS = 32 * WARPS
@@ -223,6 +222,17 @@ def random_program(rng: np.random.Generator, handovers: bool) -> list[Op]:
     return program
 
 
+class Words:
+    """The words that the checker complained of."""
+
+    def __init__(self) -> None:
+        self.words: set[int] = set()
+
+    def add(self, found: Found) -> None:
+        if found.space == "shared":
+            self.words.add(found.word)
+
+
 def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     """What the program wrote and the shared words that the checker complained of."""
     memory = DeviceMemory(1 << 24)
@@ -231,27 +241,22 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         places.append(memory.malloc(array.nbytes))
         memory.track(places[-1], array.nbytes, "x")
         memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8).reshape(-1)
-    found: set[int] = set()
-
-    def report(space: str, _start: int, conflicts: Conflicts | None, _: Batch | None) -> None:
-        if space == "shared" and conflicts is not None:
-            found.update((conflicts.word % WORDS).tolist())
-
-    def hasty(batch: Batch, _segment: Ints, _who: Ints) -> None:
-        found.update((batch.word % WORDS).tolist())
-
-    checker = Checker(
-        Shape(THREADS, 4 * WORDS, 0, 4), memory, report, unwritten=False, report_hasty=hasty,
-        report_absent=lambda *_: None, report_stray=lambda *_: None,
-    )  # fmt: skip
+    found = Words()
     body = "\n".join(op.ptx(place) for place, op in enumerate(program))
-    Program(f"{HEAD}{body}\nret;\n}}\n").launch(
+    loaded = Program(f"{HEAD}{body}\nret;\n}}\n")
+    kernel = loaded.generated("k", observe=True)
+    checker = Checker(
+        Shape(1, THREADS, 4 * WORDS, 0, 4), memory, kernel.plans[0].function,
+        [i for _, i in kernel.tables.accesses], found, unwritten=False,
+    )  # fmt: skip
+    checker.shared.room = 0  # each race is handed over by itself
+    loaded.launch(
         PackedLaunch("k", (1, 1, 1), (THREADS, 1, 1), b"".join(p.to_bytes(8, "little") for p in places)),
         memory,
         RunOptions(instrument="none", observer=checker),
     )
     checker.flush()
-    return memory.view(places[1], data.nbytes).copy().view(np.uint32).reshape(data.shape), found
+    return memory.view(places[1], data.nbytes).copy().view(np.uint32).reshape(data.shape), found.words
 
 
 @pytest.mark.parametrize("handovers", [False, True])

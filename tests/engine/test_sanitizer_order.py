@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-import pytest
 
 from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.sanitizer import checker as checking
-from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.history import Batch, Conflicts
+from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer.checker import Checker, Found, Shape
+
+_OBSERVER = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
+)
 
 PTX = """.version 8.0
 .target sm_80
@@ -85,25 +89,57 @@ class Reference:
         return False
 
 
-def simulate(seed: int, partial: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> tuple[set, set]:
+class Engine:
+    """Tells the compiled checker what an engine would; each block has a worker of its own."""
+
+    def __init__(self, checker: Checker) -> None:
+        self.checker = checker
+        self.asked = _OBSERVER(self._asked)
+        self.code = _OBSERVER(0)
+        self.contexts = []
+        self.now = 0
+        for block in range(BLOCKS):
+            context = np.zeros(1, layout.CONTEXT)
+            address, watched = checker.watch(ctypes.cast(self.asked, ctypes.c_void_p).value)
+            self.code = _OBSERVER(address)
+            context[0]["watched"], context[0]["block_linear"] = watched, block
+            self.contexts.append(context)
+            self.tell(block, 0, layout.FENCE, None, 0)
+
+    def tell(self, block: int, warp: int, site: int, lanes: np.ndarray | None, mask: int) -> None:
+        self.now = block
+        self.contexts[block][0]["warp"] = warp
+        at = None if lanes is None else lanes.ctypes.data
+        self.code(self.contexts[block].ctypes.data, site, at, mask, None)
+
+    def _asked(self, _context: int, site: int, lanes: int, mask: int, extra: int) -> None:
+        assert site < -100, "nothing here passes flags"
+        self.checker.asked(self.now, 0, site, None, mask, extra or 0)
+
+
+class Racy:
+    """The words that the checker found races on."""
+
+    def __init__(self) -> None:
+        self.found: list[Found] = []
+
+    def add(self, found: Found) -> None:
+        assert found.what == shadow.RACE
+        self.found.append(found)
+
+
+def simulate(seed: int, partial: bool) -> tuple[set, set]:
     """Random accesses and waits, told to the checker and to the reference alike: racy words of both."""
-    monkeypatch.setattr(checking, "_EVENTS", batch)
     rng = np.random.default_rng(seed)
     memory = DeviceMemory(1 << 20)
     start = memory.malloc(4 * WORDS)
     memory.track(start, 4 * WORDS, "x")
-    instructions = parse(PTX).entries["k"].instructions
-    found: set[tuple[str, int]] = set()
-    checker: Checker
-
-    def report(space: str, base: int, conflicts: Conflicts | None, _: Batch | None) -> None:
-        assert conflicts is not None
-        blocks = checker.ordering.columns[0, conflicts.segment]
-        for word, block in zip(conflicts.word.tolist(), blocks.tolist(), strict=True):
-            found.add((space, word if space == "global" else block << 20 | word % WORDS))
-
-    nothing = {"report_absent": lambda *_: None, "report_stray": lambda *_: None}
-    checker = Checker(Shape(THREADS, 4 * WORDS, 0, 4), memory, report, unwritten=False, **nothing)
+    kernel = parse(PTX).entries["k"]
+    racy = Racy()
+    shape = Shape(BLOCKS, THREADS, 4 * WORDS, 0, 4)
+    checker = Checker(shape, memory, kernel, kernel.instructions[:6], racy, unwritten=False)
+    checker.shared.room = 0  # each race is handed over by itself
+    engine = Engine(checker)
     reference = Reference()
     running = list(range(BLOCKS))
     # Most words are used with care, so that not everything races.
@@ -112,21 +148,21 @@ def simulate(seed: int, partial: bool, batch: int, monkeypatch: pytest.MonkeyPat
         block = int(rng.choice(running)) if rng.random() < 0.3 else running[0]
         action = rng.random()
         if action < 0.12:
-            checker.barrier(block, np.ones((WARPS, 32), bool), True)
+            engine.tell(block, 0, layout.BLOCK_OPENS, None, 0)
             reference.meet(block, list(range(THREADS)))
         elif action < 0.3 and partial:
             warp = int(rng.integers(WARPS))
             mask = int(rng.integers(1, 1 << 32)) if rng.random() < 0.5 else 0xFFFFFFFF
             lanes = [lane for lane in range(32) if mask >> lane & 1]
-            checker.warp_sync(block, warp, mask, np.full(32, mask))
+            engine.tell(block, warp, layout.WARP_SYNC, np.full(32, mask), mask)
             reference.meet(block, [32 * warp + lane for lane in lanes])
         elif action < 0.35 and partial:
             warps = np.zeros((WARPS, 32), bool)
             warps[rng.permutation(WARPS)[:2]] = True
-            checker.barrier(block, warps, False)
+            checker.barrier(block, warps, False, 1)
             reference.meet(block, np.flatnonzero(warps.reshape(-1)).tolist())
         elif action < 0.38 and len(running) > 1 and block == running[0]:
-            checker.block_end(running.pop(0))
+            running.pop(0)
         else:
             kind = int(rng.choice(3, p=(0.5, 0.3, 0.2)))
             space = "shared" if rng.random() < 0.6 else "global"
@@ -143,37 +179,32 @@ def simulate(seed: int, partial: bool, batch: int, monkeypatch: pytest.MonkeyPat
             if not mask:
                 continue
             addresses = 4 * words + (start if space == "global" else 0)
-            stored = np.arange(32) + warp * 32 if kind == STORE else None
-            checker.access(
-                block, warp, instructions[kind + (3 if space == "global" else 0)], addresses, mask, stored
-            )
+            engine.tell(block, warp, kind + (3 if space == "global" else 0), addresses, mask)
             for lane in range(32):
                 if mask >> lane & 1:
                     reference.access(block, 32 * warp + lane, kind, space, int(words[lane]))
     checker.flush()
+    found = {
+        (f.space, f.word if f.space == "global" else checker.ordering.block(f.second.segment) << 20 | f.word)
+        for f in racy.found
+    }
     return found, reference.racy()
 
 
-@pytest.mark.parametrize("batch", [4096, 7])
-def test_with_full_barriers_exactly_the_racy_words_are_found(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_full_barriers_exactly_the_racy_words_are_found() -> None:
     words = racy = 0
     for seed in range(60):
-        found, wanted = simulate(seed, False, batch, monkeypatch)
+        found, wanted = simulate(seed, False)
         assert found == wanted, f"seed {seed}"
         racy += len(wanted)
         words += WORDS * (BLOCKS + 1)
     assert 0.1 < racy / words < 0.9
 
 
-@pytest.mark.parametrize("batch", [4096, 7])
-def test_with_partial_synchronisation_nobody_is_blamed_wrongly(
-    batch: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_partial_synchronisation_nobody_is_blamed_wrongly() -> None:
     missed = racy = 0
-    for seed in range(100, 160):
-        found, wanted = simulate(seed, True, batch, monkeypatch)
+    for seed in range(100, 400):
+        found, wanted = simulate(seed, True)
         assert found <= wanted, f"seed {seed}"
         missed += len(wanted - found)
         racy += len(wanted)

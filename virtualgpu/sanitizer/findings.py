@@ -13,8 +13,8 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.observe import results
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3, Hazard, Place, Severity
-from virtualgpu.sanitizer.checker import Arrival
-from virtualgpu.sanitizer.history import THREAD_BITS, Batch, Conflicts, Ints
+from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer.checker import Access, Arrival, Found
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.sites import Site
 
@@ -26,7 +26,7 @@ HASTY = "copy not awaited"
 FREED, LEAK = "use after free", "leak"
 OUTSIDE_BLOCK = "out of bounds"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
-_WARP, _BLOCK, _GRID, _FLAGS = 0, 1, 2, 3
+_WARP, _BLOCK, _GRID, _FLAGS = shadow.IN_WARP, shadow.IN_BLOCK, shadow.ACROSS_BLOCKS, 3
 _REMEDY = {
     _WARP: "Put __syncwarp() between{}: lanes of a warp do not wait for each other by themselves.",
     _BLOCK: "Put __syncthreads() between{}.",
@@ -48,8 +48,8 @@ class _Found:
     space: str
     start: int
     word: int
-    first: tuple[int, int] | None  # segment, who
-    second: tuple[int, int]
+    first: Access | None
+    second: Access
 
 
 @dataclass(slots=True)
@@ -75,103 +75,43 @@ class Findings:
         self._apart: dict[tuple[int, int], _Apart] = {}
         self._heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
-    def add(self, space: str, start: int, conflicts: Conflicts | None, unwritten: Batch | None) -> None:
-        """Take in what one batch showed."""
-        if conflicts is not None:
-            self._races(space, start, conflicts)
-        if unwritten is not None:
-            for site in np.unique(unwritten.who >> THREAD_BITS).tolist():
-                rows = np.flatnonzero(unwritten.who >> THREAD_BITS == site)
-                row = rows[np.lexsort((unwritten.who[rows], unwritten.segment[rows]))[0]]
-                key = (UNWRITTEN, space, 0, self.sites[site].line, 0)
-                who = int(unwritten.segment[row]), int(unwritten.who[row])
-                self._count(key, _Found(rows.size, False, space, start, int(unwritten.word[row]), None, who))
+    def add(self, found: Found) -> None:
+        """Take in occurrences of one finding at one pair of sites."""
+        second, first = found.second, found.first
+        line = self.sites[second.site].line
+        entry = _Found(found.count, found.agree, found.space, found.start, found.word, first, second)
+        if found.what == shadow.UNWRITTEN:
+            self._count((UNWRITTEN, found.space, 0, line, 0), entry)
+        elif found.what == shadow.STRAY:
+            self._count((STRAY, "global", self.sites[second.site].low, line, 0), entry)
+        else:
+            assert first is not None
+            kind = HASTY if found.what == shadow.HASTY else _KINDS[found.wrote]
+            self._count((kind, found.space, self.sites[first.site].line, line, found.relation), entry)
 
-    def absent(self, segment: int, who: int, source: int) -> None:
+    def absent(self, access: Access, source: int) -> None:
         """A thread shuffled a value from a lane that takes no part."""
-        key = (ABSENT, "", 0, self.sites[who >> THREAD_BITS].line, 0)
-        self._count(key, _Found(1, False, "", 0, source, None, (segment, who)))
-
-    def stray(self, segment: Ints, who: Ints, address: Ints) -> None:
-        """Accesses left the array that their pointer belongs to and fell into another."""
-        for site in np.unique(who >> THREAD_BITS).tolist():
-            rows = np.flatnonzero(who >> THREAD_BITS == site)
-            row = rows[np.lexsort((who[rows], segment[rows]))[0]]
-            key = (STRAY, "global", self.sites[site].low, self.sites[site].line, 0)
-            place = int(segment[row]), int(who[row])
-            self._count(key, _Found(rows.size, False, "global", int(address[row]), 0, None, place))
+        key = (ABSENT, "", 0, self.sites[access.site].line, 0)
+        self._count(key, _Found(1, False, "", 0, source, None, access))
 
     def apart(self, block: int, here: Arrival, other: Arrival | None) -> None:
         """Threads came to a barrier without their warp, or while others waited at another barrier."""
         key = here.instruction.line, other.instruction.line if other is not None else -1
         self._apart.setdefault(key, _Apart(block, here, other)).count += 1
 
-    def outside_blocks(self, segment: Ints, who: Ints, address: Ints) -> None:
-        """Accesses to the device heap met no block that is in use."""
+    def outside_block(self, access: Access, address: int) -> None:
+        """An access to the device heap met no block that is in use."""
         heap = self.memory.heap
         assert heap is not None
         freed = heap.freed or {}
-        inside = np.array([any(a <= at < a + n for a, n in freed.items()) for at in address.tolist()])
-        for kind, those in ((FREED, inside), (OUTSIDE_BLOCK, ~inside)):
-            for site in np.unique(who[those] >> THREAD_BITS).tolist():
-                rows = np.flatnonzero(those & (who >> THREAD_BITS == site))
-                row = rows[np.lexsort((who[rows], segment[rows]))[0]]
-                place = int(segment[row]), int(who[row])
-                key = (kind, "global", 0, self.sites[site].line, 0)
-                at = int(address[row])
-                blocks = freed if kind == FREED else heap.used
-                start = max((start for start in blocks if start <= at), default=0)
-                self._heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
-                self._count(key, _Found(rows.size, False, "global", at, 0, None, place))
-
-    def hasty(self, batch: Batch, segment: Ints, who: Ints) -> None:
-        """Accesses to shared words that an asynchronous copy, named by segment and who, was going to."""
-        pairs = np.stack([who >> THREAD_BITS, batch.who >> THREAD_BITS])
-        groups, which = np.unique(pairs, axis=1, return_inverse=True)
-        which = which.reshape(-1)
-        for n in range(groups.shape[1]):
-            rows = np.flatnonzero(which == n)
-            row = rows[np.lexsort((batch.who[rows], batch.segment[rows]))[0]]
-            copy, access = (self.sites[k].line for k in groups[:, n].tolist())
-            found = _Found(
-                rows.size, False, "shared", 0, int(batch.word[row]), (int(segment[row]), int(who[row])),
-                (int(batch.segment[row]), int(batch.who[row])),
-            )  # fmt: skip
-            self._count((HASTY, "shared", copy, access, 0), found)
-
-    def _races(self, space: str, start: int, found: Conflicts) -> None:
-        assert self.ordering is not None
-        first_block = self.ordering.columns[0, found.first_segment]
-        block = self.ordering.columns[0, found.segment]
-        warps = (found.first_who ^ found.who) & (1 << THREAD_BITS) - 1
-        relation = np.where(first_block != block, _GRID, np.where(warps < 32, _WARP, _BLOCK))
-        keys = np.stack(
-            [
-                found.first_wrote,
-                found.wrote,
-                found.first_who >> THREAD_BITS,
-                found.who >> THREAD_BITS,
-                relation,
-            ]
+        kind = (
+            FREED if any(start <= address < start + size for start, size in freed.items()) else OUTSIDE_BLOCK
         )
-        groups, which = np.unique(keys, axis=1, return_inverse=True)
-        which = which.reshape(-1)
-        for n in range(groups.shape[1]):
-            wrote_first, wrote, a, b, how = groups[:, n].tolist()
-            rows = np.flatnonzero(which == n)
-            row = rows[np.lexsort((found.who[rows], found.segment[rows]))[0]]
-            agree = bool(found.agree[rows].all())
-            key = (
-                _KINDS[bool(wrote_first), bool(wrote)], space, self.sites[a].line, self.sites[b].line, how,
-            )  # fmt: skip
-            self._count(
-                key,
-                _Found(
-                    rows.size, agree, space, start, int(found.word[row]),
-                    (int(found.first_segment[row]), int(found.first_who[row])),
-                    (int(found.segment[row]), int(found.who[row])),
-                ),
-            )  # fmt: skip
+        key = (kind, "global", 0, self.sites[access.site].line, 0)
+        blocks = freed if kind == FREED else heap.used
+        start = max((start for start in blocks if start <= address), default=0)
+        self._heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
+        self._count(key, _Found(1, False, "global", address, 0, None, access))
 
     def _count(self, key: tuple[str, str, int, int, int], found: _Found) -> None:
         old = self._found.get(key)
@@ -220,13 +160,12 @@ class Findings:
     ) -> Hazard:
         kind, space, _, _, relation = key
 
-        def place(who: tuple[int, int]) -> Place:
+        def place(access: Access) -> Place:
             assert self.ordering is not None
-            line = self.sites[who[1] >> THREAD_BITS].line
+            line = self.sites[access.site].line
             text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
-            number = int(self.ordering.columns[0, who[0]])
-            thread = results.unlinear(who[1] & (1 << THREAD_BITS) - 1, block)
-            return Place(line, text, results.unlinear(number, grid), thread)
+            number = results.unlinear(self.ordering.block(access.segment), grid)
+            return Place(line, text, number, results.unlinear(access.thread, block))
 
         second = place(found.second)
         if kind == ABSENT:
@@ -246,13 +185,13 @@ class Findings:
                 shared.name(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
             )
         if kind in (FREED, OUTSIDE_BLOCK):
-            at = self.sites[found.second[1] >> THREAD_BITS]
+            at = self.sites[found.second.site]
             array, message = _heap_words(kind, at, second, address, *self._heap_blocks[key])
             return Hazard(
                 "memory", kind, "error", space, kernel, None, second, address, array, found.count, message
             )  # fmt: skip
         if kind == STRAY:
-            meant = self.sites[found.second[1] >> THREAD_BITS]
+            meant = self.sites[found.second.site]
             return Hazard(
                 "memory", kind, "error", space, kernel, None, second, address, array, found.count,
                 _stray_message(self.memory, meant, second, address, array),
@@ -264,7 +203,7 @@ class Findings:
             )  # fmt: skip
         first = place(found.first)
         if kind == HASTY:
-            hasty = self.sites[found.second[1] >> THREAD_BITS]
+            hasty = self.sites[found.second.site]
             return Hazard(
                 "race", kind, "error", space, kernel, first, second, address, array, found.count,
                 _hasty_message(hasty, first, second, array),
@@ -281,13 +220,13 @@ class Findings:
             "race", kind, severity, space, kernel, first, second,
             address, array, found.count,
             _race_message(kind, first, second, array, relation, found.agree, stale)
-            + (_AFTER_COPY if self.sites[found.first[1] >> THREAD_BITS].copies else ""),
+            + (_AFTER_COPY if self.sites[found.first.site].copies else ""),
         )  # fmt: skip
 
     def _only_stale(self, found: _Found) -> bool:
         """A plain read against compare-and-swap: the swap notices if what was read is out of date."""
         assert found.first is not None
-        pair = [self.sites[who >> THREAD_BITS] for _, who in (found.first, found.second)]
+        pair = [self.sites[access.site] for access in (found.first, found.second)]
         return any(
             one.swaps and not other.writes and not other.strong for one, other in (pair, reversed(pair))
         )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.engine.ir import layout
-from virtualgpu.sanitizer.history import Ints
 from virtualgpu.sanitizer.ordering import Message, Ordering
 from virtualgpu.sanitizer.sites import Site
 
@@ -17,29 +17,25 @@ class Flags:
     ----------
     ordering
         Is told of what is published and read.
-    flush
-        Is called before the order changes, so that earlier accesses are checked by the old one.
     """
 
-    def __init__(self, ordering: Ordering, flush: Callable[[], None]) -> None:
-        self.ordering, self._flush = ordering, flush
-        self._fenced: dict[int, int] = {}  # (block, warp) as one number -> lanes
+    def __init__(self, ordering: Ordering) -> None:
+        self.ordering = ordering
         self._messages: dict[int, Message] = {}
 
-    def fence(self, block: int, warp: int, mask: int) -> None:
-        """Lanes of a warp executed a memory fence."""
-        at = block << 5 | warp
-        self._fenced[at] = self._fenced.get(at, 0) | mask
-
-    def meet(self, here: Site, block: int, warp: int, addresses: Ints, mask: int) -> bool:
+    def meet(
+        self, here: Site, block: int, warp: int, addresses: npt.NDArray[np.int64], mask: int, fenced: int
+    ) -> bool:
         """An atomic, strong or volatile access: it publishes, learns of what is published, or both.
+
+        Lanes in `fenced` have executed a memory fence.
 
         Returns
         -------
         bool
             Whether others may wait for it: it published something, or wrote where something was.
         """
-        releasing = mask if here.releases else mask & self._fenced.get(block << 5 | warp, 0)
+        releasing = mask if here.releases else mask & fenced
         releasing = releasing if here.writes else 0
         if not releasing and not self._messages:
             return False
@@ -52,15 +48,10 @@ class Flags:
             message = self._messages.get(key)
             awaited |= here.writes and message is not None
             if here.reads and message is not None and self.ordering.news(block, threads, message):
-                self._flush()
                 self.ordering.acquire(block, threads, message)
             sending = [warp * layout.LANES + lane for lane in mine if releasing >> lane & 1]
             if sending:
                 message = self._messages.setdefault(key, Message())
                 self.ordering.release(block, sending, message)
+        self.ordering.shared.messages = len(self._messages)
         return awaited
-
-    def forget(self, block: int) -> None:
-        """A block is over."""
-        for warp in range(self.ordering.threads // layout.LANES):
-            self._fenced.pop(block << 5 | warp, None)

@@ -4,27 +4,23 @@ The accesses of a block between two synchronisations form a *segment*. A barrier
 passes starts a new *epoch* of its block. Barriers of fewer threads and ``__syncwarp`` end a *cut*: a
 matrix then holds, for each thread, up to which cut it knows what each other thread did. What a block
 publishes to others by a fence and an atomic ends a *tick*.
+
+Compiled code (`shadow`) does what happens often, full barriers and ``__syncwarp``, and asks about pairs of
+accesses; here is the rest, in the same memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-_COLUMNS = ("block", "epoch", "cut", "tick")
+from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer.compiled import address_of
 
-
-@dataclass(slots=True)
-class _Block:
-    epoch: int = 0
-    cut: int = 1
-    tick: int = 0
-    segment: int = -1
-    open: list[int] = field(default_factory=list)  # segments of the present epoch
-    known: npt.NDArray[np.int32] | None = None
-    published: dict[int, int] = field(default_factory=dict)
+_COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 
 
 @dataclass(slots=True)
@@ -35,6 +31,17 @@ class Message:
     rows: dict[int, npt.NDArray[np.int32]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class Slot:
+    """The block that one worker runs: what compiled code knows of it, and the memory that this lies in."""
+
+    row: shadow.Block
+    memory: list[npt.NDArray[np.generic]]
+    known: npt.NDArray[np.int32] | None = None
+    told: npt.NDArray[np.int64] | None = None
+    ticks: dict[int, int] = field(default_factory=dict)  # of other blocks, as in `told`
+
+
 class Ordering:
     """The order between accesses, as far as synchronisation makes one.
 
@@ -42,135 +49,130 @@ class Ordering:
     ----------
     threads
         Threads in a block, rounded up to whole warps.
+    blocks
+        Blocks in the grid.
+    shared
+        What the checks of the launch share with compiled code.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.columns = np.zeros((len(_COLUMNS), 1024), np.int64)
-        self.passed = np.zeros(1024, np.bool_)  # segments of epochs that are over
-        self.count = 0
+    def __init__(self, threads: int, blocks: int, shared: shadow.Checker) -> None:
+        self.threads, self.blocks, self.shared = threads, blocks, shared
+        self.columns = np.zeros((len(_COLUMNS), 0), np.int64)
+        self.slots: list[Slot] = []
         self.has_messages = False
-        self._blocks: dict[int, _Block] = {}
+        self._held: dict[int, Slot] = {}
+        self.grow()
 
-    def segment(self, block: int) -> int:
-        """The segment that the block's next access belongs to."""
-        state = self._blocks.get(block)
-        if state is None:
-            state = self._blocks[block] = _Block()
-            self._renew(block, state)
-        return state.segment
+    def grow(self) -> None:
+        """Room for more segments."""
+        held = self.columns.shape[1]
+        columns = np.zeros((len(_COLUMNS), max(1024, 2 * held)), np.int64)
+        columns[:, :held] = self.columns
+        self.columns = columns
+        for name, column in zip(_COLUMNS, columns, strict=True):
+            setattr(self.shared, name, column.ctypes.data)
+        self.shared.capacity = columns.shape[1]
 
-    def _renew(self, block: int, state: _Block) -> None:
-        if self.count == self.columns.shape[1]:
-            self.columns = np.concatenate([self.columns, np.zeros_like(self.columns)], axis=1)
-            self.passed = np.concatenate([self.passed, np.zeros_like(self.passed)])
-        self.columns[:, self.count] = block, state.epoch, state.cut, state.tick
-        state.segment = self.count
-        state.open.append(self.count)
-        self.count += 1
+    def block(self, segment: int) -> int:
+        """The block that a segment belongs to."""
+        return int(self.columns[0, segment])
 
-    def has_partial(self, block: int) -> bool:
-        """Whether threads of a block have synchronised in part since its last full barrier."""
-        state = self._blocks.get(block)
-        return state is not None and state.known is not None
+    def slot(self, block: int) -> Slot:
+        """Where a block in flight is."""
+        slot = self._held.get(block)
+        if slot is None or slot.row.number != block:
+            slot = next(slot for slot in self.slots if slot.row.number == block)
+            self._held[block] = slot
+            slot.ticks.clear()
+        return slot
+
+    def _renew(self, row: shadow.Block) -> None:
+        shared = self.shared
+        if shared.count == shared.capacity:
+            self.grow()
+        self.columns[:, shared.count] = row.number, row.epoch, row.cut, row.tick
+        row.segment = shared.count
+        shared.count += 1
 
     def full_barrier(self, block: int) -> None:
         """Every thread of the block waited for every other."""
-        self.segment(block)
-        state = self._blocks[block]
-        state.epoch += 1
-        state.known = None
-        self._pass(state)
-        self._renew(block, state)
-
-    def _pass(self, state: _Block) -> None:
-        self.passed[state.open] = True
-        state.open.clear()
-
-    def end(self, block: int) -> None:
-        """The block will access nothing more."""
-        if block in self._blocks:
-            self._pass(self._blocks[block])
+        row = self.slot(block).row
+        row.epoch += 1
+        row.known = 0
+        self._renew(row)
+        row.floor = row.segment + 1 << shadow.WHO_BITS
 
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
         """Some threads of the block waited for each other."""
-        self.segment(block)
-        state = self._blocks[block]
-        known = self._matrix(state)
+        slot = self.slot(block)
+        known = self.matrix(slot)
         row = known[threads].max(axis=0)
-        row[threads] = state.cut
+        row[threads] = slot.row.cut
         known[threads] = row
-        state.cut += 1
-        self._renew(block, state)
+        slot.row.cut += 1
+        self._renew(slot.row)
 
-    def _matrix(self, state: _Block) -> npt.NDArray[np.int32]:
-        if state.known is None:
-            state.known = np.zeros((self.threads, self.threads), np.int32)
-        return state.known
+    def matrix(self, slot: Slot) -> npt.NDArray[np.int32]:
+        """What threads of a block know of each other since its last full barrier."""
+        if slot.known is None:
+            slot.known = np.zeros((self.threads + 1, self.threads), np.int32)
+        # What is left of earlier epochs and blocks is older than any cut of this one.
+        slot.row.known = slot.known.ctypes.data
+        return slot.known[: self.threads]
 
-    def news(self, block: int, threads: list[int], message: Message) -> bool:
+    def news(self, block: int, threads: Sequence[int], message: Message) -> bool:
         """Whether a message tells the threads that read it anything."""
-        self.segment(block)
-        state = self._blocks[block]
-        if any(state.published.get(b, -1) < tick for b, tick in message.ticks.items() if b != block):
+        slot = self.slot(block)
+        if any(slot.ticks.get(b, -1) < tick for b, tick in message.ticks.items() if b != block):
             return True
         row = message.rows.get(block)
-        return row is not None and bool((self._matrix(state)[threads] < row).any())
+        return row is not None and bool((self.matrix(slot)[threads] < row).any())
 
-    def acquire(self, block: int, threads: list[int], message: Message) -> None:
+    def acquire(self, block: int, threads: Sequence[int], message: Message) -> None:
         """Threads of a block read what others published."""
-        self.segment(block)
-        state = self._blocks[block]
+        slot = self.slot(block)
         for b, tick in message.ticks.items():
-            if b != block and state.published.get(b, -1) < tick:
-                state.published[b] = tick
+            if b != block and slot.ticks.get(b, -1) < tick:
+                slot.ticks[b] = tick
+                if slot.told is None:
+                    slot.told = np.zeros(self.blocks, np.int64)
+                slot.told[b] = (block + 1 << 32) + tick + 1
+                slot.row.published = slot.told.ctypes.data
         row = message.rows.get(block)
         if row is not None:
-            known = self._matrix(state)
+            known = self.matrix(slot)
             known[threads] = np.maximum(known[threads], row)
 
-    def release(self, block: int, threads: list[int], message: Message) -> None:
+    def release(self, block: int, threads: Sequence[int], message: Message) -> None:
         """Threads of a block publish what they did and know; the block's next access is later."""
         self.has_messages = True
-        self.segment(block)
-        state = self._blocks[block]
-        for b, tick in (*state.published.items(), (block, state.tick)):
+        slot = self.slot(block)
+        for b, tick in (*slot.ticks.items(), (block, slot.row.tick)):
             message.ticks[b] = max(message.ticks.get(b, -1), tick)
-        row = self._matrix(state)[threads].max(axis=0)
-        row[threads] = state.cut
+        row = self.matrix(slot)[threads].max(axis=0)
+        row[threads] = slot.row.cut
         old = message.rows.get(block)
         message.rows[block] = row if old is None else np.maximum(old, row)
-        state.tick += 1
-        state.cut += 1
-        self._renew(block, state)
+        slot.row.tick += 1
+        slot.row.cut += 1
+        self._renew(slot.row)
 
-    def forget(self, block: int) -> None:
-        """A block is over and all its accesses are checked."""
-        self._blocks.pop(block, None)
 
-    def unordered(
-        self,
-        first_segment: npt.NDArray[np.int64],
-        first_thread: npt.NDArray[np.int64],
-        second_segment: npt.NDArray[np.int64],
-        second_thread: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.bool_]:
-        """Pairs of accesses by different threads that nothing orders. The second ones are recent."""
-        block_a, epoch_a, cut_a, tick_a = self.columns[:, first_segment]
-        block_b, epoch_b = self.columns[:2, second_segment]
-        same = block_a == block_b
-        free: npt.NDArray[np.bool_] = ~same | ((epoch_a == epoch_b) & (first_thread != second_thread))
-        inside = np.flatnonzero(same & free)
-        for block in np.unique(block_b[inside]).tolist():
-            known = self._blocks[block].known if block in self._blocks else None
-            if known is not None:
-                rows = inside[block_b[inside] == block]
-                free[rows] = known[second_thread[rows], first_thread[rows]] < cut_a[rows]
-        across = np.flatnonzero(~same)
-        for block in np.unique(block_b[across]).tolist():
-            published = self._blocks[block].published if block in self._blocks else {}
-            if published:
-                rows = across[block_b[across] == block]
-                ticks = np.array([published.get(b, -1) for b in block_a[rows].tolist()])
-                free[rows] = ticks < tick_a[rows]
-        return free
+def new_slot(shared: shadow.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
+    """Room for one worker's blocks; `ask` is the function that compiled code asks."""
+    row, kept = shadow.Block(), []
+
+    def zeros(count: int, kind: npt.DTypeLike) -> int:
+        kept.append(np.zeros(max(count, 1), kind))
+        return kept[-1].ctypes.data
+
+    words = shared.shared_words
+    row.checker, row.ask, row.number = address_of(shared), ask, -1
+    row.fenced = zeros(shared.warps, np.int32)
+    if races:
+        row.planes, row.step = zeros(shadow.PLANES * words, np.int64), 8 * words
+        row.under_way, row.latest = zeros(words, np.int32), zeros(words, np.int64)
+    if unwritten:
+        row.written = zeros(words, np.int32)
+        row.local = zeros(shared.local_words * shared.threads, np.int32)
+    return Slot(row, kept)

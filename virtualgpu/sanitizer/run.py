@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import KernelFault
-from virtualgpu.engine.observe.origin import base_pointer
+from virtualgpu.engine.observe.origin import Makers, base_pointer, makers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
@@ -55,43 +55,25 @@ def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
     order = block_sequence(what.order, prod(launch.grid), what.seed)
     kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True, trap_nan=nan)
     memory = launch.device.memory
+    name, code = launch.stats.name, launch.module.code
     unit = granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
-    shape = Shape(prod(launch.block), shared_bytes, kernel.local_bytes, unit)
+    shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, unit)
     findings = Findings(memory, unit)
     checker = None
-    if names:
-        checker = Checker(
-            shape,
-            memory,
-            findings.add,
-            report_absent=findings.absent,
-            report_stray=findings.stray,
-            report_hasty=findings.hasty,
-            report_heap=findings.outside_blocks if "memory" in names else None,
-            report_apart=findings.apart if "sync" in names else None,
-            bounds=_bounds(launch, kernel),
-            polled=polls(kernel.plans),
-            strays="memory" in names,
-            shuffles="sync" in names,
-            races="race" in names,
-            unwritten="init" in names,
-            unwritten_words=_unwritten(memory, unit, list(launch.arrays)),
-        )
-        findings.sites, findings.ordering = checker.sites, checker.ordering
-        findings.flow = kernel.plans[0].flow
     fault = None
-    options = replace(
-        launch.options,
-        instrument="none",
-        observer=checker,
-        trap_nan=nan,
-        block_order=order,
-        watchdog_s=PATIENCE * launch.device.watchdog_s,
-    )
     hazards: list[Hazard] = []
-    name, code = launch.stats.name, launch.module.code
     with _checked_heap(memory, bool(kernel.tables.services)) as left:
+        if names:
+            checker = _checker(launch, kernel, shape, findings, names)
+        options = replace(
+            launch.options,
+            instrument="none",
+            observer=checker,
+            trap_nan=nan,
+            block_order=order,
+            watchdog_s=PATIENCE * launch.device.watchdog_s,
+        )
         try:
             launch.run(options)
         except KernelFault as error:
@@ -126,6 +108,32 @@ def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
     )
 
 
+def _checker(
+    launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
+) -> Checker:
+    """The checker for the chosen tools, which tells `findings`."""
+    memory = launch.device.memory
+    checker = Checker(
+        shape,
+        memory,
+        kernel.plans[0].function,
+        [i for _, i in kernel.tables.accesses],
+        findings,
+        bounds=_bounds(launch, kernel),
+        polled=polls(kernel.plans),
+        strays="memory" in names,
+        heap="memory" in names,
+        shuffles="sync" in names,
+        barriers="sync" in names,
+        races="race" in names,
+        unwritten="init" in names,
+        unwritten_words=_unwritten(memory, shape.granule_bytes, list(launch.arrays)),
+    )
+    findings.sites, findings.ordering = checker.sites, checker.ordering
+    findings.flow = kernel.plans[0].flow
+    return checker
+
+
 @contextmanager
 def _checked_heap(memory: DeviceMemory, wanted: bool) -> Iterator[list[int]]:
     """Let the device heap show misuse for a while; yields what will hold the sizes of blocks left behind."""
@@ -154,10 +162,14 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
     """For an instruction, the allocation that its pointer belongs to."""
     memory, program = launch.device.memory, launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
+    known: dict[int, Makers] = {}
     homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def bounds(i: ir.Instruction) -> tuple[int, int]:
-        pointer = base_pointer(homes[id(i)], i, launch.packed.params, variables)
+        function = homes[id(i)]
+        if id(function) not in known:
+            known[id(function)] = makers(function)
+        pointer = base_pointer(function, i, launch.packed.params, variables, known[id(function)])
         found = None if pointer is None else memory.nearest(pointer)
         if pointer is None or found is None or not found.address <= pointer < found.end:
             return UNBOUNDED

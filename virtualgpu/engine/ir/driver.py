@@ -170,6 +170,7 @@ entry:
         "reserved_shared_bytes",
         "barrier",
         "observed",
+        "observer",
     )
 }
 {
@@ -326,12 +327,17 @@ scan:
 scanned:
   %one = icmp eq i32 %low1, %high1
   %zero = icmp ult i32 %high1, {layout.AT_BARRIER + (1 << layout.BARRIER_SHIFT)}
-  %plain0 = and i1 %one, %zero
+  %plain = and i1 %one, %zero
+  br i1 %plain, label %open, label %ask
+open:
   %alone = icmp eq i32 %observed, 0
-  %plain = and i1 %plain0, %alone
-  br i1 %plain, label %release, label %ask
+  br i1 %alone, label %release, label %tell
+tell:
+  %observer.f = inttoptr i64 %observer to ptr
+  call void %observer.f(ptr %ctx, i32 {layout.BLOCK_OPENS}, ptr null, i32 0, ptr null)
+  br label %release
 release:
-  %rw = phi i32 [0, %scanned], [%rw1, %release]
+  %rw = phi i32 [0, %open], [0, %tell], [%rw1, %release]
   %rw64 = zext i32 %rw to i64
   %rs.p = getelementptr i32, ptr %status.b, i64 %rw64
   %rs = load i32, ptr %rs.p

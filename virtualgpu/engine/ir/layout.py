@@ -33,6 +33,8 @@ BAD_CALL, NAN_PRODUCED = 15, 16
 WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
 # Threads arrive at a barrier without waiting, or come to one and wait; from COPY down, by site and event: what happens to a copy.
 ARRIVE, AT_BLOCK_BARRIER, COPY = -4, -5, -16
+# All threads of a block that live pass its barrier 0.
+BLOCK_OPENS = -6
 # Its data arrive as its thread waits; it is bound to an mbarrier's phase; they arrive with that phase.
 BY_WAIT, TO_BARRIER, BY_BARRIER = 0, 1, 2
 
@@ -134,6 +136,7 @@ CONTEXT = np.dtype(
         ("barrier", "<u8"),
         ("predicates", "<u8"),
         ("observer", "<u8"),
+        ("watched", "<u8"),
         ("service", "<u8"),
         ("grid_workspace", "<u8"),
         ("copies", "<u8"),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import cfg, ir
 
@@ -11,8 +12,34 @@ _MOST_STEPS = 200
 _POINTER_BYTES = 8
 
 
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """By register, who writes it; and what is handed to copied functions, or back from them."""
+
+    by_register: Mapping[str, Sequence[ir.Instruction]]
+    passed: Mapping[tuple[str, int], Sequence[str]]
+
+
+def makers(function: ir.Function) -> Makers:
+    """Where a function's registers come from, worked out once for all its accesses."""
+    by_register: dict[str, list[ir.Instruction]] = {}
+    passed: dict[tuple[str, int], list[str]] = {}
+    for each in function.instructions:
+        for name in cfg.definitions_and_uses(each)[0]:
+            by_register.setdefault(name, []).append(each)
+        if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
+            where, what = each.operands[0], each.operands[1]
+            if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
+                passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
+    return Makers(by_register, passed)
+
+
 def base_pointer(
-    function: ir.Function, i: ir.Instruction, params: bytes, variables: Mapping[str, int]
+    function: ir.Function,
+    i: ir.Instruction,
+    params: bytes,
+    variables: Mapping[str, int],
+    known: Makers | None = None,
 ) -> int | None:
     """The pointer that an access's address was computed from; None if there is none or several.
 
@@ -26,6 +53,8 @@ def base_pointer(
         The launch's parameter buffer.
     variables
         Addresses of module variables.
+    known
+        The function's `makers`, where it is asked about more than once.
     """
     address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
     if address is None:
@@ -34,27 +63,18 @@ def base_pointer(
         return variables.get(address.base.name)
     if not isinstance(address.base, ir.Register):
         return None
-    makers: dict[str, list[ir.Instruction]] = {}
-    for each in function.instructions:
-        for name in cfg.definitions_and_uses(each)[0]:
-            makers.setdefault(name, []).append(each)
+    known = known or makers(function)
     formal = {param.name: param for param in function.params} if function.is_entry else {}
-    passed: dict[tuple[str, int], list[str]] = {}
-    for each in function.instructions:  # what is handed to a copied function, or back from it
-        if each.root == "st" and "param" in each.parts and isinstance(each.operands[0], ir.Address):
-            where, what = each.operands[0], each.operands[1]
-            if isinstance(where.base, ir.Symbol) and isinstance(what, ir.Register):
-                passed.setdefault((where.base.name, where.offset + where.base.offset), []).append(what.name)
     found: set[int] = set()
     todo, seen = [address.base.name], {address.base.name}
     for name in todo:
         if len(todo) > _MOST_STEPS:
             return None
-        for maker in makers.get(name, ()):
+        for maker in known.by_register.get(name, ()):
             for operand in maker.operands[1:]:
                 inner = operand.base if isinstance(operand, ir.Address) else operand
                 if isinstance(operand, ir.Address) and isinstance(inner, ir.Symbol):
-                    for other in passed.get((inner.name, operand.offset + inner.offset), ()):
+                    for other in known.passed.get((inner.name, operand.offset + inner.offset), ()):
                         if other not in seen:
                             seen.add(other)
                             todo.append(other)

@@ -51,7 +51,15 @@ class Code:
         self.run_block = _RUN_BLOCK(own.get_function_address("run_block"))
 
 
-def _engine(text: str, places: Mapping[str, int] | None = None) -> Any:
+class Library:
+    """Machine code of functions that do not belong to one kernel, translated as well as LLVM can."""
+
+    def __init__(self, text: str, entry: str) -> None:
+        self._engine = _engine(text, thorough=True)
+        self.address = int(self._engine.get_function_address(entry))
+
+
+def _engine(text: str, places: Mapping[str, int] | None = None, *, thorough: bool = False) -> Any:
     """One module translated; with addresses of functions that it calls, quickly rather than well."""
     quick = places is not None
     machine = target_machine(0 if quick else 2)
@@ -61,7 +69,11 @@ def _engine(text: str, places: Mapping[str, int] | None = None) -> Any:
     code = disk_cache.load("engine", key)
     if code is None:
         module.verify()
-        if not quick:
+        if thorough:
+            options = llvm.create_pipeline_tuning_options(speed_level=3)
+            builder = llvm.create_pass_builder(machine, options)
+            builder.getModulePassManager().run(module, builder)
+        elif not quick:
             _optimize(module, machine)
         code = machine.emit_object(module)
         disk_cache.store("engine", key, code)

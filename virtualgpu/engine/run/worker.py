@@ -86,7 +86,6 @@ class Worker:
         self._block_now = ctypes.c_int64.from_address(at + layout.offset("block_linear"))
         self._warp_now = ctypes.c_int32.from_address(at + layout.offset("warp"))
         self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
-        self._observed_block = -1
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
         self._keep = [cache, frames, local, copies, shared, tids, params, starts, ends]
@@ -98,6 +97,11 @@ class Worker:
             "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts,
         }  # fmt: skip
+        code = watched = 0
+        if launch.options.observer is not None:
+            code, watched = launch.options.observer.watch(
+                ctypes.cast(self.observer, ctypes.c_void_p).value or 0
+            )
         rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
         numbers: dict[str, int] = {
             "shared": shared_at, "shared_bytes": launch.shared_bytes, "live_count": len(starts),
@@ -111,7 +115,8 @@ class Worker:
             "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
             "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
-            "observer": ctypes.cast(self.observer, ctypes.c_void_p).value or 0,
+            "observer": code,
+            "watched": watched,
             "observed": int(launch.options.observer is not None),
             "patience": launch.patience,
             "rotate_every": rotate_every,
@@ -147,33 +152,24 @@ class Worker:
         assert observer is not None
         block, warp = self._block_now.value, self._warp_now.value
         try:
-            if block != self._observed_block:
-                if self._observed_block >= 0:
-                    observer.block_end(self._observed_block)
-                self._observed_block = block
             if site >= 0:
-                _, instruction = self.launch.kernel.tables.accesses[site]
-                values = self.lanes_at(stored) if stored else None
-                if observer.access(block, warp, instruction, self.lanes_at(lanes), mask, values):
+                if observer.access(block, warp, site, self.lanes_at(lanes), mask):
                     self._budget.value = 0
-            elif site == layout.WARP_SYNC:
-                observer.warp_sync(block, warp, mask, self.lanes_at(lanes))
-            elif site == layout.FENCE:
-                observer.fence(block, warp, mask)
             elif site == layout.AT_BLOCK_BARRIER:
                 barrier = self.launch.kernel.plans[0].function.instructions[int(self.lanes_at(lanes)[0])]
                 observer.wait(block, warp, barrier, mask, barriers.expected_lanes(self, barrier, warp, mask))
             elif site == layout.ARRIVE:
                 observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
-            elif site <= layout.COPY:
-                number, event = divmod(layout.COPY - site, 4)
-                _, copy = self.launch.kernel.tables.accesses[number]
-                observer.copy(block, warp, copy, self.lanes_at(lanes), mask, event)
-            else:
+            elif site == layout.BLOCK_OPENS:
+                observer.barrier(block, barriers.lane_pcs(self) != layout.EXITED, True)
+            elif site == layout.SHUFFLE:
                 assert stored is not None
                 function, pc = divmod(int(self.lanes_at(stored)[0]), 1 << 32)
                 shuffle = self.launch.kernel.plans[function].function.instructions[pc]
                 observer.shuffle(block, warp, shuffle, self.lanes_at(lanes), mask)
+            else:
+                addresses = self.lanes_at(lanes) if lanes else None
+                observer.asked(block, warp, site, addresses, mask, stored or 0)
         except BaseException as error:
             self.error = error
             self.launch.abort[0] = 1
@@ -184,8 +180,6 @@ class Worker:
         try:
             inputs = self.bytes_at(given, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
             (what,) = self.launch.kernel.tables.services[number]
-            if self.launch.options.observer is not None:
-                self.launch.options.observer.heap_changes()
             answer = self.launch.memory.open_heap().serve(what, inputs[0], mask)
             if outputs:
                 self.bytes_at(taken, 256).view(np.uint64)[:] = answer
@@ -280,6 +274,8 @@ class Worker:
         launch = self.launch
         function = launch.kernel.plans[int(row["fault_function"])].function
         pc = int(row["fault_pc"])
+        if pc < 0 and row["fault_code"] == layout.ABORTED:
+            pc = self._somewhere(row)
         instruction: ir.Instruction | None = (
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
@@ -296,6 +292,15 @@ class Worker:
             launch.shared_bytes, launch.kernel.local_bytes, launch.options.watchdog_s, message,
             None if instruction is None else self.base_pointer(function, instruction),
         )  # fmt: skip
+
+    def _somewhere(self, row: Any) -> int:
+        """Where a thread of a block stands that was stopped between two turns of its warps; -1: nowhere."""
+        pcs = barriers.lane_pcs(self)
+        warps, lanes = np.nonzero(pcs < layout.PARKED)
+        if not warps.size:
+            return -1
+        row["warp"], row["fault_lane"] = int(warps[0]), int(lanes[0])
+        return self.launch.kernel.plans[0].flow.blocks[int(pcs[warps[0], lanes[0]])].first
 
     def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
         """The pointer that an access's address was computed from, if that is clear."""
