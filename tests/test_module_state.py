@@ -33,6 +33,7 @@ ALLOWED = {
     "_nvdisasm": "where the program lies",
     "_store": "a file of the package, read once",
     "_host": "this machine's processor",
+    "observer": "machine code of the sanitizer's checks",
     "_inks": "the picture's palette",
     "_pool": "worker threads, which do not end between launches",
     "font": "fonts, read once",

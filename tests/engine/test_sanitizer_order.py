@@ -12,7 +12,7 @@ import numpy as np
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer import structures
 from virtualgpu.sanitizer.checker import Checker, Found, Shape
 
 _OBSERVER = ctypes.CFUNCTYPE(
@@ -124,7 +124,7 @@ class Racy:
         self.found: list[Found] = []
 
     def add(self, found: Found) -> None:
-        assert found.what == shadow.RACE
+        assert found.what == structures.RACE
         self.found.append(found)
 
 

@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views.tables import Table
+from tools.bench.checks import TARGETS_MS, sanitized_matmul
 from tools.bench.simulator import SimulatorTimes, run_simulator
 from tools.bench.traces import TRACE_TARGET_MS, slowest_trace
 from tools.corpus import kernel_code
@@ -318,6 +319,10 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     traced, trace_times = slowest_trace()
     note = f"the slowest of the course's kernels, {traced}"
     rows.append(Row.of("full trace of one warp", trace_times, TRACE_TARGET_MS, note))
+    for size, target_ms in TARGETS_MS.items():
+        checked, plain = sanitized_matmul(size, 3)
+        note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
+        rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked, target_ms, note))
     times, why = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for item in loaded[:2]:
         engine_s = statistics.median(with_counters[item.case.kernel])

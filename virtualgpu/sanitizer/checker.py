@@ -18,7 +18,7 @@ from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.heap import DeviceHeap
-from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer import events, structures
 from virtualgpu.sanitizer.compiled import address_of
 from virtualgpu.sanitizer.flags import Flags
 from virtualgpu.sanitizer.ordering import Message, Ordering, new_slot
@@ -27,11 +27,11 @@ from virtualgpu.sanitizer.sites import UNBOUNDED, Site, register_site, site
 # Larger allocations are left out: their history would take several times their size.
 _REGION_WORDS = 1 << 28
 _SPACES = {
-    "global": shadow.GLOBAL,
-    "shared": shadow.SHARED,
-    "local": shadow.LOCAL,
-    "generic": shadow.GENERIC,
-    "": shadow.NOWHERE,
+    "global": structures.GLOBAL,
+    "shared": structures.SHARED,
+    "local": structures.LOCAL,
+    "generic": structures.GENERIC,
+    "": structures.NOWHERE,
 }
 _CHECKED = ("global", "shared", "local")
 _ENTRY = np.dtype([(name, "<i8") for name in ("key", "count", "differs", "start", "word", "first", "second")])
@@ -73,9 +73,11 @@ class Access:
     @classmethod
     def unpacked(cls, packed: int) -> Access:
         """From the form in which compiled code keeps it."""
-        who = packed & (1 << shadow.WHO_BITS) - 1
+        who = packed & (1 << structures.WHO_BITS) - 1
         return cls(
-            (packed >> shadow.WHO_BITS) - 1, who >> shadow.THREAD_BITS, who & (1 << shadow.THREAD_BITS) - 1
+            (packed >> structures.WHO_BITS) - 1,
+            who >> structures.THREAD_BITS,
+            who & (1 << structures.THREAD_BITS) - 1,
         )
 
 
@@ -169,7 +171,7 @@ class Checker:
         self._collects = races or unwritten or strays or heap
         self._kept: list[npt.NDArray[Any]] = []
         warps = -(-shape.threads // layout.LANES)
-        shared = self.shared = shadow.Checker()
+        shared = self.shared = structures.Checker()
         self.ordering = Ordering(warps * layout.LANES, shape.blocks, shared)
         self._flags = Flags(self.ordering)
         self._arrived: dict[tuple[int, int], Message] = {}  # at barriers, by block and number
@@ -179,10 +181,10 @@ class Checker:
         shared.races, shared.shuffles = races, shuffles
         shared.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared.local_words = -(-shape.local_bytes // shape.granule_bytes)
-        shared.room = shadow.ENTRIES // 2
-        self._entries = self._table(_ENTRY, shadow.ENTRIES)
+        shared.room = structures.ENTRIES // 2
+        self._entries = self._table(_ENTRY, structures.ENTRIES)
         shared.entries = self._entries.ctypes.data
-        self._rows = (shadow.Site * max(len(accesses), 1))()  # type: ignore[operator]
+        self._rows = (structures.Site * max(len(accesses), 1))()  # type: ignore[operator]
         shared.sites = ctypes.addressof(self._rows)
         if barriers:
             joins = self._table(np.dtype(np.uint8), len(function.instructions) + 1)
@@ -206,7 +208,7 @@ class Checker:
     def _find_regions(self) -> None:
         starts, ends = self.memory.live()
         self._starts, self._ends = starts, ends
-        self._regions = (shadow.Region * max(len(starts), 1))()  # type: ignore[operator]
+        self._regions = (structures.Region * max(len(starts), 1))()  # type: ignore[operator]
         for row, start, end in zip(self._regions, starts.tolist(), ends.tolist(), strict=False):
             row.start, row.end = start, end
         self.shared.regions, self.shared.starts = ctypes.addressof(self._regions), starts.ctypes.data
@@ -231,7 +233,7 @@ class Checker:
         """The compiled code to tell of one worker's accesses, and what it works on; it may call `ask`."""
         slot = new_slot(self.shared, ask, races=self.races, unwritten=self.unwritten)
         self.ordering.slots.append(slot)
-        return shadow.observer().address, address_of(slot.row)
+        return events.observer().address, address_of(slot.row)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
         here = self.sites[self._rows[number].number]
@@ -242,21 +244,21 @@ class Checker:
     def asked(
         self, block: int, warp: int, what: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
     ) -> None:
-        if what == shadow.GROW:
+        if what == structures.GROW:
             self.ordering.grow()
-        elif what == shadow.DRAIN:
+        elif what == structures.DRAIN:
             self.flush()
-        elif what == shadow.KNOW:
+        elif what == structures.KNOW:
             self.ordering.matrix(self.ordering.slot(block))
-        elif what == shadow.DESCRIBE:
+        elif what == structures.DESCRIBE:
             self._describe(mask, bool(extra))
-        elif what == shadow.REGION:
+        elif what == structures.REGION:
             self._open_region(mask)
-        elif what == shadow.HEAP:
+        elif what == structures.HEAP:
             assert lanes is not None
             self._look_at_heap(block, warp, lanes, mask, extra)
         else:
-            assert what == shadow.MIXED
+            assert what == structures.MIXED
             assert lanes is not None
             row = self.ordering.slot(block).row
             code = self.function.instructions
@@ -276,7 +278,7 @@ class Checker:
         row.scalar, row.reads, row.writes = here.scalar, here.reads, here.writes
         row.kind_global, row.kind_shared = here.kind("global"), here.kind("shared")
         row.meets, row.releases = here.strong or here.volatile, here.releases
-        row.step = shadow.ISSUED * here.copies
+        row.step = structures.ISSUED * here.copies
         row.low, row.high = (here.low, here.high - here.size_bytes) if self.strays else UNBOUNDED
         row.known = 1
 
@@ -305,7 +307,7 @@ class Checker:
                 if words > _REGION_WORDS:
                     raise MemoryError
                 # The host maps pages of zeros when they are first written, so large regions cost little.
-                planes = self._table(np.dtype(np.int64), shadow.PLANES * words)
+                planes = self._table(np.dtype(np.int64), structures.PLANES * words)
                 row.planes, row.step = planes.ctypes.data, 8 * words
             except MemoryError:
                 self.left_out += 1
@@ -372,7 +374,7 @@ class Checker:
             self.findings.add(
                 Found(
                     what, _CHECKED[key >> 6 & 3], count, start, word, Access.unpacked(second),
-                    Access.unpacked(first) if what in (shadow.RACE, shadow.HASTY) else None,
+                    Access.unpacked(first) if what in (structures.RACE, structures.HASTY) else None,
                     (bool(key >> 2 & 1), bool(key >> 3 & 1)), key >> 4 & 3, not differs,
                 )
             )  # fmt: skip

@@ -13,7 +13,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.observe import results
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3, Hazard, Place, Severity
-from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer import structures
 from virtualgpu.sanitizer.checker import Access, Arrival, Found
 from virtualgpu.sanitizer.ordering import Ordering
 from virtualgpu.sanitizer.sites import Site
@@ -26,7 +26,7 @@ HASTY = "copy not awaited"
 FREED, LEAK = "use after free", "leak"
 OUTSIDE_BLOCK = "out of bounds"
 _KINDS = {(True, True): "WAW", (True, False): "RAW", (False, True): "WAR"}
-_WARP, _BLOCK, _GRID, _FLAGS = shadow.IN_WARP, shadow.IN_BLOCK, shadow.ACROSS_BLOCKS, 3
+_WARP, _BLOCK, _GRID, _FLAGS = structures.IN_WARP, structures.IN_BLOCK, structures.ACROSS_BLOCKS, 3
 _REMEDY = {
     _WARP: "Put __syncwarp() between{}: lanes of a warp do not wait for each other by themselves.",
     _BLOCK: "Put __syncthreads() between{}.",
@@ -80,13 +80,13 @@ class Findings:
         second, first = found.second, found.first
         line = self.sites[second.site].line
         entry = _Found(found.count, found.agree, found.space, found.start, found.word, first, second)
-        if found.what == shadow.UNWRITTEN:
+        if found.what == structures.UNWRITTEN:
             self._count((UNWRITTEN, found.space, 0, line, 0), entry)
-        elif found.what == shadow.STRAY:
+        elif found.what == structures.STRAY:
             self._count((STRAY, "global", self.sites[second.site].low, line, 0), entry)
         else:
             assert first is not None
-            kind = HASTY if found.what == shadow.HASTY else _KINDS[found.wrote]
+            kind = HASTY if found.what == structures.HASTY else _KINDS[found.wrote]
             self._count((kind, found.space, self.sites[first.site].line, line, found.relation), entry)
 
     def absent(self, access: Access, source: int) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer import structures
 from virtualgpu.sanitizer.compiled import address_of
 
 _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
@@ -35,7 +35,7 @@ class Message:
 class Slot:
     """The block that one worker runs: what compiled code knows of it, and the memory that this lies in."""
 
-    row: shadow.Block
+    row: structures.Block
     memory: list[npt.NDArray[np.generic]]
     known: npt.NDArray[np.int32] | None = None
     told: npt.NDArray[np.int64] | None = None
@@ -55,7 +55,7 @@ class Ordering:
         What the checks of the launch share with compiled code.
     """
 
-    def __init__(self, threads: int, blocks: int, shared: shadow.Checker) -> None:
+    def __init__(self, threads: int, blocks: int, shared: structures.Checker) -> None:
         self.threads, self.blocks, self.shared = threads, blocks, shared
         self.columns = np.zeros((len(_COLUMNS), 0), np.int64)
         self.slots: list[Slot] = []
@@ -86,7 +86,7 @@ class Ordering:
             slot.ticks.clear()
         return slot
 
-    def _renew(self, row: shadow.Block) -> None:
+    def _renew(self, row: structures.Block) -> None:
         shared = self.shared
         if shared.count == shared.capacity:
             self.grow()
@@ -100,7 +100,7 @@ class Ordering:
         row.epoch += 1
         row.known = 0
         self._renew(row)
-        row.floor = row.segment + 1 << shadow.WHO_BITS
+        row.floor = row.segment + 1 << structures.WHO_BITS
 
     def partial_barrier(self, block: int, threads: npt.NDArray[np.int64]) -> None:
         """Some threads of the block waited for each other."""
@@ -158,9 +158,9 @@ class Ordering:
         self._renew(slot.row)
 
 
-def new_slot(shared: shadow.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
+def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bool) -> Slot:
     """Room for one worker's blocks; `ask` is the function that compiled code asks."""
-    row, kept = shadow.Block(), []
+    row, kept = structures.Block(), []
 
     def zeros(count: int, kind: npt.DTypeLike) -> int:
         kept.append(np.zeros(max(count, 1), kind))
@@ -170,7 +170,7 @@ def new_slot(shared: shadow.Checker, ask: int, *, races: bool, unwritten: bool) 
     row.checker, row.ask, row.number = address_of(shared), ask, -1
     row.fenced = zeros(shared.warps, np.int32)
     if races:
-        row.planes, row.step = zeros(shadow.PLANES * words, np.int64), 8 * words
+        row.planes, row.step = zeros(structures.PLANES * words, np.int64), 8 * words
         row.under_way, row.latest = zeros(words, np.int32), zeros(words, np.int64)
     if unwritten:
         row.written = zeros(words, np.int32)

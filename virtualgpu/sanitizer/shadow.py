@@ -1,20 +1,7 @@
-"""What is kept of the accesses to every word of memory, and the check of each new one against it.
-
-Everything from `touch_word` to `observe` is compiled (`compiled`) and runs inside the launch, once an
-access; Python is asked where the order between threads changes in other ways than by a full barrier.
-
-An access is packed into 64 bits: its segment (`ordering`) plus one, its site, its thread. Of each of three
-classes of accesses a word keeps the last one, the last one by another thread than that, and the last one by
-another warp (shared memory) or block (global memory). So the first race on a word is found whenever there is
-one between such neighbours.
-"""
+"""The check of each access against what is kept of earlier ones to its words (`structures`), compiled."""
 
 from __future__ import annotations
 
-import functools
-
-from virtualgpu.engine.ir import layout
-from virtualgpu.engine.run import jit
 from virtualgpu.sanitizer.compiled import (
     at,
     call,
@@ -22,157 +9,48 @@ from virtualgpu.sanitizer.compiled import (
     load32,
     load64,
     lowest,
-    size_of,
     store8,
     store32,
     store64,
-    struct,
-    translate,
+)
+from virtualgpu.sanitizer.structures import (
+    ACROSS_BLOCKS,
+    ARRIVED,
+    DRAIN,
+    ENTRIES,
+    ENTRY_BYTES,
+    GENERIC,
+    GLOBAL,
+    GROW,
+    HASTY,
+    HEAP,
+    IN_BLOCK,
+    IN_WARP,
+    ISSUED,
+    LANDED,
+    LOCAL,
+    RACE,
+    REGION,
+    REGION_BYTES,
+    SHARED,
+    STRAY,
+    STRONG_READ,
+    STRONG_WRITE,
+    THREAD_BITS,
+    UNWRITTEN,
+    WEAK_READ,
+    WEAK_WRITE,
+    WHO_BITS,
+    Block,
+    Checker,
+    Context,
+    Entry,
+    Region,
+    Site,
 )
 
-# Classes of accesses. Atomics and other strong operations do not race with each other.
-WEAK_WRITE, STRONG_WRITE, WEAK_READ, STRONG_READ = 0, 1, 2, 3
-GLOBAL, SHARED, LOCAL, GENERIC, NOWHERE = 0, 1, 2, 3, 4
-# A word's planes: three for each class that is kept.
-PLANES = 9
-THREAD_BITS, WHO_BITS = 10, 32
-_THREAD, _WHO, _TICK = (1 << THREAD_BITS) - 1, (1 << WHO_BITS) - 1, (1 << 32) - 1
+_THREAD, _TICK = (1 << THREAD_BITS) - 1, (1 << 32) - 1
 _TAG, _OFFSET = 56, (1 << 56) - 1
-
-# What a table of findings counts.
-RACE, UNWRITTEN, STRAY, HASTY = 0, 1, 2, 3
-IN_WARP, IN_BLOCK, ACROSS_BLOCKS = 0, 1, 2
-ENTRIES = 4096
-
-# What becomes of asynchronous copies at an access; 0 is any other access. From `BOUND` on the copy is a
-# write that the barrier orders, though it arrives later.
-ISSUED, ARRIVED, BOUND, LANDED = 1, 2, 3, 4
-
-# What Python is asked besides what the engine tells (`layout`).
-GROW, DRAIN, REGION, HEAP, MIXED, KNOW, DESCRIBE = (-(1 << 30) - n for n in range(7))
-
-
-class Context:
-    """Of the engine's context block, the fields that are read here."""
-
-    shared: int
-    frames: int
-    frame_stride: int
-    block_linear: int
-    warp: int
-    watched: int
-
-
-@struct
-class Site:
-    """A memory instruction; ``high`` is where its last access in its allocation may begin."""
-
-    known: int
-    number: int
-    space: int
-    parts: int
-    scalar: int
-    kind_global: int
-    kind_shared: int
-    reads: int
-    writes: int
-    meets: int
-    releases: int
-    step: int
-    low: int
-    high: int
-    region: int
-
-
-@struct
-class Region:
-    """A live allocation, and where its words' history lies; ``planes`` are 0 where none is kept."""
-
-    start: int
-    end: int
-    known: int
-    planes: int
-    step: int
-    written: int
-    quiet: int  # so far nobody writes to it, and no instruction is expected to
-
-
-@struct
-class Entry:
-    """Occurrences of one finding, and the first of them."""
-
-    key: int
-    count: int
-    differs: int
-    start: int
-    word: int
-    first: int
-    second: int
-
-
-@struct
-class Checker:
-    """What the checks of a launch share."""
-
-    sites: int
-    regions: int
-    starts: int
-    region_count: int
-    blocks: int  # columns by segment
-    epochs: int
-    cuts: int
-    ticks: int
-    count: int
-    capacity: int
-    entries: int
-    used: int
-    room: int
-    shift: int  # a word is 1 << shift bytes
-    threads: int
-    warps: int
-    races: int
-    shuffles: int
-    joins: int  # by the pc of a barrier, whether it waits for all; 0: nobody wants to know
-    messages: int
-    heap_start: int
-    heap_end: int
-    shared_words: int
-    local_words: int
-
-
-@struct
-class Block:
-    """What is known of the block that a worker runs, and of its shared and local memory."""
-
-    checker: int
-    ask: int
-    number: int
-    segment: int
-    epoch: int
-    cut: int
-    tick: int
-    floor: int  # accesses packed below this are of an earlier epoch
-    known: int  # matrix of cuts, by thread and other thread; 0: nothing known
-    published: int  # by block, up to which tick its accesses are known
-    fenced: int
-    wait_pc: int
-    wait_warp: int
-    wait_mask: int
-    mixed: int
-    arrived: int
-    planes: int
-    step: int
-    written: int
-    local: int
-    under_way: int
-    latest: int
-    copied: int
-    lanes: int  # of the access being checked
-    mask: int
-    values: int
-
-
-ENTRY_BYTES, SITE_BYTES, REGION_BYTES = size_of(Entry), size_of(Site), size_of(Region)
 
 
 def renew(c: Context, b: Block, g: Checker) -> None:
@@ -520,146 +398,3 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
             touch_local(c, b, g, s, address, now)
     if outside:
         call(b.ask, c, HEAP, lanes, outside, s.number)
-
-
-def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
-    """Lanes of a warp waited for each other: each knows what all of them knew."""
-    size = 4 * g.threads
-    row = b.known + first * size
-    best = b.known + g.threads * size  # one more row, to work in
-    place = 0
-    while place < size:
-        store32(best + place, 0)
-        place += 4
-    rest = group
-    while rest:
-        mine = row + lowest(rest) * size
-        rest = rest & (rest - 1)
-        place = 0
-        while place < size:
-            if load32(mine + place) > load32(best + place):
-                store32(best + place, load32(mine + place))
-            place += 4
-    rest = group
-    while rest:
-        store32(best + 4 * (first + lowest(rest)), b.cut)
-        rest = rest & (rest - 1)
-    rest = group
-    while rest:
-        mine = row + lowest(rest) * size
-        rest = rest & (rest - 1)
-        place = 0
-        while place < size:
-            store32(mine + place, load32(best + place))
-            place += 4
-    b.cut += 1
-    renew(c, b, g)
-
-
-def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None:
-    """Lanes met at ``__syncwarp``, each with the lanes that its own mask names."""
-    if b.known == 0:
-        call(b.ask, c, KNOW, 0, 0, 0)
-    rest = mask
-    while rest:
-        lane = lowest(rest)
-        group = load64(members + 8 * lane) & mask | 1 << lane
-        partial_barrier(c, b, g, c.warp << 5, group)
-        rest = rest & ~group
-
-
-def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
-    """Lanes came to a barrier of the whole block. All of their warp should, and all at one place."""
-    pc = load64(lanes)
-    if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
-        return
-    alive = 0
-    frame = c.frames + c.warp * c.frame_stride
-    lane = 0
-    while lane < layout.LANES:
-        if load32(frame + 4 * lane) != layout.EXITED:
-            alive = alive | 1 << lane
-        lane += 1
-    if mask != alive:
-        call(b.ask, c, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
-    if b.wait_pc < 0:
-        b.wait_pc = pc
-        b.wait_warp = c.warp
-        b.wait_mask = mask
-    elif b.wait_pc != pc:
-        b.mixed = 1
-        call(b.ask, c, MIXED, lanes, mask, 0)
-
-
-def opens(c: Context, b: Block, g: Checker) -> None:
-    """All threads of the block pass its barrier 0."""
-    if b.mixed or b.arrived:
-        call(b.ask, c, layout.BLOCK_OPENS, 0, 0, 0)
-    else:
-        b.wait_pc = -1
-        full_barrier(c, b, g)
-
-
-def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
-    """Lanes each read a register of another, which should take part."""
-    rest = mask
-    while rest:
-        lane = lowest(rest)
-        rest = rest & (rest - 1)
-        if mask >> load64(lanes + 8 * lane) & 1 == 0:
-            call(b.ask, c, layout.SHUFFLE, lanes, mask, values)
-            return
-
-
-def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
-    """What the engine calls: at every access, and where threads synchronise."""
-    b = at(Block, c.watched)
-    g = at(Checker, b.checker)
-    if b.number != c.block_linear:
-        begin(c, b, g)
-    if site >= 0:
-        s = at(Site, g.sites + site * SITE_BYTES)
-        if mask == 0:
-            return
-        if s.known == 0:
-            call(b.ask, c, DESCRIBE, 0, site, values)
-        if s.space == NOWHERE:
-            return
-        access(c, b, g, s, lanes, mask, values, s.step)
-        if s.meets:
-            fenced = load32(b.fenced + 4 * c.warp) & mask
-            if s.releases or g.messages or (s.writes and fenced):
-                call(b.ask, c, site, lanes, mask, values)
-    elif site == layout.AT_BLOCK_BARRIER:
-        wait(c, b, g, lanes, mask)
-    elif site == layout.BLOCK_OPENS:
-        opens(c, b, g)
-    elif site == layout.WARP_SYNC:
-        warp_sync(c, b, g, lanes, mask)
-    elif site == layout.SHUFFLE:
-        if g.shuffles:
-            shuffle(c, b, g, lanes, mask, values)
-    elif site == layout.FENCE:
-        place = b.fenced + 4 * c.warp
-        store32(place, load32(place) | mask)
-    elif site == layout.ARRIVE:
-        b.arrived = 1
-        call(b.ask, c, site, lanes, mask, values)
-    else:
-        what = layout.COPY - site
-        s = at(Site, g.sites + (what >> 2) * SITE_BYTES)
-        if s.known:
-            access(c, b, g, s, lanes, mask, 0, (what & 3) + ARRIVED)
-
-
-_COMPILED = (
-    renew, full_barrier, begin, unordered, rival, remember, note, stored, held, differing, clash, touch_word,
-    under_way, touch_shared, find_region, touch_global, touch_local, access, partial_barrier, warp_sync, wait,
-    opens, shuffle, observe,
-)  # fmt: skip
-
-
-@functools.cache
-def observer() -> jit.Library:
-    """The compiled functions; the engine is to call the address of ``entry_of``."""
-    return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.lower.plan import FunctionPlan
-from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer import structures
 
 _STRONG = {"relaxed", "acquire", "release", "acq_rel", "mmio"}
 _ARRIVES = ("mbarrier.arrive", "cp.async.mbarrier.arrive")
@@ -40,8 +40,8 @@ class Site:
         """Class of the access. Volatile counts as strong where flags are passed."""
         strong = self.strong or (self.volatile and (space == "global" or self.flag))
         if self.writes:
-            return shadow.STRONG_WRITE if strong else shadow.WEAK_WRITE
-        return shadow.STRONG_READ if strong else shadow.WEAK_READ
+            return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
+        return structures.STRONG_READ if strong else structures.WEAK_READ
 
 
 UNBOUNDED = (0, (1 << 63) - 1)

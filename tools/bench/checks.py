@@ -1,0 +1,42 @@
+"""How long a launch takes under the sanitizer, and plainly."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from gpulab import session
+from tools.corpus import kernel_code
+from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import Hazards, Launch
+
+# A tiled product of matrices of these sizes, and the milliseconds that checking it may take.
+TARGETS_MS = {256: 1000.0, 512: None}
+_TILE = 16
+
+
+def sanitized_matmul(size: int, rounds: int) -> tuple[list[float], list[float]]:
+    """Times in seconds of a tiled product under all checks, and of the plain launch.
+
+    Raises
+    ------
+    GpulabError
+        If the checks find something in the product, which is right.
+    """
+    checked, plain = [], []
+    with session.on_device("virtual:A100") as cp:
+        matrices = [cp.ones((size, size), np.float32) for _ in range(3)]
+        kernel = cp.RawKernel(kernel_code("matmul.cu"), "matmul_tiled")
+        grid, block = (size // _TILE, size // _TILE, 1), (_TILE, _TILE, 1)
+        launch = Launch(kernel, grid, block, (*matrices, np.int32(size)), 0)
+        for _ in range(rounds + 1):
+            start = time.perf_counter()
+            report = session.backend().observe(launch, Hazards())
+            middle = time.perf_counter()
+            kernel(grid, block, launch.args)
+            checked.append(middle - start)
+            plain.append(time.perf_counter() - middle)
+            if not report.clean:
+                raise GpulabError(f"The checks complain of the tiled product: {report.hazards[0].message}")
+    return checked[1:], plain[1:]  # the first ones compile

@@ -1,0 +1,171 @@
+"""What the engine calls at every access and wherever threads synchronise, compiled.
+
+Python is asked where the order between threads changes in other ways than by a full barrier or
+``__syncwarp``, and where a finding needs more than its place.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.run import jit
+from virtualgpu.sanitizer import shadow
+from virtualgpu.sanitizer.compiled import at, call, load8, load32, load64, lowest, store32, translate
+from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
+from virtualgpu.sanitizer.structures import (
+    ARRIVED,
+    DESCRIBE,
+    KNOW,
+    MIXED,
+    NOWHERE,
+    SITE_BYTES,
+    Block,
+    Checker,
+    Context,
+    Site,
+)
+
+
+def partial_barrier(c: Context, b: Block, g: Checker, first: int, group: int) -> None:
+    """Lanes of a warp waited for each other: each knows what all of them knew."""
+    size = 4 * g.threads
+    row = b.known + first * size
+    best = b.known + g.threads * size  # one more row, to work in
+    place = 0
+    while place < size:
+        store32(best + place, 0)
+        place += 4
+    rest = group
+    while rest:
+        mine = row + lowest(rest) * size
+        rest = rest & (rest - 1)
+        place = 0
+        while place < size:
+            if load32(mine + place) > load32(best + place):
+                store32(best + place, load32(mine + place))
+            place += 4
+    rest = group
+    while rest:
+        store32(best + 4 * (first + lowest(rest)), b.cut)
+        rest = rest & (rest - 1)
+    rest = group
+    while rest:
+        mine = row + lowest(rest) * size
+        rest = rest & (rest - 1)
+        place = 0
+        while place < size:
+            store32(mine + place, load32(best + place))
+            place += 4
+    b.cut += 1
+    renew(c, b, g)
+
+
+def warp_sync(c: Context, b: Block, g: Checker, members: int, mask: int) -> None:
+    """Lanes met at ``__syncwarp``, each with the lanes that its own mask names."""
+    if b.known == 0:
+        call(b.ask, c, KNOW, 0, 0, 0)
+    rest = mask
+    while rest:
+        lane = lowest(rest)
+        group = load64(members + 8 * lane) & mask | 1 << lane
+        partial_barrier(c, b, g, c.warp << 5, group)
+        rest = rest & ~group
+
+
+def wait(c: Context, b: Block, g: Checker, lanes: int, mask: int) -> None:
+    """Lanes came to a barrier of the whole block. All of their warp should, and all at one place."""
+    pc = load64(lanes)
+    if mask == 0 or g.joins == 0 or load8(g.joins + pc) == 0:
+        return
+    alive = 0
+    frame = c.frames + c.warp * c.frame_stride
+    lane = 0
+    while lane < layout.LANES:
+        if load32(frame + 4 * lane) != layout.EXITED:
+            alive = alive | 1 << lane
+        lane += 1
+    if mask != alive:
+        call(b.ask, c, layout.AT_BLOCK_BARRIER, lanes, mask, 0)
+    if b.wait_pc < 0:
+        b.wait_pc = pc
+        b.wait_warp = c.warp
+        b.wait_mask = mask
+    elif b.wait_pc != pc:
+        b.mixed = 1
+        call(b.ask, c, MIXED, lanes, mask, 0)
+
+
+def opens(c: Context, b: Block, g: Checker) -> None:
+    """All threads of the block pass its barrier 0."""
+    if b.mixed or b.arrived:
+        call(b.ask, c, layout.BLOCK_OPENS, 0, 0, 0)
+    else:
+        b.wait_pc = -1
+        full_barrier(c, b, g)
+
+
+def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
+    """Lanes each read a register of another, which should take part."""
+    rest = mask
+    while rest:
+        lane = lowest(rest)
+        rest = rest & (rest - 1)
+        if mask >> load64(lanes + 8 * lane) & 1 == 0:
+            call(b.ask, c, layout.SHUFFLE, lanes, mask, values)
+            return
+
+
+def observe(c: Context, site: int, lanes: int, mask: int, values: int) -> None:
+    """What the engine calls: at every access, and where threads synchronise."""
+    b = at(Block, c.watched)
+    g = at(Checker, b.checker)
+    if b.number != c.block_linear:
+        begin(c, b, g)
+    if site >= 0:
+        s = at(Site, g.sites + site * SITE_BYTES)
+        if mask == 0:
+            return
+        if s.known == 0:
+            call(b.ask, c, DESCRIBE, 0, site, values)
+        if s.space == NOWHERE:
+            return
+        access(c, b, g, s, lanes, mask, values, s.step)
+        if s.meets:
+            fenced = load32(b.fenced + 4 * c.warp) & mask
+            if s.releases or g.messages or (s.writes and fenced):
+                call(b.ask, c, site, lanes, mask, values)
+    elif site == layout.AT_BLOCK_BARRIER:
+        wait(c, b, g, lanes, mask)
+    elif site == layout.BLOCK_OPENS:
+        opens(c, b, g)
+    elif site == layout.WARP_SYNC:
+        warp_sync(c, b, g, lanes, mask)
+    elif site == layout.SHUFFLE:
+        if g.shuffles:
+            shuffle(c, b, g, lanes, mask, values)
+    elif site == layout.FENCE:
+        place = b.fenced + 4 * c.warp
+        store32(place, load32(place) | mask)
+    elif site == layout.ARRIVE:
+        b.arrived = 1
+        call(b.ask, c, site, lanes, mask, values)
+    else:
+        what = layout.COPY - site
+        s = at(Site, g.sites + (what >> 2) * SITE_BYTES)
+        if s.known:
+            access(c, b, g, s, lanes, mask, 0, (what & 3) + ARRIVED)
+
+
+_COMPILED = (
+    renew, full_barrier, begin, shadow.unordered, shadow.rival, shadow.remember, shadow.note, shadow.stored,
+    shadow.held, shadow.differing, shadow.clash, shadow.touch_word, shadow.under_way, shadow.touch_shared,
+    shadow.find_region, shadow.touch_global, shadow.touch_local, access, partial_barrier, warp_sync, wait,
+    opens, shuffle, observe,
+)  # fmt: skip
+
+
+@functools.cache
+def observer() -> jit.Library:
+    """The compiled functions; the engine is to call the address of ``entry_of``."""
+    return jit.Library(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")
