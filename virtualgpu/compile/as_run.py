@@ -111,7 +111,7 @@ def anchor(
     sites, lines = _sites(counters, module, ptx, names)
     extra: Counter[str] = Counter()
     split = _a_loop_splits(sites)
-    text = ptx.splitlines()
+    text = ptx.split("\n")
     for i in code:
         if not (i.space or i.is_conditional_branch):
             continue

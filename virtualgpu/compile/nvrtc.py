@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from virtualgpu.compile import cache as disk_cache
 from virtualgpu.compile import shipped
 from virtualgpu.compile.cubin import KernelResources
+from virtualgpu.compile.interruptible import interruptible
 from virtualgpu.errors import GpulabError
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
@@ -230,7 +231,7 @@ def _compile(
     options = _merge_options(flags)
     compile_now = _compile_apart if expressions else _compile_now
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
-        return compile_now(code, file_name, options, expressions, kinds)
+        return interruptible(lambda: compile_now(code, file_name, options, expressions, kinds))
     version_text = ".".join(map(str, version()))
     keys = [
         disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code) for kind in kinds
@@ -239,11 +240,15 @@ def _compile(
     if len(stored) == len(kinds):
         facts = json.loads(stored[0][0])
         return [image for _, _, image in stored], facts["log"], facts["lowered"]
-    images, log, lowered = compile_now(code, file_name, options, expressions, kinds)
-    head = json.dumps({"log": log, "lowered": lowered}).encode()
-    for key, image in zip(keys, images, strict=True):
-        disk_cache.store("nvrtc", key, head + b"\n" + image)
-    return images, log, lowered
+
+    def compile_and_keep() -> tuple[list[bytes], str, dict[str, str]]:
+        images, log, lowered = compile_now(code, file_name, options, expressions, kinds)
+        head = json.dumps({"log": log, "lowered": lowered}).encode()
+        for key, image in zip(keys, images, strict=True):
+            disk_cache.store("nvrtc", key, head + b"\n" + image)
+        return images, log, lowered
+
+    return interruptible(compile_and_keep)
 
 
 def _compile_apart(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from virtualgpu.compile import nvrtc
+from virtualgpu.compile.advice import advice
 from virtualgpu.compile.complex_header import with_complex
 from virtualgpu.compile.cubin import KernelResources, kernel_resources
 from virtualgpu.compile.ptx import ir
@@ -183,36 +184,9 @@ def _compile(
             source, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
-        raise CompileException(error.log + _hint(error.log), code, "kernel.cu", options) from None
+        told = f"{error.log}\n{advice(error.log, code)}".rstrip()
+        raise CompileException(told, code, "kernel.cu", options) from None
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
     return CompiledModule(
         code, options, target, image.ptx, image.lowered_names, resources, in_advance=machine is None
     )
-
-
-# What learners include from habit, and what stands in for it in device code.
-_HOST_HEADERS = {
-    "stdio.h": "printf needs no header in a kernel",
-    "cstdio": "printf needs no header in a kernel",
-    "iostream": "kernels have printf, without a header",
-    "math.h": "the mathematical functions need no header in a kernel",
-    "cmath": "the mathematical functions need no header in a kernel",
-    "stdlib.h": "malloc and free need no header in a kernel",
-    "assert.h": "assert needs no header in a kernel",
-    "cassert": "assert needs no header in a kernel",
-    "stdint.h": "#include <cuda/std/cstdint> has its types",
-    "cstdint": "#include <cuda/std/cstdint> has its types",
-    "limits.h": "#include <cuda/std/climits> has its constants",
-    "climits": "#include <cuda/std/climits> has its constants",
-    "float.h": "#include <cuda/std/cfloat> has its constants",
-    "cfloat": "#include <cuda/std/cfloat> has its constants",
-    "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
-    "curand_kernel.h": "it comes with the CUDA toolkit only; cp.random makes random arrays",
-}
-
-
-def _hint(log: str) -> str:
-    """One sentence after NVRTC's log for the headers that it does not have."""
-    found = re.search(r'cannot open source file "([^"]+)"', log)
-    known = _HOST_HEADERS.get(found[1], "") if found else ""
-    return f"\nLeave out #include <{found[1]}>: {known}." if found and known else ""

@@ -104,7 +104,7 @@ class PreparedLaunch:
 
         stream.enqueue(
             "CONCURRENT_KERNEL",
-            self.packed.name,
+            self.packed.title,
             run,
             device=self.device,
             sm_share=self.sm_share,
@@ -242,7 +242,9 @@ def prepare(
         device,
         module,
         stats,
-        PackedLaunch(symbol, launch.grid, launch.block, packed.buffer, launch.shared_bytes),
+        PackedLaunch(
+            symbol, launch.grid, launch.block, packed.buffer, launch.shared_bytes, spelled=stats.name
+        ),
         packed.arrays,
         packed.names,
         occupancy(info, launch.block_threads, stats.registers_per_thread, shared),

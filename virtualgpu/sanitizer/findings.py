@@ -125,7 +125,7 @@ class Findings:
 
     def hazards(self, kernel: str, code: str, grid: Dim3, block: Dim3, shared: SharedNames) -> list[Hazard]:
         """All entries as records, but for those about memory that the system keeps for itself."""
-        lines = code.splitlines()
+        lines = code.split("\n")
         apart = [
             _apart_hazard(found, kernel, lines, grid, block, self._is_overlooked(found.here.instruction))
             for found in self._apart.values()

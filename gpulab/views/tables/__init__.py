@@ -84,7 +84,7 @@ def short(text: str) -> str:
 
 def place(code: str, line: int, text: str) -> tuple[str, str]:
     """A source line (1-based) and what stands there, shortened; `text` where `code` has no such line."""
-    lines = code.splitlines()
+    lines = code.split("\n")  # as NVRTC counts them: at no other character
     known = short(lines[line - 1].strip()) if 1 <= line <= len(lines) else ""
     return str(line) if line else "–", known or text
 

@@ -31,7 +31,7 @@ def draw(steps: WarpSteps, confirmation: str) -> Box:
 
 def _source(steps: WarpSteps) -> Box:
     """The lines that ran, at most `MOST_LINES`."""
-    code = [text.expandtabs(4) for text in steps.trace.code.splitlines()]
+    code = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
     run = steps.line[steps.line > 0].tolist() or [1, len(code)]
     first = max(1, min(run) - 1)
     last = min(len(code), max(run) + 1, first + MOST_LINES - 1)

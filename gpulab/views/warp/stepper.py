@@ -133,7 +133,7 @@ class WarpStepper(View, module="warp/stepper"):
             "columns": warps,
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
-            "code": first.code.splitlines(), "granularity": first.granularity,
+            "code": first.code.rstrip("\n").split("\n"), "granularity": first.granularity,
             "sentence": words.SENTENCE, "line_sentence": words.LINE_SENTENCE, "empty": words.EMPTY,
             "notes": self._notes(cut),
             "variables": [

@@ -19,6 +19,7 @@ SPACES = ("global", "shared", "local", "const", "generic")
 
 def counters(
     kernel: Kernel,
+    title: str,
     provenance: Provenance,
     grid: Dim3,
     block: Dim3,
@@ -27,7 +28,7 @@ def counters(
     branches: npt.NDArray[np.int64],
     blocks: npt.NDArray[np.int64],
 ) -> KernelCounters:
-    """Name every counter after its instruction."""
+    """Name every counter after its instruction, and all after the kernel's `title`."""
     warp = thread = 0
     line_warp: dict[int, int] = defaultdict(int)
     line_thread: dict[int, int] = defaultdict(int)
@@ -64,7 +65,7 @@ def counters(
     ]
     return KernelCounters(
         provenance,
-        kernel.name,
+        title,
         grid,
         block,
         shared_bytes,

@@ -133,7 +133,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
     )
     return BlockTrace(
-        provenance, launch.kernel.name, launch.packed.grid, launch.packed.block, request.block_index,
+        provenance, launch.packed.title, launch.packed.grid, launch.packed.block, request.block_index,
         warps, shared,
         len(raw.steps), raw.truncated, note,
     )  # fmt: skip
@@ -213,7 +213,7 @@ def _warp(
     columns = np.array([i.column for i in facts.code], np.int32)
     return WarpTrace(
         provenance=provenance,
-        kernel_name=launch.kernel.name,
+        kernel_name=launch.packed.title,
         code=launch.source,
         grid=launch.packed.grid,
         block=launch.packed.block,

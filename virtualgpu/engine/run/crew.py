@@ -133,7 +133,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
     if found:
         found.sort(key=lambda pair: pair[1].code == layout.ABORTED)
         worker, fault = found[0]
-        raise faults.to_exception(fault, launch.kernel.name, launch.source, launch.memory) from worker.error
+        raise faults.to_exception(fault, launch.packed.title, launch.source, launch.memory) from worker.error
     return done
 
 
@@ -174,7 +174,7 @@ def _run(
         concurrent.futures.wait(futures)
         if isinstance(interruption, KeyboardInterrupt):
             faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
-            raise KeyboardInterrupt(faults.stopped(faulty, launch.kernel.name, launch.source)) from None
+            raise KeyboardInterrupt(faults.stopped(faulty, launch.packed.title, launch.source)) from None
         raise
     return futures
 

@@ -64,7 +64,7 @@ def _count(number: int, unit: str) -> str:
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     """The place of a fault, with the learner's source line."""
     line = fault.instruction.line if fault.instruction else 0
-    lines = code.splitlines()
+    lines = code.split("\n")
     text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
     has_address = fault.code in (
         layout.ILLEGAL_GLOBAL, layout.ILLEGAL_SHARED, layout.ILLEGAL_LOCAL, layout.MISALIGNED,
@@ -229,4 +229,19 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             "Name every lane that executes it.",
             site,
         )
-    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).", site)
+    return errors.LaunchFailure(f"kernel '{kernel}' executed a trap ({where}).{_why_trapped(code)}", site)
+
+
+def _why_trapped(code: str) -> str:
+    """What a trap most often means where the source does not ask for one."""
+    if "trap" in code:
+        return ""
+    if "this_grid" in code or "grid_group" in code:
+        return (
+            " A grid's sync() works in cooperative launches alone: make the kernel with "
+            "RawKernel(..., enable_cooperative_groups=True)."
+        )
+    return (
+        " The compiler puts one where the result would be undefined, such as behind an access through a null "
+        "pointer: check the pointers in this line."
+    )

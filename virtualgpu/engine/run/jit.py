@@ -12,6 +12,7 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from virtualgpu.compile import cache as disk_cache
+from virtualgpu.compile.interruptible import interruptible
 from virtualgpu.engine.run import object_code, split
 
 _RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
@@ -68,15 +69,7 @@ def _engine(text: str, places: Mapping[str, int] | None = None, *, thorough: boo
     key = disk_cache.key(llvmlite.__version__, processor, features, text)
     code = disk_cache.load("engine", key)
     if code is None:
-        module.verify()
-        if thorough:
-            options = llvm.create_pipeline_tuning_options(speed_level=3)
-            builder = llvm.create_pass_builder(machine, options)
-            builder.getModulePassManager().run(module, builder)
-        elif not quick:
-            _optimize(module, machine)
-        code = machine.emit_object(module)
-        disk_cache.store("engine", key, code)
+        code = interruptible(lambda: _generate(module, machine, key, quick, thorough))
     engine = llvm.create_mcjit_compiler(module, machine)
     object_code.check(code, places or {})
     for name, place in (places or {}).items():
@@ -87,6 +80,20 @@ def _engine(text: str, places: Mapping[str, int] | None = None, *, thorough: boo
     thread.start()
     thread.join()
     return engine
+
+
+def _generate(module: Any, machine: Any, key: str, quick: bool, thorough: bool) -> bytes:
+    """Machine code of a module, which is also kept on disk."""
+    module.verify()
+    if thorough:
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    elif not quick:
+        _optimize(module, machine)
+    code: bytes = machine.emit_object(module)
+    disk_cache.store("engine", key, code)
+    return code
 
 
 def _optimize(module: Any, machine: Any) -> None:

@@ -27,7 +27,7 @@ class PackedLaunch:
     """What the engine is asked to run: a kernel by its (mangled) name, its shape, its arguments as bytes.
 
     ``shared_bytes`` is the dynamic shared memory of a block. ``cooperative`` keeps all blocks in flight
-    and gives cooperative groups a grid workspace.
+    and gives cooperative groups a grid workspace. ``spelled`` is the name that messages and records tell.
     """
 
     name: str
@@ -36,6 +36,12 @@ class PackedLaunch:
     params: bytes
     shared_bytes: int = 0
     cooperative: bool = False
+    spelled: str = ""
+
+    @property
+    def title(self) -> str:
+        """The kernel's name as its author writes it."""
+        return self.spelled or self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,7 +193,7 @@ def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worke
     kernel, tables = launch.kernel, launch.kernel.tables
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
-        kernel, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
+        kernel, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
         accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
     )  # fmt: skip
 

@@ -1,0 +1,178 @@
+"""What is said of kernels that do not compile or that trap, and that each remedy works."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import virtualgpu.cp as cp
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.interruptible import interruptible
+from virtualgpu.cuda_errors import CompileException, LaunchFailure
+from virtualgpu.engine.run import jit
+from virtualgpu.launch.compiled import compiled_module
+
+HEAD = 'extern "C" __global__ void k(float* x, int n) '
+# What is wrong, what is said, and the program that does as it is told.
+CASES = {
+    HEAD + "{ __shared__ float s[20000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (
+        "shared_mem=80000, after kernel.max_dynamic_shared_size_bytes = 80000.",
+        HEAD + "{ extern __shared__ float s[]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }",
+    ),
+    HEAD + "{ __shared__ float s[90000]; s[n] = *x; __syncthreads(); *x = s[n / 2]; }": (
+        "No block has more than 232,448 bytes: work in smaller tiles.", "",
+    ),
+    HEAD + "{ *x = std::sqrt(*x); }": ("write sqrt without std::", HEAD + "{ *x = sqrt(*x); }"),
+    HEAD + "{ std::cout << *x; }": ('printf("%d\\n", i)', HEAD + '{ printf("%d\\n", n); }'),
+    HEAD + "{ *x = 1; }\nint main() { k<<<1, 1>>>(0, 1); }": ("Leave out main() and <<<...>>>", ""),
+    '#include <cstdio>\n' + HEAD + "{ }": ("printf needs no header in a kernel", ""),
+    "extern \"C\" __global__ void k(uint32_t* x) { *x = 1; }": (
+        "Add #include <cuda/std/cstdint> on top.",
+        '#include <cuda/std/cstdint>\nextern "C" __global__ void k(uint32_t* x) { *x = 1; }',
+    ),
+    "extern \"C\" __global__ void k(half* x) { *x = 1; }": (
+        "Add #include <cuda_fp16.h> on top.",
+        '#include <cuda_fp16.h>\nextern "C" __global__ void k(half* x) { *x = 1; }',
+    ),
+    HEAD + "{ *x = FLT_MAX; }": (
+        "Add #include <cuda/std/cfloat> on top.", "#include <cuda/std/cfloat>\n" + HEAD + "{ *x = FLT_MAX; }",
+    ),
+    HEAD + "{ *x = M_PI; }": (
+        "CUDART_PI_F", "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_PI_F; }",
+    ),
+    HEAD + "{ *x = INFINITY; }": (
+        "CUDART_INF_F", "#include <math_constants.h>\n" + HEAD + "{ *x = CUDART_INF_F; }",
+    ),
+    HEAD + "{ *x = __shfl_down(*x, 1); }": (
+        "__shfl_down_sync(0xffffffff, ...)", HEAD + "{ *x = __shfl_down_sync(0xffffffff, *x, 1); }",
+    ),
+    HEAD + "{ cudaDeviceSynchronize(); }": ("cp.cuda.Device().synchronize()", ""),
+    HEAD + "{ swap(x[0], x[1]); }": (
+        "cuda::std::swap after #include <cuda/std/utility>",
+        "#include <cuda/std/utility>\n" + HEAD + "{ cuda::std::swap(x[0], x[1]); }",
+    ),
+    HEAD + "{ cooperative_groups::this_thread_block().sync(); }": (
+        "Add #include <cooperative_groups.h> on top.",
+        "#include <cooperative_groups.h>\n" + HEAD + "{ cooperative_groups::this_thread_block().sync(); }",
+    ),
+    HEAD + "{ __syncthread(); }": ("Did you mean '__syncthreads'?", HEAD + "{ __syncthreads(); }"),
+    HEAD + "{ x[threadIDx.x] = 1; }": ("Did you mean 'threadIdx'?", HEAD + "{ x[threadIdx.x] = 1; }"),
+    HEAD + "{ int column = n; x[colunm] = 1; }": ("Did you mean 'column'?", ""),
+    "extern \"C\" __global__ int k(float* x) { return 1; }": ("A kernel returns nothing", ""),
+    HEAD + "{ __shared__ float s[]; s[n] = 1; }": ("`extern __shared__ float s[];`", ""),
+    HEAD + "{ float s[n]; s[0] = 1; *x = s[0]; }": ("The compiler must know an array's size", ""),
+    HEAD + "{ *x = min(*x, 3); }": ("same type, such as 3.0f", HEAD + "{ *x = min(*x, 3.0f); }"),
+    "__host__ float f() { return 1; }\n" + HEAD + "{ *x = f(); }": ("Leave out __host__", ""),
+    "def k(x):\n    x[0] = 1": ("This is Python; a kernel is written in CUDA C++", ""),
+}  # fmt: skip
+
+
+def compiled(code: str) -> str:
+    """The log of an error, or nothing."""
+    try:
+        compiled_module(code, (), (), (8, 0))
+    except CompileException as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("wrong", CASES)
+def test_a_compilers_error_comes_with_a_remedy_that_works(wrong: str) -> None:
+    says, right = CASES[wrong]
+    log = compiled(wrong)
+    assert says in "\n".join(log.split("\n")[-2:]), log
+    assert not right or not compiled(right)
+
+
+def test_an_error_that_explains_itself_gets_no_advice() -> None:
+    log = compiled(HEAD + "{ int i = 0\n x[i] = 1; }")
+    assert log.endswith('error detected in the compilation of "kernel.cu".')
+    assert compiled(HEAD + "{ *x = unheard_of; }").endswith(
+        'error detected in the compilation of "kernel.cu".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("float* p = 0; *p = *x;", "check the pointers in this line"),
+        ("cooperative_groups::this_grid().sync(); *x = 1;", "RawKernel(..., enable_cooperative_groups=True)"),
+        ("if (*x == 0) __trap();", "thread (0, 0, 0))."),
+    ],
+)
+def test_a_trap_says_why(body: str, says: str) -> None:
+    header = "#include <cooperative_groups.h>\n" if "groups" in body else ""
+    code = f"{header}{HEAD}{{ {body} }}"
+    with pytest.raises(LaunchFailure) as raised:
+        cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 1))
+    assert str(raised.value).endswith(f"{says}." if not says.endswith(".") else says)
+
+
+def test_a_line_ends_where_the_compiler_thinks_so() -> None:
+    """At a line feed, not at other characters where Python's `splitlines` ends one."""
+    code = HEAD + "{\n  // form feed \f and line separator \u2028 in a comment\n  x[n] = 1;\n}"
+    with pytest.raises(RuntimeError, match=r"line 3 `x\[n\] = 1;`"):
+        cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 99))
+
+
+TEMPLATE = "template <typename T, int N> __global__ void scale(T* p) { p[threadIdx.x] *= N; }"
+
+
+def test_a_template_has_one_name_in_all_records() -> None:
+    from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model import machine
+    from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Warp
+
+    kernel = cp.RawModule(code=TEMPLATE, name_expressions=["scale<float,3>"]).get_function("scale<float,3>")
+    launch = Launch.of(kernel, 1, 32, (cp.zeros(32, cp.float32),))
+    backend = VirtualBackend(machine.current())
+    first = (0, 0, 0)
+    for what in (Blocks(), Warp(first, 0), Block(first), Counters(), Hazards()):
+        record: Any = backend.observe(launch, what)
+        assert record.kernel_name == "scale<float,3>", what
+    with pytest.raises(RuntimeError, match=r"kernel 'scale<float,3>' read"):
+        kernel((1,), (64,), (cp.zeros(32, cp.float32),))
+
+
+def long_call(*_: object) -> Any:
+    """A call into C that Python cannot interrupt, of some seconds."""
+    return hashlib.pbkdf2_hmac("sha256", b"a", b"b", 8_000_000)
+
+
+def interrupted_after(work: Any) -> float:
+    """Seconds from Ctrl-C to the exception."""
+    sent: list[float] = []
+
+    def send() -> None:
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.3, send)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    return time.monotonic() - sent[0]
+
+
+def test_long_calls_can_be_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = time.monotonic()
+    long_call()
+    whole_s = time.monotonic() - started
+    assert interrupted_after(lambda: interruptible(long_call)) < whole_s / 2
+    with monkeypatch.context() as patch:
+        patch.setattr(nvrtc, "_compile_now", long_call)
+        assert interrupted_after(lambda: compiled(f"{HEAD}{{ *x = {time.time()}; }}")) < whole_s / 2
+    with monkeypatch.context() as patch:
+        patch.setattr(jit, "_optimize", long_call)
+        kernel = cp.RawKernel(f"{HEAD}{{ *x = {time.time()}; }}", "k")
+        arguments = (cp.zeros(1, cp.float32), 1)
+        assert interrupted_after(lambda: kernel((1,), (1,), arguments)) < whole_s / 2
+    assert interruptible(lambda: 3) == 3
+    with pytest.raises(KeyError):
+        interruptible(lambda: {}[1])

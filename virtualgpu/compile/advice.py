@@ -1,0 +1,173 @@
+"""What to do about a compiler's error: a sentence or two below its log."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+
+_STD_INT = "#include <cuda/std/cstdint>"
+# What learners include from habit, and what stands in for it in device code.
+_HOST_HEADERS = {
+    "stdio.h": "printf needs no header in a kernel",
+    "cstdio": "printf needs no header in a kernel",
+    "iostream": "kernels have printf, without a header",
+    "math.h": "the mathematical functions need no header in a kernel",
+    "cmath": "the mathematical functions need no header in a kernel",
+    "stdlib.h": "malloc and free need no header in a kernel",
+    "assert.h": "assert needs no header in a kernel",
+    "cassert": "assert needs no header in a kernel",
+    "stdint.h": f"{_STD_INT} has its types",
+    "cstdint": f"{_STD_INT} has its types",
+    "limits.h": "#include <cuda/std/climits> has its constants",
+    "climits": "#include <cuda/std/climits> has its constants",
+    "float.h": "#include <cuda/std/cfloat> has its constants",
+    "cfloat": "#include <cuda/std/cfloat> has its constants",
+    "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
+    "curand_kernel.h": "it comes with the CUDA toolkit only; cp.random makes random arrays",
+    "vector": "kernels work on arrays that cp has made",
+    "string": "kernels have no strings but those of printf",
+}
+_HOST = (
+    "It is for the host's part of a CUDA program, which Python does here: cp.zeros and cp.asarray make arrays"
+)
+# Names that are not declared, and what declares or replaces them.
+_NAMES = {
+    **dict.fromkeys(
+        [f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)], f"Add {_STD_INT} on top"
+    ),
+    **dict.fromkeys(["half", "__half", "half2", "__half2"], "Add #include <cuda_fp16.h> on top"),
+    **dict.fromkeys(["__nv_bfloat16", "__nv_bfloat162"], "Add #include <cuda_bf16.h> on top"),
+    **dict.fromkeys(
+        ["FLT_MAX", "FLT_MIN", "FLT_EPSILON", "DBL_MAX"], "Add #include <cuda/std/cfloat> on top"
+    ),
+    **dict.fromkeys(["INT_MAX", "INT_MIN", "UINT_MAX"], "Add #include <cuda/std/climits> on top"),
+    **dict.fromkeys(
+        ["INFINITY", "NAN", "HUGE_VALF"],
+        "Add #include <math_constants.h> on top and write CUDART_INF_F or CUDART_NAN_F",
+    ),
+    "M_PI": "Add #include <math_constants.h> on top and write CUDART_PI_F, or CUDART_PI for double",
+    **{
+        f"__{name}": f"Since CUDA 9 it names the lanes that take part: __{name}_sync(0xffffffff, ...)"
+        for name in ("shfl", "shfl_up", "shfl_down", "shfl_xor", "any", "all", "ballot")
+    },
+    **dict.fromkeys(["rand", "srand", "drand48"], "Make random arrays with cp.random and pass them"),
+    **dict.fromkeys(
+        ["cudaMalloc", "cudaFree", "cudaMemcpy", "cudaMallocManaged"], f"{_HOST}: cp.zeros, cp.asarray"
+    ),
+    **dict.fromkeys(
+        ["cudaDeviceSynchronize", "cudaGetLastError"],
+        f"{_HOST}: cp.cuda.Device().synchronize()",
+    ),
+    "swap": "Write float t = a; a = b; b = t; or cuda::std::swap after #include <cuda/std/utility>",
+    "def": "This is Python; a kernel is written in CUDA C++, as __global__ void name(float* x) { ... }",
+}
+# Where a header is missing, as a namespace is not known.
+_NAMESPACES = {
+    "cooperative_groups": "Add #include <cooperative_groups.h> on top",
+    "nvcuda": "Add #include <mma.h> on top",
+    "wmma": "Add #include <mma.h> and `using namespace nvcuda;` on top",
+    "cub": "Add #include <cub/cub.cuh> on top",
+}
+# Of CUDA C++, for slips in spelling.
+_BUILT_IN: list[str] = re.findall(
+    r"\w+",
+    """threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __global__ __device__ __shared__
+    __shfl_sync __shfl_up_sync __shfl_down_sync __shfl_xor_sync __ballot_sync __any_sync __all_sync
+    __activemask __popc __ffs __clz __ldg __restrict__ __threadfence __launch_bounds__
+    atomicAdd atomicSub atomicMin atomicMax atomicCAS atomicExch atomicAnd atomicOr atomicXor
+    sqrtf rsqrtf expf logf sinf cosf tanf powf fabsf fminf fmaxf floorf ceilf fmaf printf
+    sqrt exp log sin cos pow fabs min max abs float double unsigned int void const""",
+)
+# The most that a block can have on any GPU so far (compute capability 9.0 and 10.0).
+_MOST_DYNAMIC_BYTES = 232_448
+_MAIN = re.compile(r"\bint\s+main\s*\(")
+_DYNAMIC = "`extern __shared__ float s[];`, with its size at the launch, shared_mem="
+
+
+def advice(log: str, code: str) -> str:
+    """What to do about the errors of a log, as far as that can be told; at most two sentences of it.
+
+    Parameters
+    ----------
+    log
+        NVRTC's or ptxas's.
+    code
+        The CUDA C++ that it is about.
+    """
+    return "\n".join([*dict.fromkeys(_found(log, code))][:2])
+
+
+def _found(log: str, code: str) -> Iterator[str]:
+    header = re.search(r'cannot open source file "([^"]+)"', log)
+    if header:
+        stand_in = _HOST_HEADERS.get(header[1])
+        if stand_in:
+            yield f"Leave out #include <{header[1]}>: {stand_in}."
+        elif header[1].startswith("crt/"):
+            yield "CUDA's headers are incomplete here: pip install nvidia-cuda-crt."
+    size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)
+    if size:
+        used, most = int(size[2], 16), int(size[3], 16)
+        yield (
+            f"'{size[1]}' declares {used:,} bytes of __shared__ memory, more than the {most:,} bytes that "
+            "can be declared."
+        )
+        if used <= _MOST_DYNAMIC_BYTES:
+            opt_in = f"kernel.max_dynamic_shared_size_bytes = {used}"
+            yield f"For more use {_DYNAMIC}{used}, after {opt_in}."
+        else:
+            yield f"No block has more than {_MOST_DYNAMIC_BYTES:,} bytes: work in smaller tiles."
+    if _MAIN.search(code):
+        yield (
+            "Leave out main() and <<<...>>>: Python launches the kernel, with kernel((blocks,), (threads,), "
+            "(arguments))."
+        )
+    elif "device-side kernel launch" in log:
+        yield "A kernel cannot launch another one here: launch both from Python."
+    first = next(iter(re.findall(r'identifier "(\w+)" is undefined', log)), "")
+    for name in re.findall(r'identifier "(\w+)" is undefined', log):
+        if name in _NAMES:
+            yield f"{_NAMES[name]}."
+        elif name == first and (near := _near(name, code)):
+            yield f"Did you mean {near!r}?"
+    yield from _of_namespaces(log, code)
+    yield from _of_phrases(log)
+
+
+def _near(name: str, code: str) -> str:
+    declared: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
+    for known, cutoff in ((_BUILT_IN, 0.75), (sorted(declared), 0.8)):
+        found = difflib.get_close_matches(name, known, n=1, cutoff=cutoff)
+        if found:
+            return found[0]
+    return {word.lower(): word for word in (*declared, *_BUILT_IN)}.get(name.lower(), "")
+
+
+def _of_namespaces(log: str, code: str) -> Iterator[str]:
+    member = re.search(r'namespace "std" has no member "(\w+)"', log)
+    if member and member[1] in ("cout", "cerr", "endl"):
+        yield 'Kernels print with printf, such as printf("%d\\n", i).'
+    elif member:
+        plain = member[1] if member[1] in _BUILT_IN else "the function"
+        yield f"Device code has CUDA's functions, not std::: write {plain} without std::, or cuda::std::."
+    if "must be a class or namespace name" in log or "must be a namespace name" in log:
+        for name, remedy in _NAMESPACES.items():
+            if re.search(rf"\b{name}\b", re.sub(r"#include.*", "", code)):
+                yield f"{remedy}."
+                return
+
+
+def _of_phrases(log: str) -> Iterator[str]:
+    if "must have a void return type" in log:
+        yield "A kernel returns nothing: let it write its results to an array that it is passed."
+    if re.search(r'incomplete type "\w+ \[\]" is not allowed', log) and "__shared__" in log:
+        yield f"Dynamic shared memory is declared with extern: {_DYNAMIC}bytes."
+    if "expression must have a constant value" in log:
+        yield "The compiler must know an array's size: use a number, a #define or a template parameter."
+        if "__shared__" in log:
+            yield f"For shared memory of any size use {_DYNAMIC}bytes."
+    if re.search(r'more than one instance of overloaded function "(min|max)"', log):
+        yield "Give both arguments the same type, such as 3.0f beside a float."
+    if "__host__ function is not allowed" in log:
+        yield "Leave out __host__: what a kernel calls is a __device__ function."
