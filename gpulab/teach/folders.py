@@ -41,12 +41,6 @@ class Folder:
         module = self._module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
 
-    @property
-    def kernels(self) -> dict[str, str]:
-        """CUDA C++ sources of the notebook by file name."""
-        files = sorted((self.path / "kernels").glob("*.cu"))
-        return {file.name: file.read_text(encoding="utf-8") for file in files}
-
     def _module(self, part: str) -> Any:
         if not (self.path / f"{part}.py").is_file():
             return None
@@ -90,5 +84,6 @@ def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
 
 
 def kernels() -> dict[str, str]:
-    """All CUDA C++ sources in the course's folders by path, such as ``"n05_memory/kernels/copy.cu"``."""
-    return {f"{f.path.name}/kernels/{name}": code for f in folders() for name, code in f.kernels.items()}
+    """All CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
+    files = sorted(file for place in gpulab.course.__path__ for file in Path(place).glob("*/kernels/*.cu"))
+    return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}

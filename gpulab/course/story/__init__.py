@@ -1,0 +1,23 @@
+"""The programs that grow through the course: a tiny attention block, and three pictures.
+
+`attention` is what the notebooks mend, time, profile, capture and fuse: layer norm, matmul, softmax,
+matmul, GELU, each a kernel written plainly. `pictures` is for those who do no machine learning. Both come
+with the same in NumPy, and with the launches one by one:
+
+>>> from gpulab import cp
+>>> from gpulab.course import story
+>>> for name, array in story.run(cp, n=64, d=32).items():
+...     print(name, array.shape)
+x (64, 32)
+normed (64, 32)
+scores (64, 64)
+weights (64, 64)
+mixed (64, 32)
+out (64, 32)
+"""
+
+from gpulab.course.story.attention import reference, run, steps
+from gpulab.course.story.pictures import blur, life, mandelbrot
+from gpulab.course.story.step import Step, source
+
+__all__ = ["Step", "blur", "life", "mandelbrot", "reference", "run", "source", "steps"]

@@ -1,0 +1,93 @@
+"""The course's running programs against NumPy, and under the sanitizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.course import story
+from gpulab.course.story import attention, pictures
+
+
+@pytest.fixture(autouse=True)
+def cp() -> Iterator[Any]:
+    yield gl.use_device("virtual:A100").cp
+    session.use_device("auto")
+
+
+@pytest.mark.parametrize(("n", "d"), [(64, 32), (1, 8), (33, 17), (7, 130), (100, 1)])
+def test_every_step_of_the_block_is_numpys(cp: Any, n: int, d: int) -> None:
+    found = story.run(cp, n, d, seed=3)
+    expected = story.reference(cp.asnumpy(found["x"]))
+    assert found.keys() == expected.keys()
+    for name, array in found.items():
+        np.testing.assert_allclose(cp.asnumpy(array), expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
+
+
+def test_the_reference_is_attention() -> None:
+    found = story.reference(attention.tokens(20, 12, seed=1))
+    np.testing.assert_allclose(found["normed"].mean(axis=1), 0, atol=1e-6)
+    np.testing.assert_allclose(found["normed"].std(axis=1), 1, atol=1e-3)
+    np.testing.assert_allclose(found["weights"].sum(axis=1), 1, rtol=1e-6)
+    assert (found["weights"].argmax(axis=1) == np.arange(20)).all(), "a token is most like itself"
+
+
+def test_large_scores_do_not_overflow(cp: Any) -> None:
+    launches, arrays = story.steps(cp, 4, 4)
+    arrays["scores"][...] = cp.asarray(np.array([[1000, 999, 0, -1000]] * 4, np.float32))
+    launches["softmax"]()
+    np.testing.assert_allclose(cp.asnumpy(arrays["weights"])[0], [0.7310586, 0.26894143, 0, 0], rtol=1e-6)
+
+
+def test_the_block_is_clean(cp: Any) -> None:
+    launches, _ = story.steps(cp, 9, 6)
+    for name, step in launches.items():
+        step()  # the next one reads what it wrote
+        assert gl.sanitize(*step).clean, name
+
+
+def test_a_step_can_be_shown(cp: Any) -> None:
+    launches, arrays = story.steps(cp, 40, 8)
+    chart = gl.launch(*launches["layer_norm"])
+    assert chart.trace.kernel_name == "layer_norm"
+    assert cp.asnumpy(arrays["normed"]).any()
+    chart.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 48), (33, 17), (1, 1)])
+def test_pictures_are_numpys(cp: Any, width: int, height: int) -> None:
+    turns = cp.asnumpy(story.mandelbrot(cp, width, height, 60))
+    # Chaos: on the set's border a rounding changes the number of turns.
+    assert (turns == story.mandelbrot(np, width, height, 60)).mean() > 0.97
+    rng = np.random.default_rng(0)
+    board = rng.integers(0, 2, (height, width), dtype=np.uint8)
+    np.testing.assert_array_equal(cp.asnumpy(story.life(cp, cp.asarray(board), 3)), story.life(np, board, 3))
+    image = rng.random((height, width), dtype=np.float32)
+    for radius in (0, 2, 40):
+        np.testing.assert_allclose(
+            cp.asnumpy(story.blur(cp, cp.asarray(image), radius)), story.blur(np, image, radius), rtol=1e-5
+        )
+
+
+def test_a_glider_glides(cp: Any) -> None:
+    board = np.zeros((12, 12), np.uint8)
+    board[1:4, 1:4] = [[0, 1, 0], [0, 0, 1], [1, 1, 1]]
+    moved = story.life(cp, cp.asarray(board), 4)
+    np.testing.assert_array_equal(cp.asnumpy(moved), np.roll(board, (1, 1), axis=(0, 1)))
+
+
+def test_pictures_are_clean(cp: Any) -> None:
+    size = (np.int32(19), np.int32(18))
+    board, image = cp.ones((18, 19), dtype=cp.uint8), cp.ones((18, 19), dtype=cp.float32)
+    turns = cp.empty((18, 19), dtype=cp.int32)
+    for step in (
+        pictures.step(cp, "mandelbrot", 19, 18, turns, *size, np.int32(20)),
+        pictures.step(cp, "life", 19, 18, board, cp.empty_like(board), *size),
+        pictures.step(cp, "blur", 19, 18, image, cp.empty_like(image), *size, np.int32(2)),
+    ):
+        assert gl.sanitize(*step).clean
