@@ -10,7 +10,7 @@ from virtualgpu.errors import UnknownDeviceError
 from virtualgpu.records import DeviceInfo
 
 if TYPE_CHECKING:
-    from gpulab.views import DeviceCard
+    from gpulab.views import DeviceCard, DeviceComparison
 
 
 def device(name: str | None = None) -> DeviceCard:
@@ -38,8 +38,8 @@ def device(name: str | None = None) -> DeviceCard:
     return DeviceCard(info, others=_others(info), metrics=live)
 
 
-def compare(*names: str) -> DeviceCard:
-    """Show several GPUs side by side.
+def compare(*names: str) -> DeviceComparison:
+    """Show several GPUs side by side: a column each, differences marked.
 
     Parameters
     ----------
@@ -48,17 +48,19 @@ def compare(*names: str) -> DeviceCard:
 
     Raises
     ------
+    TypeError
+        If no GPU is named.
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
     """
-    from gpulab.views import DeviceCard
+    from gpulab.views import DeviceComparison
 
     if not names:
         raise TypeError('Name the GPUs to compare: gl.compare("T4", "H200").')
     infos = [session.table_info(name) for name in names]
     if len(infos) == 1:
         infos.insert(0, session.backend().device_info())
-    return DeviceCard(infos[0], others=tuple(infos[1:]))
+    return DeviceComparison(infos)
 
 
 def _others(info: DeviceInfo) -> tuple[DeviceInfo, ...]:

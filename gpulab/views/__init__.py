@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpulab.views.device.card import DeviceCard
+    from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.launch.chart import LaunchChart
     from gpulab.views.occupancy.chart import OccupancyChart
     from gpulab.views.warp.stepper import WarpStepper
 
-__all__ = ["DeviceCard", "LaunchChart", "OccupancyChart", "WarpStepper"]
+__all__ = ["DeviceCard", "DeviceComparison", "LaunchChart", "OccupancyChart", "WarpStepper"]
 
 _HOMES = {
     "DeviceCard": "gpulab.views.device.card",
+    "DeviceComparison": "gpulab.views.device.comparison",
     "LaunchChart": "gpulab.views.launch.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
     "WarpStepper": "gpulab.views.warp.stepper",

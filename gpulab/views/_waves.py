@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpulab.views._text import count, duration, listing, number, percent, product
 from virtualgpu.records import Occupancy
 from virtualgpu.records.waves import LaunchWaves
+
+MOST_DRAWN = 1 << 16
 
 
 class Waves(LaunchWaves):
@@ -31,7 +35,6 @@ class Waves(LaunchWaves):
         trace, fit = self.trace, self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
         per_wave = f"{number(trace.sm_count)} SMs × {count(fit.blocks_per_sm, 'block')}"
-        waves = trace.waves
         tail = (
             f"{percent(self.tail_blocks / trace.blocks_per_wave)} full"
             if self.tail_blocks and self.full_waves
@@ -40,11 +43,39 @@ class Waves(LaunchWaves):
         return [
             ["Blocks in the grid", number(self.blocks), f"of {count(product(trace.block), 'thread')}"],
             ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave],
-            ["Waves", _wave_count(waves), f"tail: {tail}"],
-            ["Theoretical occupancy", percent(fit.fraction), occupancy_words(fit)],
-            ["Span", duration(trace.span_ns), f"median block {duration(median)}"],
-            ["Idle room for blocks", percent(self.idle_share), "of blocks at once × span"],
+            ["Waves", _wave_count(trace.waves), f"tail: {tail}"],
+            ["Span", duration(trace.span_ns), f"a block {duration(median)}"],
+            [
+                "Theoretical occupancy",
+                percent(fit.fraction),
+                f"{fit.warps_per_sm} of {count(fit.max_warps_per_sm, 'warp')}",
+            ],
+            ["Achieved occupancy", percent(self.achieved), self.achieved_where],
         ]
+
+    @cached_property
+    def sms(self) -> npt.NDArray[np.int32]:
+        """The SMs that ran a block, in order."""
+        return np.unique(self.trace.sm_id)
+
+    @property
+    def idle_sms(self) -> int:
+        return max(0, self.trace.sm_count - int(self.sms.size))
+
+    @cached_property
+    def achieved(self) -> float:
+        return self.trace.achieved_occupancy
+
+    @property
+    def achieved_where(self) -> str:
+        """What that is the average of, and what it is over all SMs and the whole launch."""
+        return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
+
+    @cached_property
+    def drawn(self) -> Waves:
+        """These, or each SM's share of them where a page has no room for all."""
+        fewer = self.trace.thinned(MOST_DRAWN)
+        return self if fewer is self.trace else Waves(fewer)
 
 
 def _wave_count(waves: float) -> str:

@@ -266,8 +266,6 @@ def test_waves_and_their_tail() -> None:
     expected = [(t, sum(start <= t < end for _, _, start, end in ROWS)) for t in moments.tolist()]
     assert list(zip(moments.tolist(), running.tolist(), strict=True)) == expected
     assert moments.tolist() == sorted({t for row in ROWS for t in row[2:]})
-    busy = sum(end - start for _, _, start, end in ROWS)
-    assert waves.idle_share == pytest.approx(1 - busy / (4 * 30))
 
 
 @pytest.mark.parametrize(("grid", "full", "tail"), [
@@ -287,18 +285,16 @@ def test_every_nth_block_stands_for_n() -> None:
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 3, 2, sampled=3))
     assert waves.wave.tolist() == [0, 0, 1, 1]
     assert waves.running()[1][:-1] == pytest.approx(np.full(200, 6.0))  # six at once, all the time
-    assert waves.idle_share == 0
-    waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 4, 2, sampled=3))
-    assert waves.idle_share == pytest.approx(1 - 4 * 10 * 3 / (8 * 20))
 
 
 def test_a_launch_of_nothing_has_no_waves() -> None:
     waves = LaunchWaves(launch_trace([], (5, 1, 1), 2, 0))
-    assert (waves.full_waves, waves.tail_blocks, waves.idle_share) == (0, 0, 0.0)
+    assert (waves.full_waves, waves.tail_blocks) == (0, 0)
+    assert (waves.trace.achieved_occupancy, waves.trace.achieved_on_device) == (0, 0)
     assert waves.wave.size == waves.slot.size == waves.in_tail.size == 0
     assert (waves.trace.span_ns, waves.trace.waves) == (0, 0.0)
     crowded = LaunchWaves(launch_trace([(0, 0, 0, 10), (1, 0, 0, 10)], (2, 1, 1), 1, 1))
-    assert crowded.idle_share == 0  # more ran than the model says would fit
+    assert crowded.trace.achieved_on_device == pytest.approx(4 / 64)  # more than the model says would fit
     assert crowded.slot.tolist() == [0, 1]
     # Waves are counted to what their column can hold.
     many = LaunchWaves(launch_trace([(n, 0, n, n + 1) for n in range(3)], (90_000, 1, 1), 1, 1, 40_000))

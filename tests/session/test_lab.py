@@ -138,9 +138,10 @@ def test_occupancy_of_one_kernel_at_every_block_size(addition: Any) -> None:
 def test_device_and_compare() -> None:
     assert "A100-SXM4-80GB" in repr(gl.device())
     assert gl.device("H200").info.sm_count == 132
-    card = gl.compare("T4", "H200")
-    assert (card.info.name, [other.name for other in card.others]) == ("T4", ["H200"])
-    assert gl.compare("T4").info.name == "A100-SXM4-80GB", "one name is compared with the device in use"
+    assert [info.name for info in gl.compare("T4", "H200", "B200").record] == ["T4", "H200", "B200"]
+    beside = [info.name for info in gl.compare("T4").record]
+    assert beside == ["A100-SXM4-80GB", "T4"], "one name is compared with the device in use"
+    assert gl.compare("A100", "a100").title == "A100-SXM4"
     with pytest.raises(gl.errors.UnknownDeviceError, match="Did you mean 'H200'"):
         gl.compare("T4", "H20O")
     with pytest.raises(TypeError, match="Name the GPUs"):

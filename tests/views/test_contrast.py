@@ -18,6 +18,7 @@ VIEW_PAIRS = [
     ("fg", "bg"), ("fg", "panel"), ("fg", "highlight"), ("muted", "bg"), ("muted", "panel"),
     ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
     ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"), ("on-accent", "good-text"),
+    ("on-accent-2", "accent-2"), ("on-tail", "tail"),
 ]  # fmt: skip
 
 

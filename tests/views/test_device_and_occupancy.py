@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gpulab.views import DeviceCard, OccupancyChart
+from gpulab.views import DeviceCard, DeviceComparison, OccupancyChart
 from gpulab.views._text import duration, number, percent, shape, size
-from gpulab.views.device.facts import QUANTITIES, fp32_tflops, limit_groups, short_names
+from gpulab.views.device.facts import LIMITS, QUANTITIES, fp32_tflops, short_names
 from tests.views import synthetic
 from tests.views.synthetic import boxes
 from virtualgpu.records import DeviceMetrics
@@ -34,9 +34,9 @@ def test_limits_carry_their_units() -> None:
 
 def test_unknown_is_a_word_and_not_a_zero() -> None:
     info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
-    found = {name: value for _, group in limit_groups(info) for name, value in group}
+    found = {quantity.name: quantity.text(info) for group in LIMITS.values() for quantity in group}
     assert found["Peak memory bandwidth"] == "not known"
-    assert found["Peak FP32 rate"] == "not known"
+    assert found["Peak FP32"] == "not known"
     card = DeviceCard(info, synthetic.devices()[1:])
     assert card.png().startswith(b"\x89PNG")
     assert "GB/s" not in repr(card)
@@ -53,13 +53,42 @@ def test_bars_compare_every_device() -> None:
     info, *others = synthetic.devices()
     card = DeviceCard(info, [*others, info])
     assert len(card.others) == len(others)
-    for quantity, shown in zip(QUANTITIES, boxes(card.draw(), "bars"), strict=True):
+    (shown,) = boxes(card.draw(), "matrix")
+    assert [row["strong"] for row in shown["rows"]] == [True] + [False] * len(others)
+    assert [row["cells"][0] for row in shown["rows"]] == [(d.capability, None) for d in (info, *others)]
+    for at, quantity in enumerate(QUANTITIES, 1):
         values = [quantity.of(d) for d in (info, *others)]
-        assert [bar["value"] for bar in shown["rows"]] == [number(v) if v else "not known" for v in values]
-        highest = max(filter(None, values))
-        assert [bar["share"] for bar in shown["rows"]] == [v / highest if v else None for v in values]
-        assert [bar["strong"] for bar in shown["rows"]] == [True] + [False] * len(others)
+        cells = [row["cells"][at] for row in shown["rows"]]
+        assert [text for text, _ in cells] == [f"{v:,.4g}" if v >= 1000 else number(v) for v in values]
+        assert [share for _, share in cells] == [v / max(values) for v in values]
+    assert "Memory bandwidth (GB/s)" in shown["headings"]
     card.close()
+
+
+def test_a_comparison_has_a_column_for_each_and_marks_what_differs() -> None:
+    a100, t4, *_, b200 = synthetic.devices()
+    view = DeviceComparison([t4, a100, t4, b200])
+    assert view.record == (t4, a100, b200)
+    assert view.title == "Tesla T4, A100-SXM4, B200".replace("Tesla ", "")
+    tables = boxes(view.draw(), "table")
+    assert all(table["headings"] == ["", "T4", "A100-SXM4", "B200"] for table in tables)
+    rows = {row[0]: row[1:] for table in tables for row in table["rows"]}
+    assert rows["Compute capability ≠"] == ["7.5", "8.0", "10.0"]
+    assert rows["Shared memory per SM (KiB) ≠"] == ["64", "164", "228"]
+    assert rows["Memory clock (MHz) ≠"] == ["5,001", "1,593", "not known"]
+    assert rows["NVLink, both directions (GB/s) ≠"] == ["none", "600", "1,800"]
+    assert rows["Threads per block"] == ["1,024"] * 3
+    assert rows["Driver"] == ["none"] * 3
+    for name, cells in rows.items():
+        assert name.endswith(" ≠") == (len(set(cells)) > 1), name
+    folds = {fold["summary"].partition(":")[0]: fold["summary"] for fold in boxes(view.draw(), "fold")}
+    assert (
+        folds["One SM"]
+        == f"One SM: {sum(n.endswith('≠') for n in [r[0] for r in tables[1]['rows']])} of 6 differ"
+    )
+    for device in (t4, a100, b200):
+        assert device.provenance.label in view.caption[0].lower() + view.caption[1:]
+    view.close()
 
 
 def test_short_names_stay_apart() -> None:

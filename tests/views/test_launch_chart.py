@@ -59,11 +59,6 @@ def test_blocks_on_one_place_never_overlap() -> None:
             assert (trace.start_ns[rows][1:] >= trace.end_ns[rows][:-1]).all()
 
 
-def test_idle_share_is_what_the_blocks_leave() -> None:
-    trace = synthetic.wide_launch(1_000)  # 648 places, two rounds of 4 µs
-    assert Waves(trace).idle_share == pytest.approx(1 - 1_000 / 1_296)
-
-
 def test_the_slider_asks_for_a_launch_and_shows_it() -> None:
     asked: list[int] = []
 
@@ -95,12 +90,13 @@ def test_an_error_is_shown_and_the_last_picture_kept() -> None:
     data = view.data
     view.block_threads = 1024
     assert view.error == (
-        "The launch with 1024 threads a block failed. ValueError: too many resources requested for launch"
+        "The launch with 1,024 threads a block failed. ValueError: too many resources requested for launch"
     )
+    assert view.failed == "failed: ValueError; still showing 256 threads"
     assert view.data == data
     assert view.pictures == 1
     view.block_threads = 128
-    assert view.error == ""
+    assert view.error == view.failed == ""
     assert view.pictures == 2
     view.close()
 
@@ -141,24 +137,104 @@ def test_both_launches_carry_their_labels() -> None:
     view.close()
 
 
-def test_sampled_and_empty_launches() -> None:
-    trace = synthetic.launch_trace(256)
-    sampled = replace(
-        trace,
-        sampled=4,
-        **{name: getattr(trace, name)[::4] for name in ("block_index", "sm_id", "start_ns", "end_ns")},
-    )
-    assert Waves(sampled).wave.max() == 1
-    view = LaunchChart(sampled)
-    assert "Every 4th block is drawn." in view.caption
-    assert view.png().startswith(b"\x89PNG")
+def legends(view: LaunchChart) -> list[str]:
+    return [text for box in boxes(view.scene, "legend") for _, text in box["entries"]]
+
+
+def test_of_very_many_blocks_a_share_is_drawn_over_what_all_kept_busy() -> None:
+    """Each place of the picture against the record: grey only where an SM held nothing."""
+    trace = synthetic.wide_launch(200_000)
+    late = trace.sm_id % 2 == 1  # these SMs pause in the middle
+    away = np.where(late & (trace.block_index >= 100_000), 300_000, 0)
+    trace = replace(trace, start_ns=trace.start_ns + away, end_ns=trace.end_ns + away)
+    view = LaunchChart(trace)
+    assert "busy (1 of 4 blocks is drawn, on every SM)" in legends(view)
+    shown = blocks(view)
+    assert column(view, "row").size <= 65_536 + 108
+    assert set(column(view, "sm").tolist()) == set(range(108))
+    busy = {}
+    for name in ("row", "x0", "x1"):
+        code, offset, length = shown["busy"][name]["$"]
+        busy[name] = np.frombuffer(view.data, np.dtype(f"<{code}"), length, offset)
+    told = np.bincount(busy["row"], busy["x1"] - busy["x0"])
+    assert told == pytest.approx(trace.sm_busy_ns, rel=0.01)
+    assert (told[1::2].max(), told[::2].max()) == pytest.approx((told.max(), told.max()), rel=0.01)
+    assert np.bincount(busy["row"])[:2].tolist() == [1, 2], "the pause is there, and on every second SM only"
     view.close()
+    few = LaunchChart(synthetic.wide_launch(60_000))
+    assert blocks(few)["busy"] is None
+    assert not any("drawn" in text for text in legends(few))
+    few.close()
+
+
+def test_empty_launches_have_a_picture() -> None:
+    trace = synthetic.launch_trace(256)
     empty = replace(
         trace,
         **{name: getattr(trace, name)[:0] for name in ("block_index", "sm_id", "start_ns", "end_ns")},
     )
     view = LaunchChart(empty)
     assert view.png().startswith(b"\x89PNG")
+    view.close()
+
+
+def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
+    view = LaunchChart(synthetic.launch_trace(blocks=4))
+    shown = blocks(view)
+    assert (shown["rows"], shown["row_names"]) == (4, ["SM 0", "SM 1", "SM 2", "SM 3"])
+    assert shown["height"] / shown["rows"] >= 20
+    assert shown["lanes"] == 1
+    texts = [text for item in boxes(view.scene, "plot")[0]["items"] for text in item.get("text", [])]
+    assert "104 SMs idle: no block came to them" in texts
+    view.close()
+    full = LaunchChart(synthetic.launch_trace())
+    assert blocks(full)["rows"] == 108
+    assert not any("idle" in str(item.get("text")) for item in boxes(full.scene, "plot")[0]["items"])
+    full.close()
+
+
+def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
+    trace = replace(synthetic.launch_trace(blocks=12), grid=(4, 3, 1), block=(16, 16, 1))
+    view = LaunchChart(trace)
+    shown = blocks(view)
+    assert shown["written"] == ["(", ["block_x"], ", ", ["block_y"], ")"]
+    order = view.waves.order
+    index = trace.block_index[order]
+    assert column(view, "block_x").tolist() == (index % 4).tolist()
+    assert column(view, "block_y").tolist() == (index // 4).tolist()
+    assert "No slider for the block size" in view.caption
+    view.close()
+    plain = LaunchChart(synthetic.launch_trace(blocks=12))
+    assert blocks(plain)["written"] == [["block_x"]]
+    assert "No slider" not in plain.caption
+    plain.close()
+    deep = LaunchChart(replace(synthetic.launch_trace(blocks=12), grid=(2, 1, 6)))
+    assert blocks(deep)["written"] == ["(", ["block_x"], ", ", ["block_y"], ", ", ["block_z"], ")"]
+    assert column(deep, "block_z").max() == 5
+    deep.close()
+
+
+def test_achieved_occupancy_stands_beside_the_theoretical_one() -> None:
+    trace = synthetic.launch_trace(blocks=4)
+    figures = {term: (value, detail) for term, value, detail in Waves(trace).numbers()}
+    assert figures["Theoretical occupancy"] == ("75 %", "48 of 64 warps")
+    assert figures["Achieved occupancy"][0] == "12 %", "8 of 64 warps on each of four SMs"
+    assert figures["Achieved occupancy"][1] == "busy SMs; device 0.4 %"
+    view = LaunchChart(trace)
+    assert "Achieved: those that were filled" in view.caption
+    assert "achieved 12 %" in view.status
+    view.close()
+
+
+def test_blocks_too_short_to_fill_the_sms_are_said_so() -> None:
+    """32 blocks a place, but a new one starts only when an old one has long ended."""
+    trace = synthetic.wide_launch(6_480)
+    slow = replace(trace, start_ns=trace.block_index * 10, end_ns=trace.block_index * 10 + 1_000)
+    view = LaunchChart(slow)
+    assert any("No more than 100 ran at once: blocks end sooner" in text for text in heads(view))
+    view.close()
+    view = LaunchChart(trace)
+    assert not any("ran at once" in text for text in heads(view))
     view.close()
 
 

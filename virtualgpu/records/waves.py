@@ -1,4 +1,4 @@
-"""Waves of a launch: what fits at once, the tail, idle places and where each block sits on its SM."""
+"""Waves of a launch: what fits at once, the tail, and where each block sits on its SM."""
 
 from __future__ import annotations
 
@@ -91,13 +91,6 @@ class LaunchWaves:
         moments, where = np.unique(times, return_inverse=True)
         running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
         return moments.astype(np.float64), running.astype(np.float64)
-
-    @cached_property
-    def idle_share(self) -> float:
-        """Share of (block places on the device) x (span of the launch) in which no block ran."""
-        room = self.trace.blocks_per_wave * self.trace.span_ns
-        busy = int((self.trace.end_ns - self.trace.start_ns).sum()) * self.trace.sampled
-        return max(0.0, 1 - busy / room) if room else 0.0
 
 
 def _before(moments: npt.NDArray[np.float64], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ import traitlets
 from gpulab.views._base import View
 from gpulab.views._text import count, number, size
 from gpulab.views.device import facts
-from gpulab.views.parts.boxes import Box, bars, column, fold, row, table, words
+from gpulab.views.parts.boxes import Box, column, fold, row, table, words
 from virtualgpu.records import DeviceInfo, DeviceMetrics
 
 AUTOMATIC_READINGS = 600
@@ -89,8 +89,10 @@ class DeviceCard(View, module="device/card"):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for heading, rows in facts.limit_groups(self.info):
-            lines.append(f"{heading}: " + "; ".join(f"{name} {value}" for name, value in rows) + ".")
+        for heading, quantities in facts.LIMITS.items():
+            lines.append(
+                f"{heading}: " + "; ".join(f"{q.name} {q.text(self.info)}" for q in quantities) + "."
+            )
         for other in self.others:
             words = ", ".join(f"{q.name} {q.text(other)}" for q in facts.QUANTITIES)
             lines.append(f"{other.name} ({other.provenance.label}): {words}.")
@@ -99,33 +101,17 @@ class DeviceCard(View, module="device/card"):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        quantities = [self._quantity(quantity) for quantity in facts.QUANTITIES]
-        limits = facts.limit_groups(self.info)
-        groups = [table(rows, title=heading, name="limit-rows") for heading, rows in limits]
-        return column(
-            *(row(*quantities[at : at + 4], least=[190] * 4) for at in (0, 4)),
-            fold("All limits", row(*groups, least=[200] * len(groups)), opened=not self.has_metrics),
-            words(self.info.notes, "note") if self.info.notes else None,
-            gap=10,
-        )
-
-    def _quantity(self, quantity: facts.Quantity) -> Box:
-        """One quantity of all devices as bars."""
-        devices = (self.info, *self.others)
-        values = [quantity.of(device) for device in devices]
-        highest = max((value for value in values if value is not None), default=0) or 1
-        rows = [
-            {
-                "label": short,
-                "share": None if value is None else value / highest,
-                "value": facts.UNKNOWN if value is None else number(value),
-                "title": f"{device.name}: {quantity.text(device)}",
-                "strong": device is self.info,
-            }
-            for device, short, value in zip(devices, facts.short_names(devices), values, strict=True)
+        groups = [
+            table([[q.name, q.text(self.info)] for q in quantities], title=heading)
+            for heading, quantities in facts.LIMITS.items()
         ]
-        heading = f"{quantity.name} ({quantity.unit})" if quantity.unit else quantity.name
-        return column(words(heading, "heading"), bars(rows, label=0.42), gap=2)
+        limits = row(*groups, least=[200] * len(groups))
+        return column(
+            facts.overview((self.info, *self.others), self.info),
+            fold(f"All limits of {self.info.name}", limits, opened=not (self.has_metrics or self.others)),
+            words(self.info.notes, "note") if self.info.notes else None,
+            gap=8,
+        )
 
 
 def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:

@@ -7,24 +7,43 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gpulab.views._text import number, size
+from gpulab.views.parts.boxes import Box, matrix
 from virtualgpu.records import DeviceInfo, Dim3, Metric
 
 UNKNOWN = "not known"
+KIB, MIB = 1 << 10, 1 << 20
 
 _SPARE = re.compile(r"NVIDIA |GeForce |Tesla |Quadro |\(.*?\)|\b\d+ ?GB\b")
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number that devices can be compared by."""
+    """One number of a device, or text: its name, its unit, and how to get it."""
 
     name: str
     unit: str
-    of: Callable[[DeviceInfo], float | None]
+    of: Callable[[DeviceInfo], float | str | None]
+    digits: int = 3
+
+    def figure(self, info: DeviceInfo) -> str:
+        """The number without its unit."""
+        value = self.of(info)
+        if value is None:
+            return UNKNOWN
+        return value if isinstance(value, str) else number(value, self.digits)
 
     def text(self, info: DeviceInfo) -> str:
+        """The number with its unit."""
         value = self.of(info)
-        return UNKNOWN if value is None else f"{number(value)} {self.unit}".rstrip()
+        return (
+            self.figure(info)
+            if value is None or isinstance(value, str)
+            else f"{self.figure(info)} {self.unit}".rstrip()
+        )
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name} ({self.unit})" if self.unit else self.name
 
 
 def fp32_tflops(info: DeviceInfo) -> float | None:
@@ -36,66 +55,91 @@ def fp32_tflops(info: DeviceInfo) -> float | None:
     return 2 * info.fp32_lanes_per_sm * info.sm_count * info.boost_clock_mhz * 1e6 / 1e12
 
 
-QUANTITIES: tuple[Quantity, ...] = (
-    Quantity("SMs", "", lambda d: d.sm_count),
-    Quantity("Peak FP32 rate", "TFLOP/s", fp32_tflops),
-    Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps),
-    Quantity("Memory", "GiB", lambda d: d.memory_bytes / (1 << 30)),
-    Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / (1 << 20)),
-    Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / 1024),
-    Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm),
-    Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm),
-)
-
-
 def _dims(dim: Dim3) -> str:
     # 2**31 - 1 in digits says less than its name, and takes the room of three.
     return " × ".join("(2³¹−1)" if d == 2**31 - 1 else number(d) for d in dim)
 
 
-def _known(value: float | None, unit: str = "") -> str:
-    return UNKNOWN if value is None else f"{number(value, 4)} {unit}".rstrip()
+def _driver(info: DeviceInfo) -> str | None:
+    return info.driver or (None if info.provenance.source in ("measured", "recorded") else "none")
 
 
-def limit_groups(info: DeviceInfo) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Every limit and capability as ``(heading, [(name, value with unit)])``."""
-    groups = {
-        "Launch limits": {
-            "Threads per block": number(info.max_threads_per_block),
-            "Block (x, y, z)": _dims(info.max_block_dim),
-            "Grid (x, y, z)": _dims(info.max_grid_dim),
-            "Shared per block": size(info.shared_per_block_bytes),
-            "Shared per block, opted in": size(info.shared_per_block_optin_bytes),
-            "Shared per block, reserved": size(info.reserved_shared_per_block_bytes),
-            "Registers per block": number(info.registers_per_block),
-        },
-        "One SM": {
-            "Warps (threads)": f"{number(info.max_warps_per_sm)} ({number(info.max_threads_per_sm)})",
-            "Blocks": number(info.max_blocks_per_sm),
-            "32-bit registers": number(info.registers_per_sm),
-            "Shared memory": size(info.shared_per_sm_bytes),
-            "FP32 lanes": number(info.fp32_lanes_per_sm),
-        },
-        "Whole device": {
-            "Compute capability": info.capability,
-            "SMs": number(info.sm_count),
-            "Boost clock": _known(info.boost_clock_mhz, "MHz"),
-            "Peak FP32 rate": _known(fp32_tflops(info), "TFLOP/s"),
-            "Peak FP16 tensor, dense": _known(info.fp16_tensor_tflops, "TFLOP/s"),
-            "L2 cache": size(info.l2_bytes),
-            "Copy engines": _known(info.copy_engines),
-        },
-        "Memory and links": {
-            "Memory": f"{size(info.memory_bytes)} {info.memory_type or ''}".strip(),
-            "Bus width": _known(info.memory_bus_bits, "bit"),
-            "Memory clock": _known(info.memory_clock_mhz, "MHz"),
-            "Peak memory bandwidth": _known(info.memory_bandwidth_gbps, "GB/s"),
-            "PCIe, each direction": _known(info.pcie_gbps, "GB/s"),
-            "NVLink, both directions": _known(info.nvlink_gbps, "GB/s") if info.nvlink_gbps != 0 else "none",
-            "Driver": info.driver or UNKNOWN,
-        },
-    }
-    return [(heading, list(rows.items())) for heading, rows in groups.items()]
+CAPABILITY = Quantity("Capability", "", lambda d: d.capability)
+SMS = Quantity("SMs", "", lambda d: d.sm_count)
+FP32_RATE = Quantity("Peak FP32", "TFLOP/s", fp32_tflops)
+BANDWIDTH = Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps, 4)
+L2 = Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / MIB)
+SHARED = Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / KIB)
+THREADS = Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm)
+LANES = Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm)
+
+QUANTITIES: tuple[Quantity, ...] = (
+    SMS, FP32_RATE, BANDWIDTH, Quantity("Memory", "GiB", lambda d: d.memory_bytes / (1 << 30)), L2, SHARED,
+    THREADS, LANES,
+)  # fmt: skip
+"""What devices are compared by at a glance."""
+
+LIMITS: dict[str, tuple[Quantity, ...]] = {
+    "Launch limits": (
+        Quantity("Threads per block", "", lambda d: d.max_threads_per_block),
+        Quantity("Block (x, y, z)", "", lambda d: _dims(d.max_block_dim)),
+        Quantity("Grid (x, y, z)", "", lambda d: _dims(d.max_grid_dim)),
+        Quantity("Shared per block", "KiB", lambda d: d.shared_per_block_bytes / KIB),
+        Quantity("Shared per block, opted in", "KiB", lambda d: d.shared_per_block_optin_bytes / KIB),
+        Quantity("Shared per block, reserved", "KiB", lambda d: d.reserved_shared_per_block_bytes / KIB),
+        Quantity("Registers per block", "", lambda d: d.registers_per_block),
+    ),
+    "One SM": (
+        Quantity("Warps", "", lambda d: d.max_warps_per_sm),
+        THREADS,
+        Quantity("Blocks", "", lambda d: d.max_blocks_per_sm),
+        Quantity("32-bit registers", "", lambda d: d.registers_per_sm),
+        SHARED,
+        LANES,
+    ),
+    "Whole device": (
+        Quantity("Compute capability", "", lambda d: d.capability),
+        SMS,
+        Quantity("Boost clock", "MHz", lambda d: d.boost_clock_mhz, 4),
+        FP32_RATE,
+        Quantity("Peak FP16 tensor, dense", "TFLOP/s", lambda d: d.fp16_tensor_tflops, 4),
+        L2,
+        Quantity("Copy engines", "", lambda d: d.copy_engines),
+    ),
+    "Memory and links": (
+        Quantity("Memory", "", lambda d: f"{size(d.memory_bytes)} {d.memory_type or ''}".strip()),
+        Quantity("Bus width", "bit", lambda d: d.memory_bus_bits, 4),
+        Quantity("Memory clock", "MHz", lambda d: d.memory_clock_mhz, 4),
+        Quantity("Peak memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps, 4),
+        Quantity("PCIe, each direction", "GB/s", lambda d: d.pcie_gbps, 4),
+        Quantity(
+            "NVLink, both directions", "GB/s", lambda d: "none" if d.nvlink_gbps == 0 else d.nvlink_gbps, 4
+        ),
+        Quantity("Driver", "", _driver),
+    ),
+}
+"""Every limit and capability, by heading."""
+
+
+def differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
+    """Those that are not the same on all devices."""
+    return [q for q in quantities if len({q.figure(device) for device in devices}) > 1]
+
+
+def overview(devices: Sequence[DeviceInfo], chosen: DeviceInfo | None = None) -> Box:
+    """A row a device, a column a quantity, each with a bar to the highest of its column."""
+    tops = [
+        max((v for d in devices if isinstance(v := q.of(d), (int, float))), default=0) for q in QUANTITIES
+    ]
+    rows = []
+    for device, name in zip(devices, short_names(devices), strict=True):
+        cells: list[tuple[str, float | None]] = [(device.capability, None)]
+        for quantity, top in zip(QUANTITIES, tops, strict=True):
+            value = quantity.of(device)
+            share = value / top if top and isinstance(value, (int, float)) else None
+            cells.append((quantity.figure(device), share))
+        rows.append({"label": name, "cells": cells, "strong": device is chosen, "title": device.name})
+    return matrix(rows, ["Capability", *(quantity.heading for quantity in QUANTITIES)])
 
 
 def metric_row(metric: Metric) -> dict[str, str | float | None]:

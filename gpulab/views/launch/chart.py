@@ -6,22 +6,28 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import traitlets
 
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, percent, product, shape, size, time_unit
 from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
 from gpulab.views.parts import plots
-from gpulab.views.parts.boxes import Box, Item, bars, column, fold, legend, numbers, row, slider, words
+from gpulab.views.parts.boxes import Box, Item, bars, column, fold, legend, numbers, row, slider, table, words
 from virtualgpu.records import LaunchTrace
 
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
-SM_PX = 2.3
-GAP_PX = 12
-RUNNING_PX = 54
+# Rows of few busy SMs are as high as this, those of many share what is there.
+ROW_PX, ROWS_PX, NARROW_ROWS_PX = 26, 170, 150
+IDLE_PX = 18
+GAP_PX = 10
+RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
-HINT = "Point at a block, or focus the chart and use the arrow keys."
+MEANING = (
+    "Occupancy is the share of an SM's places for warps. Theoretical: those that this launch can fill. "
+    "Achieved: those that were filled, on average while an SM was busy."
+)
 
 
 class LaunchChart(View):
@@ -41,12 +47,15 @@ class LaunchChart(View):
     ----------
     redraw_ms
         Milliseconds from the last move of the slider to its new picture, as the browser measured.
+    failed
+        What stands beside the slider when its launch failed and an earlier one is still shown.
     """
 
     block_threads = traitlets.Int(0).tag(sync=True, echo_update=False)
     pictures = traitlets.Int(0).tag(sync=True)
     redraw_ms = traitlets.Float(0.0).tag(sync=True, echo_update=False)
     status = traitlets.Unicode("").tag(sync=True)
+    failed = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
@@ -92,20 +101,23 @@ class LaunchChart(View):
                 self._show(self.trace)
 
     def _on_block_threads(self, change: Any) -> None:
-        with self._lock:
+        with self._lock, self.hold_sync():
             try:
-                with self._reporting(f"The launch with {change['new']} threads a block"):
+                with self._reporting(f"The launch with {count(change['new'], 'thread')} a block"):
                     if self._at_block_size is None:
                         raise TypeError("this view was made without at_block_size")
                     self._show(self._at_block_size(int(change["new"])))
             finally:
+                shown = count(product(self.trace.block), "thread")
+                what = self.error.partition(" failed. ")[2].partition(":")[0]
+                self.failed = f"failed: {what}; still showing {shown}" if what else ""
                 # The browser waits for this number before it sends the slider's next place.
                 self.pictures += 1
 
     def _show(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
-        fit = f"Theoretical occupancy {percent(trace.occupancy.fraction)}"
-        self.redraw(caption=_caption(trace, self.compare), status=f"{self.waves.wave_words()}. {fit}")
+        self.redraw(caption=_caption(trace, self.compare),
+                    status=f"{self.waves.wave_words()}. {_occupancy_words(self.waves)}")  # fmt: skip
 
     def sentence(self) -> str:
         trace, waves = self.trace, self.waves
@@ -118,18 +130,18 @@ class LaunchChart(View):
         return f"{text}, beside {self.compare.provenance.label}." if self.compare is not None else f"{text}."
 
     def describe(self) -> str:
-        lines = [self.sentence()]
+        lines = [self.sentence(), MEANING]
         for waves in filter(None, (self.waves, self.beside)):
             trace, fit = waves.trace, waves.trace.occupancy
             limits = ", ".join(f"{limit} {blocks}" for limit, blocks in fit.blocks_by_limit.items())
             lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
                 f"block {shape(trace.block)}, {number(trace.blocks_per_wave)} blocks at once, span "
-                f"{duration(trace.span_ns)}, {percent(waves.idle_share)} of the block places idle."
+                f"{duration(trace.span_ns)}, {number(waves.idle_sms)} of {count(trace.sm_count, 'SM')} idle."
             )
             lines.append(
-                f"Theoretical occupancy {percent(fit.fraction)}, {occupancy_words(fit)}; "
-                f"blocks per SM by limit: {limits}."
+                f"{_occupancy_words(waves)}, {occupancy_words(fit)} at most. "
+                f"Blocks per SM by limit: {limits}."
             )
             if trace.note:
                 lines.append(trace.note)
@@ -138,106 +150,176 @@ class LaunchChart(View):
     def draw(self) -> Box:
         shown = [self.waves] if self.beside is None else [self.waves, self.beside]
         span_ns = max(1, *(waves.trace.span_ns for waves in shown))
-        return column(_legend(shown), row(*(
-            _panel(waves, span_ns, narrow=len(shown) > 1) for waves in shown
-        ), least=[300] * len(shown)))  # fmt: skip
+        if self.beside is None:
+            return column(_legend(shown), _panel(self.waves, span_ns))
+        return column(_legend(shown), *_side_by_side(self.waves, self.beside, span_ns))
 
 
 def _legend(shown: list[Waves]) -> Box:
     """What the colours mean, of those that occur."""
     several = any(waves.full_waves > 1 for waves in shown)
     tail = any(waves.in_tail.any() for waves in shown)
+    sampled = max(waves.drawn.trace.sampled for waves in shown)
     return legend([
         ("accent", "odd waves" if several else "first wave"),
         *([("accent-2", "even waves")] if several else []),
         *([("tail", "tail: last, partly filled wave")] if tail else []),
+        *([("other", f"busy (1 of {number(sampled)} blocks is drawn, on every SM)")] if sampled > 1 else []),
         ("grid", "idle"),
     ])  # fmt: skip
 
 
-def _panel(waves: Waves, span_ns: int, *, narrow: bool) -> Box:
-    """One launch: its picture, numbers and limits; the latter two below it where two stand side by side."""
-    trace, fit = waves.trace, waves.trace.occupancy
-    threads = f"{count(product(trace.block), 'thread')} a block"
-    head = words(f"{threads}: {waves.wave_words()}", name="waves")
-    chart = _chart(waves, span_ns, f"Blocks of {threads} on {trace.sm_count} SMs over time", narrow)
+def _occupancy_words(waves: Waves) -> str:
+    fit = percent(waves.trace.occupancy.fraction)
+    return f"Theoretical occupancy {fit}, achieved {percent(waves.achieved)} ({waves.achieved_where})"
+
+
+def _panel(waves: Waves, span_ns: int) -> Box:
+    """One launch: its picture, numbers and limits; where there is little room the numbers stand above."""
+    picture = column(_head(waves), _chart(waves, span_ns, ROWS_PX))
+    figures = column(numbers(waves.numbers(), least=168), _limits(waves), gap=8)
+    return row(picture, figures, weights=[2.6, 1], least=[440, 200], above=True)
+
+
+def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
+    """Two launches over the same time, and their numbers in a table."""
+    # The date and the driver stand in the caption: side by side the headings keep to one line.
+    origins = [waves.trace.provenance for waves in (left, right)]
+    headings = [f"{origin.source.capitalize()} on {origin.device}" for origin in origins]
+    pictures = [
+        column(words(heading, "strong"), _head(waves), _chart(waves, span_ns, NARROW_ROWS_PX, narrow=True))
+        for heading, waves in zip(headings, (left, right), strict=True)
+    ]
+    lines = zip(left.numbers(), right.numbers(), strict=True)
+    rows = [[term, f"{a} ({of_a})", f"{b} ({of_b})"] for (term, a, of_a), (_, b, of_b) in lines]
+    return [
+        row(*pictures, least=[240, 240]),
+        table(rows, ["", *headings]),
+        row(_limits(left), _limits(right), least=[240, 240]),
+    ]
+
+
+def _head(waves: Waves) -> Box:
+    text = f"{count(product(waves.trace.block), 'thread')} a block: {waves.wave_words()}"
+    most = float(waves.running()[1].max(initial=0))
+    if waves.full_waves and most < 0.6 * waves.trace.blocks_per_wave:
+        text += f". No more than {number(round(most))} ran at once: blocks end sooner than others start"
+    return words(text, name="waves")
+
+
+def _limits(waves: Waves) -> Box:
+    fit = waves.trace.occupancy
     used = (
         f"{number(fit.registers_per_thread)} registers a thread and {size(fit.shared_bytes)} of shared memory"
     )
-    limits = column(
-        words(f"Theoretical occupancy {percent(fit.fraction)}: {occupancy_words(fit)}, {limiter_words(fit)}",
-              "strong"),
+    inner = column(
         words(f"Blocks per SM that each limit alone would allow, with {used} a block:", "note"),
         bars(limit_bars(fit), label=0.34),
         gap=3,
-    )  # fmt: skip
-    figures = numbers(waves.numbers(), least=150 if narrow else 200)
-    if narrow:
-        # The date and the driver stand in the caption: side by side both headings keep to one line.
-        heading = f"{trace.provenance.source.capitalize()} on {trace.provenance.device}"
-        return column(words(heading, "strong"), head, chart, figures,
-                      fold("What limits the occupancy", limits, opened=False))  # fmt: skip
-    return row(column(head, chart), column(figures, limits, gap=8), weights=[2.6, 1], least=[440, 226])
+    )
+    return fold(f"Theoretical occupancy {limiter_words(fit)}", inner, opened=False)
 
 
-def _chart(waves: Waves, span_ns: int, label: str, narrow: bool) -> Box:
+def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> Box:
     trace = waves.trace
     domain = (0.0, float(span_ns))
-    height = max(120.0, min(200.0 if narrow else 250.0, SM_PX * trace.sm_count))
-    bottom = height + GAP_PX + RUNNING_PX
-    each = height / max(1, trace.sm_count)
-    sms = [at for at in plots.nice_ticks(trace.sm_count, 8) if at < trace.sm_count and at.is_integer()]
+    # Where all SMs work they all have a row, where few do these have high ones and the others a line.
+    sms = waves.sms if waves.idle_sms else np.arange(max(trace.sm_count, int(waves.sms.max(initial=0)) + 1))
+    height = float(min(max(1, sms.size) * ROW_PX, most_px))
+    top = height + (IDLE_PX if waves.idle_sms else 0) + GAP_PX
+    bottom = top + RUNNING_PX
     unit, scale = time_unit(span_ns)
-    axis = f"({unit}); dashed: blocks that fit at once"
+    title = "time since the first block started"
+    axis = f"{title} ({unit}); warps per busy SM, dashed: as many as fit\n{title} ({unit})\n({unit})"
+    label = f"Blocks of {count(product(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
+    hint = "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
     return plots.plot(
         bottom + 34,
         domain,
-        _blocks(waves, height),
-        *_running(waves, height + GAP_PX, domain),
-        plots.y_ticks([max(6.0, (sm + 0.5) * each) for sm in sms], [str(int(sm)) for sm in sms], domain),
-        plots.y_name("SM", height / 2, domain, LEFT_PX),
-        plots.x_axis(bottom, span_ns, number, f"time since the first block started {axis}\ntime {axis}",
-                     scale=scale, zoom=True),
-        label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block; + and - zoom.",
+        _blocks(waves, sms, height),
+        _sm_ticks(sms, height, domain),
+        *(_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
+        *_occupancy(waves, top, domain),
+        plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX),
+        plots.x_axis(bottom, span_ns, number, axis, scale=scale, zoom=True),
+        label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
+        "+ and - zoom.",
         left=LEFT_PX,
-        hint=HINT,
+        hint="Click an SM to see it alone." if narrow else hint,
         zoom=True,
     )  # fmt: skip
 
 
-def _blocks(waves: Waves, height: float) -> Item:
+def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
+    ground = None
+    if waves.drawn is not waves:
+        sm, begin, end = waves.trace.busy(waves.trace.span_ns / 2000)
+        ground = {"row": np.searchsorted(sms, sm).astype(np.int32), "x0": begin, "x1": end, "colour": "other"}
+    waves = waves.drawn
     trace, order = waves.trace, waves.order
     # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.
     kind = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
     start, end = trace.start_ns[order], trace.end_ns[order]
     (since, until, took), times = plots.texts_of(np.stack((start, end, end - start)), duration)
-    # A sampled trace fills only some places; rows as wide as all of them would look empty.
-    expected = trace.occupancy.blocks_per_sm if trace.sampled == 1 else 1
+    # Places that a sample or a small launch leaves free would only make its rows look empty.
+    partial = trace.sampled > 1 or sms.size < trace.sm_count
+    expected = 1 if partial else trace.occupancy.blocks_per_sm
+    index = trace.block_index[order]
+    x, y, _ = trace.grid
+    axes: dict[str, Any] = {"x": index % x, "y": index // x % y, "z": index // (x * y)}
+    used = [name for name, length in zip(axes, trace.grid, strict=True) if name == "x" or length > 1]
+    if len(used) > 1:
+        used = [*axes][: 3 if "z" in used else 2]
+    block = [part for name in used for part in (", ", [f"block_{name}"])][1:]
+    block = block if len(used) == 1 else ["(", *block, ")"]
     return plots.spans(
-        start.astype(kind), end.astype(kind), trace.sm_id[order].astype(np.int32),
+        start.astype(kind), end.astype(kind), np.searchsorted(sms, trace.sm_id[order]).astype(np.int32),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8), SHADES,
-        rows=trace.sm_count, top=0, height=height, lane=waves.slot.astype(np.uint16),
-        lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1),
-        block=trace.block_index[order].astype(kind), wave=waves.wave + np.uint16(1), tail=waves.in_tail,
+        rows=max(1, sms.size), top=0, height=height, lane=waves.slot.astype(np.uint16),
+        lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1), busy=ground,
+        row_names=[f"SM {sm}" for sm in sms.tolist()], written=block,
+        **{f"block_{name}": axes[name].astype(kind) for name in used},
+        sm=trace.sm_id[order].astype(np.int32), wave=waves.wave + np.uint16(1), tail=waves.in_tail,
         since=since, until=until, took=took, times=times,
-        say=["Block ", ["block"], " on SM ", ["row"], ": from ", ["since", "times"], " to ",
+        say=["Block ", *block, " on SM ", ["sm"], ": from ", ["since", "times"], " to ",
              ["until", "times"], " (", ["took", "times"], "), wave ", ["wave"],
              ["tail", ["", ", the tail"]], "."],
     )  # fmt: skip
 
 
-def _running(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    """Running blocks over time, how many fit, and the tail in words: its colour would not reach everyone."""
+def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
+    """Numbers of the rows' SMs: of few all, of many round ones."""
+    each = height / max(1, sms.size)
+    rows = (
+        [*range(sms.size)]
+        if each >= 13
+        else [int(at) for at in plots.nice_ticks(sms.size, 8) if at < sms.size]
+    )
+    names = [str(sms[at]) for at in rows]
+    return plots.y_ticks([max(6.0, (at + 0.5) * each) for at in rows], names, domain, of_rows=True)
+
+
+def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
+    text = f"{count(waves.idle_sms, 'SM')} idle: no block came to {'it' if waves.idle_sms == 1 else 'them'}"
+    return [
+        plots.rects([domain[0]], [domain[1]], [top], [top + IDLE_PX - 4], "grid"),
+        plots.labels([domain[0]], [top + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
+    ]
+
+
+def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
+    """Warps on a busy SM over time, under those that fit there; the tail in words, too."""
+    trace, fit = waves.trace, waves.trace.occupancy
     times, running = waves.running()
-    fits = waves.trace.blocks_per_wave
+    warps = running * trace.warps_per_block / max(1, int(waves.sms.size))
     bottom = top + RUNNING_PX
-    scale = (RUNNING_PX - 6) / max(1.0, fits, float(running.max(initial=0)))
-    line_y = bottom - fits * scale
+    scale = (RUNNING_PX - 8) / max(1.0, fit.warps_per_sm, float(warps.max(initial=0)))
+    line_y = bottom - fit.warps_per_sm * scale
     items = [
-        plots.line(times, bottom - running * scale, "accent", fill="other", base=bottom, step=True, width=0),
+        plots.line(times, bottom - warps * scale, "accent", fill="other", base=bottom, step=True, width=0),
         plots.rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
-        plots.y_ticks([line_y + 2, bottom - 3], [number(fits), "0"], domain),
-        plots.y_name("running", (top + bottom) / 2, domain, LEFT_PX),
+        plots.y_ticks([line_y + 2, bottom - 4], [number(fit.warps_per_sm), "0"], domain),
+        plots.y_name("warps", (top + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         at = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
@@ -252,5 +334,7 @@ def _caption(trace: LaunchTrace, compare: LaunchTrace | None) -> str:
     first = f"Placement and times {trace.provenance.label}"
     step = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
     beside = f"; beside it {compare.provenance.label}" if compare is not None else ""
-    drawn = f" Every {trace.sampled}th block is drawn." if trace.sampled > 1 else ""
-    return f"{first}{step}{beside}.{drawn} {trace.note}".strip()
+    no_slider = ""
+    if product(trace.grid) != trace.grid[0] or product(trace.block) != trace.block[0]:
+        no_slider = " No slider for the block size: a launch of several dimensions has no one way to cut it."
+    return f"{first}{step}{beside}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")

@@ -54,7 +54,8 @@ class OccupancyChart(View):
         provenance = self.points[0].provenance
         super().__init__(
             title="Theoretical occupancy against block size",
-            caption=f"Occupancy {provenance.label}.",
+            caption="Theoretical occupancy: the warps that fit on an SM over those it can hold, "
+            f"{provenance.label}. What a launch achieves of it, gl.launch shows.",
             source=provenance.source,
             chosen=threads,
         )

@@ -8,7 +8,7 @@ const PATIENCE_MS = 15_000;
 const make = {
   column: (box, build) => element("div", { class: "gl-column", style: `gap:${box.gap}px` }, ...box.boxes.map(build)),
   row: (box, build) => element(
-    "div", { class: "gl-row", style: `column-gap:${box.gap}px` },
+    "div", { class: "gl-row", style: `column-gap:${box.gap}px;flex-wrap:${box.above ? "wrap-reverse" : "wrap"};align-items:${box.above ? "flex-end" : "normal"}` },
     ...box.boxes.map((inner, at) => element("div", { style: `flex:${box.weights[at]} 1 ${box.least[at]}px;min-width:0` }, build(inner))),
   ),
   words: ({ text, style }) => element("div", { class: `gl-words-${style}` }, text),
@@ -32,6 +32,15 @@ const make = {
     ...(title ? [element("caption", {}, title)] : []),
     ...(headings.length ? [element("thead", {}, element("tr", {}, ...headings.map((text) => element("th", { scope: "col" }, text))))] : []),
     element("tbody", {}, ...rows.map(([first, ...rest]) => element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((text) => element("td", {}, text))))),
+  ),
+  matrix: ({ rows, headings }) => element(
+    "table", { class: "gl-matrix" },
+    element("thead", {}, element("tr", {}, element("td"), ...headings.map((text) => element("th", { scope: "col" }, text)))),
+    element("tbody", {}, ...rows.map(({ label, cells, strong, title }) => element(
+      "tr", { class: strong ? "gl-strong" : null },
+      element("th", { scope: "row", title }, label),
+      ...cells.map(([text, share]) => element("td", { style: share === null ? null : `--share:${(100 * share).toFixed(1)}%` }, text)),
+    ))),
   ),
   fold: (box, build) => element("details", { open: box.opened }, element("summary", {}, box.summary), build(box.inner)),
   switch: (box, build, { frame, draw }) => {
@@ -103,8 +112,9 @@ function slider(frame, { label, trait, values, texts }) {
     // After the next frame the new picture is on the screen.
     requestAnimationFrame(() => requestAnimationFrame(() => {
       const took = performance.now() - movedAt;
-      note.textContent = `new picture in ${Math.round(took)} ms`;
-      status.textContent = model.get("status") ?? "";
+      const failed = model.get("failed");
+      note.textContent = failed || `new picture in ${Math.round(took)} ms`;
+      status.textContent = failed || (model.get("status") ?? "");
       frame.send("redraw_ms", took);
     }));
   });
@@ -140,7 +150,9 @@ export function showScene(frame) {
     queueMicrotask(() => { asked = false; show(); });
   };
   const controls = (model.get("controls") ?? []).map((box) => make[box.box](box, build, { frame, plots, draw }));
-  frame.body.append(...controls, holder);
+  // What went wrong stands where it was asked for, and the picture that stayed does not look like the answer.
+  frame.body.append(...controls, frame.error, holder);
+  frame.show("failed", (text) => frame.root.classList.toggle("gl-stale", Boolean(text)));
   inner = Object.assign(Object.create(frame), { endings: [] });
   show();
   frame.on("scene", change);

@@ -21,11 +21,15 @@ def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
 
 
 def row(
-    *boxes: Box, weights: Sequence[float] = (), least: Sequence[int] = (), gap: int = 20, **more: Any
-) -> Box:
-    """Boxes side by side, widths by `weights`; they wrap where one would be under its `least` pixels."""
+    *boxes: Box, weights: Sequence[float] = (), least: Sequence[int] = (), gap: int = 20, above: bool = False,
+    **more: Any,
+) -> Box:  # fmt: skip
+    """Boxes side by side, widths by `weights`.
+
+    Where one would be under its `least` pixels they wrap, to below or `above` the first.
+    """
     widths = {"weights": weights or [1] * len(boxes), "least": least or [200] * len(boxes)}
-    return {"box": "row", "boxes": list(boxes), "gap": gap, **widths, **more}
+    return {"box": "row", "boxes": list(boxes), "gap": gap, "above": above, **widths, **more}
 
 
 def words(text: str, style: str = "plain", **more: Any) -> Box:
@@ -52,6 +56,14 @@ def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **more: Any) ->
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **more: Any) -> Box:
     """Rows of text; the first cell names its row, the last one stands right."""
     return part("box", "table", locals(), headings=list(headings), rows=[list(each) for each in rows])
+
+
+def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **more: Any) -> Box:
+    """Rows (``label``, ``cells``, ``strong``, ``title``) under headings.
+
+    A cell is a text, and the share of its bar or None.
+    """
+    return {"box": "matrix", "rows": [dict(each) for each in rows], "headings": list(headings), **more}
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **more: Any) -> Box:

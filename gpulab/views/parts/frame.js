@@ -49,6 +49,7 @@ export class Frame {
     const title = element("div", { class: "gl-title" });
     const chip = element("span", { class: "gl-chip" });
     const error = element("div", { class: "gl-error", role: "alert", hidden: true });
+    this.error = error;
     const caption = element("div", { class: "gl-caption" });
     this.root = element(
       "section",

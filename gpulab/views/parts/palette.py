@@ -20,6 +20,8 @@ COLOURS: dict[str, tuple[str, str]] = {
     "purple": ("#cc79a7", "#d793b8"),
     "other": ("#b6bfc8", "#5a6672"),
     "on-accent": ("#ffffff", "#0b1117"),
+    "on-accent-2": ("#0b1117", "#ffffff"),
+    "on-tail": ("#000000", "#0b1117"),
     "highlight": ("#fff3c4", "#4a3f12"),
     "error": ("#a40e26", "#ffb1ba"),
     "error-bg": ("#ffebe9", "#4a1a20"),
@@ -37,6 +39,11 @@ _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
 def light(name: str) -> str:
     """The colour on the light paper of static pictures, ``#rrggbb``."""
     return COLOURS[name][0]
+
+
+def ink(name: str) -> str:
+    """The colour of letters on a ground of this colour."""
+    return f"on-{name}" if f"on-{name}" in COLOURS else "fg"
 
 
 def css(root: str = ".gpulab-view") -> str:

@@ -63,7 +63,7 @@ def _row(box: Box, width: float) -> tuple[float, Painter]:
         lines[-1].append(at)
     parts: list[tuple[float, float, Painter]] = []
     top = 0.0
-    for line in lines:
+    for line in reversed(lines) if box["above"] else lines:
         spare = width - sum(least[i] for i in line) - gap * (len(line) - 1)
         total = sum(box["weights"][i] for i in line)
         left, tallest = 0.0, 0.0
@@ -184,6 +184,36 @@ def _table(box: Box, width: float) -> tuple[float, Painter]:
     return top + 16.0 * len(rows) + 2, paint
 
 
+def _matrix(box: Box, width: float) -> tuple[float, Painter]:
+    """Labels, then columns as wide as their texts need; headings break at words."""
+    rows, size = box["rows"], 10.5
+    texts = list(zip(*([text for text, _ in each["cells"]] for each in rows), strict=True))
+    label = max(text_width(each["label"], size, "bold") for each in rows) + 10
+    needed = [max(text_width(text, size, "bold") for text in column) for column in texts]
+    spare = max(0.0, (width - label - sum(needed)) / len(needed))
+    widths = [each + spare for each in needed]
+    heads = [wrapped(text, wide - 8, 10) for text, wide in zip(box["headings"], widths, strict=True)]
+    top = 12.0 * max(map(len, heads)) + 6
+
+    def paint(pen: Pen, x: float, y: float) -> None:
+        left = x + label
+        for lines, wide in zip(heads, widths, strict=True):
+            for at, line in enumerate(lines):
+                pen.text(left, y + top - 6 - 12 * (len(lines) - at - 0.5), line, size=10, colour="muted")
+            left += wide
+        for at, each in enumerate(rows):
+            weight = "bold" if each["strong"] else "normal"
+            base, left = y + top + 21 * at, x + label
+            pen.text(x, base + 8, each["label"], size=size, weight=weight)
+            for (text, share), wide in zip(each["cells"], widths, strict=True):
+                pen.text(left, base + 8, text, size=size, weight=weight)
+                if share is not None:
+                    pen.rect(left, base + 15, left + share * (wide - 8), base + 18, "other")
+                left += wide
+
+    return top + 21.0 * len(rows), paint
+
+
 _LAYS: dict[str, Callable[[Box, float], tuple[float, Painter]]] = {
     "column": lambda box, width: _stacked(box["boxes"], width, box["gap"]),
     "row": _row,
@@ -192,6 +222,7 @@ _LAYS: dict[str, Callable[[Box, float], tuple[float, Painter]]] = {
     "numbers": _numbers,
     "bars": _bars,
     "table": _table,
+    "matrix": _matrix,
     "fold": lambda box, width: _stacked([words(box["summary"], "heading"), box["inner"]], width, 2),
     "switch": lambda box, width: lay(box["cases"][box["chosen"]], width),
     "plot": lambda box, width: (box["height"], lambda pen, x, y: paint_plot(pen, box, x, y, width)),

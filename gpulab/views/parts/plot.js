@@ -15,9 +15,9 @@ function pixelOf(colour) {
 
 const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
-/** The sentence of one span or rect. */
-export function said(item, at) {
-  return item.say.map((piece) => {
+/** The sentence of one span or rect, or another text of such pieces. */
+export function said(item, at, pieces = item.say) {
+  return pieces.map((piece) => {
     if (typeof piece === "string") return piece;
     const [name, texts] = piece;
     const number = item[name][at];
@@ -33,12 +33,13 @@ export class Plot {
     this.sight = [...box.domain];
     this.item = box.items.find(({ say }) => say);
     this.chosen = box.trait ? this.held() : -1;
+    this.alone = -1; // the row that is shown alone
     const active = this.item || box.zoom;
     this.canvas = element("canvas", {
       tabindex: active ? 0 : null, role: box.trait ? "slider" : active ? "application" : "img", "aria-label": box.label,
       "aria-roledescription": active && !box.trait ? "chart" : null,
       ...(active ? { onkeydown: (event) => this.onKey(event), onpointermove: (event) => this.onPointer(event), onwheel: (event) => this.onWheel(event) } : {}),
-      ...(this.item ? { onfocus: () => { if (this.chosen < 0 && this.count) this.choose(0); }, onclick: (event) => this.choose(this.at(event)) } : {}),
+      ...(this.item ? { onfocus: () => { if (this.chosen < 0 && this.count) this.choose(0); }, onclick: (event) => this.onClick(event) } : {}),
     });
     this.line = element("div", { class: "gl-said", "aria-live": "polite" }, box.hint ?? "");
     this.holder = element("div", { class: "gl-plot" }, this.canvas);
@@ -91,12 +92,17 @@ export class Plot {
     this.drawChosen();
   }
 
+  rows(item) { return this.alone < 0 ? item.rows : 1; }
+
+  hidden(row, item) { return row < 0 || row >= item.rows || (this.alone >= 0 && row !== this.alone); }
+
   /** Top and height of a place on its row, on whole device pixels. */
   band(item, row, lane, lanes) {
-    const high = item.height / item.rows;
+    const high = item.height / this.rows(item);
     const inner = high - (high > 6 && !item.joined ? 1 : 0);
+    const place = this.alone < 0 ? row : 0;
     // The grain keeps the end of a row and the start of the next, equal but for rounding, on one pixel.
-    const edge = (at) => Math.round((item.top + row * high + (at * inner) / lanes) * this.ratio + 1e-6) / this.ratio;
+    const edge = (at) => Math.round((item.top + place * high + (at * inner) / lanes) * this.ratio + 1e-6) / this.ratio;
     return [edge(lane), Math.max(edge(lane + 1) - edge(lane), 1 / this.ratio)];
   }
 
@@ -110,20 +116,29 @@ export class Plot {
     const pixels = new Uint32Array(picture.data.buffer);
     pixels.fill(pixelOf(this.frame.colour(item.ground)));
     const shades = item.colours.map((name) => pixelOf(this.frame.colour(name)));
-    const lanes = Math.max(1, Math.min(item.lanes, Math.floor((item.height / item.rows) * ratio)));
-    const bands = Array.from({ length: lanes * item.rows }, (_, key) => {
+    const rows = this.rows(item);
+    const lanes = Math.max(1, Math.min(item.lanes, Math.floor((item.height / rows) * ratio)));
+    const bands = Array.from({ length: lanes * rows }, (_, key) => {
       const [top, high] = this.band(item, Math.floor(key / lanes), key % lanes, lanes);
       const first = Math.round(top * ratio) - above;
       return [first, first + Math.max(1, Math.round((high > 4 && !item.joined ? high - 1 : high) * ratio))];
     });
-    const painted = new Int32Array(lanes * item.rows);
+    const painted = new Int32Array(lanes * rows);
     const scale = width / (this.sight[1] - this.sight[0]);
+    const inside = (x) => Math.max(0, Math.min(width, Math.floor((x - this.sight[0]) * scale)));
+    const { busy } = item;
+    for (let at = 0; busy && at < busy.row.length; at += 1) {
+      if (this.hidden(busy.row[at], item)) continue;
+      const first = this.alone < 0 ? busy.row[at] * lanes : 0;
+      const shade = pixelOf(this.frame.colour(busy.colour));
+      for (let y = bands[first][0]; y < bands[first + lanes - 1][1]; y += 1) pixels.fill(shade, y * width + inside(busy.x0[at]), y * width + inside(busy.x1[at]));
+    }
     for (let at = 0; at < x0.length; at += 1) {
-      if (row[at] < 0 || row[at] >= item.rows) continue;
+      if (this.hidden(row[at], item)) continue;
       const place = lane ? Math.floor((lane[at] * lanes) / item.lanes) : 0;
       const left = Math.max(0, Math.min(width - 1, Math.floor((x0[at] - this.sight[0]) * scale)));
       let right = Math.min(width, Math.max(left + 1, Math.floor((x1[at] - this.sight[0]) * scale)));
-      const key = row[at] * lanes + place;
+      const key = (this.alone < 0 ? row[at] : 0) * lanes + place;
       // One inside a pixel that its row has already painted adds nothing; nor does one out of sight.
       if (right <= painted[key] || x1[at] < this.sight[0] || x0[at] > this.sight[1]) continue;
       painted[key] = right;
@@ -131,6 +146,35 @@ export class Plot {
       for (let y = bands[key][0]; y < bands[key][1]; y += 1) pixels.fill(shades[colour[at]], y * width + left, y * width + right);
     }
     this.pen.putImageData(picture, Math.round(this.box.left * ratio), above);
+    this.nameSpans(item, lanes);
+  }
+
+  /** Names in spans that have room for them, and of the row that is shown alone. */
+  nameSpans(item, lanes) {
+    const { pen, box } = this;
+    const high = item.height / this.rows(item) / lanes;
+    pen.textBaseline = "middle";
+    if (this.alone >= 0) {
+      this.font(11, "bold");
+      pen.fillStyle = this.frame.colour("fg");
+      pen.textAlign = "right";
+      pen.fillText(item.row_names[this.alone], box.left - 5, item.top + 7);
+    }
+    if (!item.written.length || high < 13 || lanes < item.lanes) return;
+    this.font(11);
+    pen.textAlign = "left";
+    const inks = item.colours.map((name) => this.frame.colour(`on-${name}`) || this.frame.colour("fg"));
+    for (let at = 0; at < item.x0.length; at += 1) {
+      if (this.hidden(item.row[at], item)) continue;
+      const left = Math.max(box.left, this.x(item.x0[at]));
+      const room = Math.min(box.left + this.wide, this.x(item.x1[at])) - left - 6;
+      if (room < 6) continue;
+      const text = said(item, at, item.written);
+      if (pen.measureText(text).width > room) continue;
+      const [top, tall] = this.band(item, item.row[at], item.lane ? item.lane[at] : 0, item.lanes);
+      pen.fillStyle = inks[item.colour[at]];
+      pen.fillText(text, left + 3, top + tall / 2);
+    }
   }
 
   draw_rects(item) {
@@ -192,6 +236,7 @@ export class Plot {
 
   draw_labels(item) {
     const { pen, box } = this;
+    if (item.of_rows && this.alone >= 0) return;
     this.font(item.size, item.weight, item.mono);
     pen.fillStyle = this.frame.colour(item.colour);
     pen.textBaseline = "middle";
@@ -250,6 +295,7 @@ export class Plot {
     if (!item || chosen < 0 || chosen >= this.count) return;
     const [left, right] = [this.x(item.x0[chosen]), this.x(item.x1[chosen])];
     if (right < box.left || left > box.left + this.wide) return;
+    if (item.item === "spans" && this.hidden(item.row[chosen], item)) return;
     const [top, high] = item.item === "spans"
       ? this.band(item, item.row[chosen], item.lane ? item.lane[chosen] : 0, item.lanes)
       : [item.y0[chosen], item.y1[chosen] - item.y0[chosen]];
@@ -270,6 +316,25 @@ export class Plot {
   }
 
   // Pointing and keys -----------------------------------------------------------------------------
+  onClick(event) {
+    const at = this.at(event);
+    this.choose(at);
+    if (at >= 0) this.turnAlone();
+  }
+
+  /** Show the chosen one's row alone, or all of them again. */
+  turnAlone() {
+    if (!this.item.row_names?.length || this.chosen < 0 || this.item.rows < 2) return;
+    this.alone = this.alone < 0 ? this.item.row[this.chosen] : -1;
+    this.tell();
+    this.draw();
+  }
+
+  tell() {
+    const way = this.alone < 0 ? "" : " Click or Enter: all SMs.";
+    this.line.textContent = `${said(this.item, this.chosen)}${way}`;
+  }
+
   choose(at) {
     if (at === undefined || at < 0 || at >= this.count || at === this.chosen) return;
     if (this.box.trait) {
@@ -277,7 +342,8 @@ export class Plot {
       return;
     }
     this.chosen = at;
-    this.line.textContent = said(this.item, at);
+    if (this.alone >= 0) this.alone = this.item.row[at];
+    this.tell();
     this.draw();
   }
 
@@ -295,8 +361,10 @@ export class Plot {
       }
       return -1;
     }
-    const high = item.height / item.rows;
-    const row = Math.floor((y - item.top) / high);
+    const high = item.height / this.rows(item);
+    const place = Math.floor((y - item.top) / high);
+    if (place < 0 || place >= this.rows(item)) return -1;
+    const row = this.alone < 0 ? place : this.alone;
     const lane = Math.floor((((y - item.top) % high) / high) * item.lanes);
     let found = -1;
     for (let at = 0; at < this.count && item.x0[at] <= here; at += 1) {
@@ -353,12 +421,13 @@ export class Plot {
   }
 
   onKey(event) {
-    if (event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.altKey || event.ctrlKey || event.metaKey || (event.key === "Enter" && event.shiftKey)) return;
     const middle = (this.sight[0] + this.sight[1]) / 2;
     const zooms = this.box.zoom ? { "+": () => this.zoom(1.5, middle), "-": () => this.zoom(1 / 1.5, middle), 0: () => this.zoom(1e-9, middle) } : {};
     const arrow = () => this.choose(this.chosen < 0 ? 0 : this.next(event.key));
     const moves = this.count ? { ArrowRight: arrow, ArrowLeft: arrow, ArrowDown: arrow, ArrowUp: arrow, Home: () => this.choose(0), End: () => this.choose(this.count - 1) } : {};
-    const move = zooms[event.key] ?? moves[event.key];
+    const alone = this.item?.row_names?.length ? { Enter: () => this.turnAlone() } : {};
+    const move = zooms[event.key] ?? moves[event.key] ?? alone[event.key];
     if (!move) return;
     event.preventDefault();
     event.stopPropagation();

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ from gpulab.views.parts.boxes import Box, Item
 from gpulab.views.parts.pen import SHARPNESS, Pen, text_width
 
 ROW_GAP_FROM_PX = 6
+LEAST_NAMED_PX = 13
 
 
 class Scale:
@@ -62,6 +64,14 @@ def _spans(pen: Pen, item: Item, scale: Scale) -> None:
     kept = np.sort(order[new])
     last = last - ((last - first > 5) & (not joined))
     image = np.zeros(rows * lanes * width, np.uint8)
+    if busy := item["busy"]:
+        edges = (
+            np.clip((np.asarray(busy[x]) - scale.low) * scale.px * SHARPNESS, 0, width) for x in ("x0", "x1")
+        )
+        for at, begin, until in zip(
+            busy["row"].tolist(), *(e.astype(int).tolist() for e in edges), strict=True
+        ):
+            image.reshape(rows, lanes, width)[at, :, begin:until] = len(item["colours"]) + 1
     columns = (key * width + first, key * width + last, colour)
     for begin, end_, shade in zip(*(each[kept].tolist() for each in columns), strict=True):
         image[begin:end_] = shade
@@ -77,12 +87,42 @@ def _spans(pen: Pen, item: Item, scale: Scale) -> None:
             picture[at]
         )
     pixels = Image.fromarray(paper)
-    pixels.putpalette(
-        b"".join(bytes.fromhex(palette.light(name)[1:]) for name in (item["ground"], *item["colours"]))
-    )
+    pixels.putpalette(b"".join(bytes.fromhex(palette.light(name)[1:]) for name in _grounds(item)))
     pen.image.paste(
         pixels.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
     )
+    if item["written"] and inner / item["lanes"] >= LEAST_NAMED_PX:
+        _span_names(pen, item, scale, high, inner)
+
+
+def _grounds(item: Item) -> list[str]:
+    return [item["ground"], *item["colours"], *([item["busy"]["colour"]] if item["busy"] else [])]
+
+
+def _span_names(pen: Pen, item: Item, scale: Scale, high: float, inner: float) -> None:
+    """Names in the spans that have room for them."""
+    lane = item["lane"] if item["lane"] is not None else np.zeros(len(item["row"]), int)
+    each = inner / item["lanes"]
+    inks = [palette.ink(name) for name in item["colours"]]
+    for at, (x0, x1) in enumerate(zip(item["x0"].tolist(), item["x1"].tolist(), strict=True)):
+        room = (x1 - x0) * scale.px - 6
+        if room >= 6 and text_width(text := said(item, at, item["written"]), 11) <= room:
+            y = scale.top + item["top"] + item["row"][at] * high + (lane[at] + 0.5) * each
+            pen.text(scale.x(x0) + 3, y, text, colour=inks[int(item["colour"][at])])
+
+
+def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
+    """A text of pieces, as ``said`` in ``plot.js``."""
+    texts = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            texts.append(piece)
+            continue
+        column, *named = piece
+        value = int(item[column][at])
+        among = item[named[0]] if named and isinstance(named[0], str) else named[0] if named else None
+        texts.append(f"{value:,}" if among is None else among[value])
+    return "".join(texts)
 
 
 def _rects(pen: Pen, item: Item, scale: Scale) -> None:

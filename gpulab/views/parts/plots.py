@@ -36,7 +36,8 @@ def plot(
 def spans(
     x0: npt.NDArray[Any], x1: npt.NDArray[Any], row: npt.NDArray[Any], colour: npt.NDArray[Any],
     colours: Sequence[str], *, rows: int, top: float, height: float, lane: npt.NDArray[Any] | None = None,
-    lanes: int = 1, ground: str = "grid", joined: bool = False, **more: Any,
+    lanes: int = 1, ground: str = "grid", joined: bool = False, busy: Mapping[str, Any] | None = None,
+    written: Sequence[Any] = (), row_names: Sequence[str] = (), **more: Any,
 ) -> Item:  # fmt: skip
     """Intervals over `rows` rows between `top` and `top + height`, in order of their start `x0`.
 
@@ -48,6 +49,13 @@ def spans(
         Index into `colours` of each; `ground` is what no interval covers.
     joined
         Leave no gap between rows and neighbours.
+    busy
+        Stretches (``row``, ``x0``, ``x1``) in a ``colour`` of their own under the intervals: what an item
+        that holds only some of them leaves out.
+    written
+        Written into intervals that have room for it, in pieces like ``say``.
+    row_names
+        With them a click or Enter shows one row alone.
     """
     return part("item", "spans", locals(), rows=max(1, rows), lanes=max(1, lanes))
 
@@ -150,10 +158,12 @@ def x_axis(
     return {"item": "axis", "y": y, "levels": levels or [[1.0, [text(0)]]], "title": title.split("\n")}
 
 
-def y_ticks(positions: Sequence[float], texts: Sequence[str], domain: tuple[float, float]) -> Item:
-    """Texts left of a plot, at heights in pixels."""
+def y_ticks(
+    positions: Sequence[float], texts: Sequence[str], domain: tuple[float, float], of_rows: bool = False
+) -> Item:
+    """Texts left of a plot, at heights in pixels; those `of_rows` go when one row is shown alone."""
     at = [float(domain[0])] * len(texts)
-    return labels(at, list(positions), texts, anchor="end", dx=-5, pin=True)
+    return labels(at, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
 def y_name(text: str, y: float, domain: tuple[float, float], left: int) -> Item:
