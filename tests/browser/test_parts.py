@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.views import DeviceCard, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, WarpStepper
 from gpulab.views._base import View
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
@@ -25,7 +25,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "beside": lambda: LaunchChart(
         synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
     ),
+    "few": lambda: LaunchChart(synthetic.launch_trace(blocks=16), synthetic.launch_trace),
     "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
+    "comparison": lambda: DeviceComparison(synthetic.devices()),
     "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
     "stepper": lambda: WarpStepper(synthetic.warp_trace()),
     "sample": queue_view.example,
@@ -105,6 +107,76 @@ def test_every_view_fits_and_is_whole(
     page.close()
 
 
+# What JupyterLab leaves for a view at 1024x700 and 1280x720, its file browser open, and what must be in
+# sight there together.
+BESIDE_THE_FILES = {"projector": (612, 579), "laptop": (868, 599)}
+ESSENTIALS = {
+    "launch": (".gl-slider", "canvas", ".gl-numbers", ".gl-said"),
+    "few": (".gl-slider", "canvas", ".gl-numbers", ".gl-said"),
+    "beside": ("canvas", ".gl-column > table"),
+    "card": (".gl-matrix", "summary"),
+    "comparison": (".gl-matrix", "summary"),
+    "occupancy": ("canvas", ".gl-switch .gl-bars"),
+}
+
+
+@pytest.mark.parametrize("size", BESIDE_THE_FILES)
+@pytest.mark.parametrize("name", ESSENTIALS)
+def test_what_belongs_together_is_in_sight_together(
+    browser: Any, tmp_path: Path, name: str, size: str
+) -> None:
+    width, height = BESIDE_THE_FILES[size]
+    bare = Bare(browser, tmp_path, viewport={"width": width, "height": height})
+    page = bare.open(MAKERS[name]())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    lowest = page.evaluate(
+        """names => Math.max(...names.flatMap((name) => [...document.querySelectorAll(name)])
+             .map((node) => node.getBoundingClientRect().bottom)) - document.querySelector(".gpulab-view")
+             .getBoundingClientRect().top""",
+        list(ESSENTIALS[name]),
+    )
+    assert lowest <= height
+    small = page.evaluate(
+        """() => [...document.querySelectorAll(".gpulab-view *")].filter((node) => node.textContent.trim()
+             && node.getClientRects().length && parseFloat(getComputedStyle(node).fontSize) < 11)
+             .map((node) => node.textContent)"""
+    )
+    assert not small
+    out = page.evaluate(
+        """() => { const edge = document.querySelector(".gpulab-view").getBoundingClientRect().right;
+             return [...document.querySelectorAll(".gpulab-view *")].filter((node) =>
+               !node.closest(".gl-hidden-text") && node.getBoundingClientRect().right > edge)
+               .map((node) => node.className || node.tagName); }"""
+    )
+    assert not out
+    assert not bare.problems
+    page.screenshot(path=PICTURES / f"small_{name}_{size}.png")
+    page.close()
+
+
+def test_enter_or_a_click_shows_one_sm_alone(bare: Bare) -> None:
+    view = launch()
+    trace, order, slot = view.trace, view.waves.order, view.waves.slot
+    page = bare.open(view)
+    canvas, said = page.locator("canvas"), page.locator(".gl-said")
+    wide = bare.width() - 54 - 8
+    box = canvas.bounding_box()
+    page.mouse.click(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
+    assert said.text_content().endswith("Click or Enter: all SMs.")
+    assert " on SM 7:" in said.text_content()
+    for at in range(order.size):  # the six places of SM 7 share the height of all rows
+        if trace.sm_id[order][at] == 7:
+            middle = (trace.start_ns[order][at] + trace.end_ns[order][at]) / 2 / trace.span_ns
+            name = "tail" if view.waves.in_tail[at] else ("accent", "accent-2")[view.waves.wave[at] % 2]
+            assert bare.pixel(54 + middle * wide, (slot[at] + 0.9) * 169 / 6) == rgb(name)
+    page.keyboard.press("ArrowDown")
+    assert " on SM 8:" in said.text_content(), "the next SM, alone as well"
+    page.keyboard.press("Enter")
+    assert not said.text_content().endswith("all SMs.")
+    page.mouse.move(box["x"] + 54 + 5, box["y"] + 2.5 * 17)
+    assert " on SM 2:" in said.text_content()
+
+
 def launch(**more: Any) -> LaunchChart:
     """Few SMs, so that every block has rows of its own."""
     return LaunchChart(synthetic.launch_trace(256, sm_count=10, blocks=100), **more)
@@ -122,7 +194,7 @@ def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, sch
     for at in range(0, order.size, 3):
         trace = waves.trace
         middle = (trace.start_ns[order][at] + trace.end_ns[order][at]) / 2 / trace.span_ns
-        y = 12 * trace.sm_id[order][at] + (waves.slot[at] + 0.5) * 11 / 6  # a pixel between two SMs
+        y = 17 * trace.sm_id[order][at] + (waves.slot[at] + 0.5) * 16 / 6  # a pixel between two SMs
         name = "tail" if waves.in_tail[at] else ("accent", "accent-2")[waves.wave[at] % 2]
         shown = bare.pixel(54 + middle * wide, y)
         assert shown == rgb(name, scheme == "dark"), (at, name)
@@ -137,7 +209,9 @@ def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
     trace, order = view.trace, view.waves.order
     page = bare.open(view)
     said = page.locator(".gl-said")
-    assert said.text_content() == "Point at a block, or focus the chart and use the arrow keys."
+    assert said.text_content() == (
+        "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
+    )
     page.locator("canvas").focus()
     first = order[0]
     assert said.text_content().startswith(
@@ -154,7 +228,7 @@ def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
     page.keyboard.press("ArrowUp")
     assert f" on SM {trace.sm_id[last] - 1}:" in said.text_content()
     box = page.locator("canvas").bounding_box()
-    page.mouse.move(box["x"] + 54 + 5, box["y"] + 7.5 * 12)
+    page.mouse.move(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
     assert " on SM 7: from 0 ns" in said.text_content()
 
 
@@ -186,14 +260,14 @@ def test_a_cell_that_leaves_the_page_is_painted_when_it_comes_back(bare: Bare) -
     assert bare.width() < 600
     assert bare.pixel(54 + 0.1 * (bare.width() - 54 - 8), 6) == rgb("accent")
     assert rgb("tail") in {
-        bare.pixel(54 + x, 6 + y) for x in range(300, bare.width() - 70, 5) for y in (0, 12, 24)
+        bare.pixel(54 + x, 6 + y) for x in range(300, bare.width() - 70, 5) for y in (0, 17, 34)
     }
 
 
 def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
     view = launch()
     first = int(view.waves.in_tail.argmax())
-    y = 12 * view.trace.sm_id[view.waves.order][first] + (view.waves.slot[first] + 0.5) * 11 / 6
+    y = 17 * view.trace.sm_id[view.waves.order][first] + (view.waves.slot[first] + 0.5) * 16 / 6
     page = bare.open(view)
     wide = bare.width() - 54 - 8
 

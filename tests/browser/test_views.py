@@ -222,9 +222,9 @@ def test_keys_tell_block_sm_start_and_end(views: tuple[Any, Any]) -> None:
     lab.page.keyboard.press("ArrowDown")
     assert text.text_content().startswith("Block 1 on SM 1: ")
     box = lab.page.locator(f"{LAUNCH} canvas").bounding_box()
-    lab.page.mouse.move(box["x"] + 120, box["y"] + 200)
+    lab.page.mouse.move(box["x"] + 120, box["y"] + 100)
     sm = int(re.search(r"on SM (\d+)", text.text_content()).group(1))
-    assert sm == int(200 / 2.3)  # rows are 2.3 pixels high
+    assert sm == int(100 / (170 / 108)), "108 rows share 170 pixels"
 
 
 def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
@@ -233,6 +233,13 @@ def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
     error = lab.page.locator(f"{BROKEN} .gl-error")
     error.wait_for(state="visible")
     assert "no launch with 288 threads a block here" in error.text_content()
+    note = lab.page.locator(f"{BROKEN} .gl-redraw")
+    assert note.text_content() == "failed: ValueError; still showing 256 threads"
+    slider = lab.page.locator(f"{BROKEN} .gl-slider").bounding_box()
+    below = error.bounding_box()["y"] - slider["y"] - slider["height"]
+    assert 0 <= below < 12, "the message stands right below the slider"
+    dimmed = f"getComputedStyle(document.querySelector('{BROKEN} .gl-scene')).opacity"
+    assert float(lab.page.evaluate(dimmed)) < 0.5
     assert kernel.value("1 + 1") == 2
     lab.picture("error", BROKEN)
 
