@@ -184,6 +184,32 @@ def virtual_side() -> VirtualBackend:
         return found
 
 
+def real_cp() -> Any | None:
+    """CuPy where a real device is in use, else None: for results that are to be taken there, too."""
+    with _lock:
+        return None if _current().virtual is not None else cp()
+
+
+@contextmanager
+def bench() -> Iterator[VirtualBackend]:
+    """A fresh virtual device like the one in use, for a while, with none of the learner's arrays.
+
+    Yields
+    ------
+    VirtualBackend
+        Its machine serves the virtual array module meanwhile.
+    """
+    from virtualgpu.model import machine as slot
+
+    fresh = _new_virtual(virtual_side().device_info())
+    before = slot.current()
+    slot.use(fresh.machine)
+    try:
+        yield fresh
+    finally:
+        slot.use(before)
+
+
 def table() -> tuple[DeviceInfo, ...]:
     """Every GPU that the virtual one can be, from the device table."""
     from virtualgpu.model import devices

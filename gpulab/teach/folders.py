@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import gpulab.course
-from gpulab.teach.exercise import Exercise
+from gpulab.teach.judge.exercise import Exercise
 from gpulab.teach.question import PredictionQuestion, Question, WhyQuestion
 
 _NAME = re.compile(r"n(\d\d)_(\w+)")

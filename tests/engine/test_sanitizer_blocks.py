@@ -1,27 +1,19 @@
-"""Other orders of blocks: for plain launches, and for exercise checks that luck must not pass."""
+"""Other orders of blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab.teach.exercise import NotYet
-from gpulab.teach.kernel_cases import KernelUnderTest, Out
 from virtualgpu.compile import nvrtc
 from virtualgpu.sanitizer import ORDERS, block_sequence
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
 
-LAST_ONE_WINS = """extern "C" __global__ void k(int* x) {
-  if (threadIdx.x == 0)
-    x[0] = blockIdx.x;
-}"""
-COUNTS = 'extern "C" __global__ void k(int* x) { if (threadIdx.x == 0) atomicAdd(x, (int)blockIdx.x); }'
 TICKETS = """extern "C" __global__ void k(int* next, int* order) {
   if (threadIdx.x == 0) order[atomicAdd(next, 1)] = blockIdx.x;
 }"""
@@ -67,23 +59,3 @@ def test_block_order_holds_inside_the_with_statement() -> None:
     with pytest.raises(ValueError, match="not 'sideways'"), gl.block_order("sideways"):
         pass
     assert ran(9) == list(range(9))
-
-
-@needs_nvrtc
-def test_a_result_that_depends_on_the_order_is_not_accepted() -> None:
-    shape: Any = ((8, 1, 1), (32, 1, 1), [Out()], [np.zeros(1, np.int32)])
-    with pytest.raises(NotYet, match=r"8 blocks: the result depends on the order .*reversed"):
-        KernelUnderTest(LAST_ONE_WINS, "k").run(*shape, case="8 blocks")
-    (total,) = KernelUnderTest(COUNTS, "k").run(*shape, case="8 blocks")
-    assert total.tolist() == [28]
-    assert ran(9) == list(range(9)), "the order before is back"
-
-
-@needs_nvrtc
-def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
-    shape: Any = ((8, 1, 1), (32, 1, 1), [Out()], [np.zeros(1, np.int32)])
-    with pytest.raises(
-        NotYet, match=r"8 blocks: .*luck.*block \(1, 0, 0\) writes element 0 of the int32 array"
-    ):
-        KernelUnderTest(LAST_ONE_WINS, "k").require_no_luck(*shape, case="8 blocks")
-    KernelUnderTest(COUNTS, "k").require_no_luck(*shape, case="8 blocks")

@@ -10,19 +10,19 @@ import pytest
 
 import gpulab.course
 from gpulab.teach import check, folders, quiz
-from gpulab.teach.checking import UnknownExerciseError
+from gpulab.teach.judge.check import UnknownExerciseError
 from gpulab.teach.progress import progress
 from tools.shipped_ptx import course_kernels
 
 EXERCISES = """
-from gpulab.teach.exercise import Exercise, NotYet
+from gpulab.teach.judge import NotYet, PythonExercise
 
 def judge(answer):
     if answer != 42:
         raise NotYet("think again.")
     return "that is it."
 
-EXERCISES = (Exercise("97-answer", "The answer", judge),)
+EXERCISES = (PythonExercise("97-answer", "The answer", judge),)
 """
 QUIZ = """
 from gpulab.teach.question import Choice, Question

@@ -32,10 +32,11 @@ KEPT_ACTIVITIES = 65_536
 
 
 class HostClock:
-    """The host's modelled clock, shared by all devices of one machine."""
+    """The host's modelled clock, shared by all devices of one machine. ``waits`` counts the host's waits."""
 
     def __init__(self) -> None:
         self.now_ns = 0
+        self.waits = 0
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:
@@ -45,6 +46,7 @@ class HostClock:
 
     def wait_until(self, time_ns: int) -> int:
         with self.lock:
+            self.waits += 1
             self.now_ns = max(self.now_ns, time_ns)
             return self.now_ns
 

@@ -50,7 +50,11 @@ class BranchCounters:
 
 @dataclass(frozen=True, slots=True)
 class KernelCounters:
-    """Counters of one launch, summed over the grid, as the PTX is written."""
+    """Counters of one launch, summed over the grid, as the PTX is written.
+
+    ``longest_warp_instructions`` is what the busiest warp executed; ``opcode_warp_instructions`` counts by
+    the first word of an opcode, such as ``shfl`` or ``bar``.
+    """
 
     provenance: Provenance
     kernel_name: str
@@ -63,6 +67,8 @@ class KernelCounters:
     branches: tuple[BranchCounters, ...] = ()
     line_warp_instructions: dict[int, int] = field(default_factory=dict)
     line_thread_instructions: dict[int, int] = field(default_factory=dict)
+    longest_warp_instructions: int = 0
+    opcode_warp_instructions: dict[str, int] = field(default_factory=dict)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
         """Sum one ``AccessCounters`` field over all accesses of a space and kind (None = any)."""

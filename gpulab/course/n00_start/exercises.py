@@ -6,8 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.exercise import Exercise, NotYet, call, spell
-from gpulab.teach.kernel_cases import KernelUnderTest, Out, compare
+from gpulab.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Mistake,
+    Near,
+    NotYet,
+    PythonExercise,
+    advice,
+    blocks_for,
+    call,
+    spell,
+)
+from virtualgpu.records import Dim3
 
 
 def judge_blocks(answer: Any) -> str:
@@ -33,36 +47,37 @@ def judge_blocks(answer: Any) -> str:
     return "every element has a thread, and no block is launched for nothing."
 
 
-def judge_saxpy(answer: Any) -> str:
-    """``saxpy(a, x, y, n)``: y[i] = a * x[i] + y[i]."""
-    kernel = KernelUnderTest(answer, "saxpy")
-    threads = 128
-    rng = np.random.default_rng(0)
-    for n in (128, 1, 127, 129, 1000):
-        a = np.float32(2.5)
-        x = rng.standard_normal(n).astype(np.float32)
-        y = rng.standard_normal(n).astype(np.float32)
-        blocks = -(-n // threads)
-        case = f"n = {n} with {blocks} block{'s' if blocks > 1 else ''} of {threads} threads"
-        try:
-            (found,) = kernel.run((blocks, 1, 1), (threads, 1, 1), [a, x, Out(), np.int32(n)], [y], case=case)
-        except NotYet as reason:
-            raise NotYet(_explain_saxpy(str(reason), n, threads)) from reason
-        if np.array_equal(found, a * x) or np.allclose(found, a * x, rtol=1e-6):
-            raise NotYet(f"{case}: y holds a * x; the old y is missing from the sum.")
-        if np.array_equal(found, y):
-            raise NotYet(f"{case}: y is unchanged; write the result back to y[i].")
-        compare(found, a * x + y, case=case, what="y")
-    return "right for 1, 127, 128, 129 and 1,000 elements, and no thread leaves its array."
+def saxpy_case(draw: Draw, n: int, block: Dim3) -> Case:
+    """``y[i] = a * x[i] + y[i]``."""
+    a, x, y = np.float32(2.5), draw.floats(n), draw.floats(n)
+    with np.errstate(invalid="ignore"):
+        # In double precision: whether the GPU rounds once or twice is its affair.
+        product, old = a.astype(np.float64) * x, y.astype(np.float64)
+        wanted = Near((product + old).astype(np.float32), np.abs(product) + np.abs(old))
+    return Case(blocks_for(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": wanted})
 
 
-def _explain_saxpy(reason: str, n: int, threads: int) -> str:
-    if "cudaErrorIllegalAddress" in reason and n % threads:
-        return f"{reason} The last block has more threads than elements left: guard with `if (i < n)`."
-    return reason
+def _ragged(m: Mistake) -> bool:
+    return m.fault == "out of bounds" and m["n"] % m.case.block[0] != 0
 
 
-EXERCISES = (
-    Exercise("00-blocks", "Blocks for n elements", judge_blocks),
-    Exercise("00-saxpy", "saxpy", judge_saxpy),
+SAXPY = KernelExercise(
+    "00-saxpy",
+    "saxpy",
+    "saxpy",
+    "float a, const float* x, float* y, int n",
+    saxpy_case,
+    "saxpy.cu",
+    budgets=(Budget("sectors"),),
+    advice=(
+        Advice(_ragged, "The last block has more threads than elements left: guard with `if (i < n)`."),
+        Advice(advice.holds(lambda m: m["a"] * m["x"]), "y holds a * x; the old y is missing from the sum."),
+        Advice(advice.holds(lambda m: m["a"] * m["x"] * m["y"]), "The old y is to be added, not multiplied."),
+        Advice(advice.holds(lambda m: m["x"] + m["y"]), "The factor a is missing."),
+        Advice(advice.unchanged, "y is unchanged; write the result back to y[i]."),
+        Advice(advice.only_first, "Only y[0] is written: i counts threads over all blocks."),
+    ),
+    praise="right for every size, with any block shape and in any order of blocks.",
 )
+
+EXERCISES = (PythonExercise("00-blocks", "Blocks for n elements", judge_blocks, level="warm-up"), SAXPY)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpulab.session import backend
-from gpulab.teach.exercise import Exercise, NotYet, call, spell
+from gpulab.teach.judge import NotYet, PythonExercise, call, spell
 from virtualgpu.records import DeviceInfo, Dim3
 
 _ARCHITECTURES = (
@@ -96,6 +96,6 @@ def _launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
 
 
 EXERCISES = (
-    Exercise("01-capability", "Read a compute capability", judge_capability),
-    Exercise("01-limits", "Does this launch fit?", judge_limits),
+    PythonExercise("01-capability", "Read a compute capability", judge_capability),
+    PythonExercise("01-limits", "Does this launch fit?", judge_limits),
 )

@@ -4,45 +4,69 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from gpulab.teach.exercise import Exercise, NotYet, call, spell
-from gpulab.teach.kernel_cases import KernelUnderTest, Out, compare
-
-
-def judge_index(answer: Any) -> str:
-    """``scale2d(x, y, rows, cols)``: y = 2 * x over a row-major matrix, blocks of 16 x 16."""
-    kernel = KernelUnderTest(answer, "scale2d")
-    block = (16, 16, 1)
-    for rows, cols in ((16, 16), (16, 32), (1, 1), (17, 16), (16, 17), (5, 50), (50, 5)):
-        x = np.arange(rows * cols, dtype=np.float32).reshape(rows, cols) + 1
-        y = np.zeros_like(x)
-        grid = (-(-cols // 16), -(-rows // 16), 1)
-        case = f"{rows} rows × {cols} columns"
-        arguments = [x, Out(), np.int32(rows), np.int32(cols)]
-        try:
-            (found,) = kernel.run(grid, block, arguments, [y], case=case)
-        except NotYet as reason:
-            raise NotYet(_explain_index(str(reason), rows, cols)) from reason
-        if rows != cols and not np.array_equal(found, 2 * x) and (found == 0).any():
-            raise NotYet(
-                f"{case}: {int((found == 0).sum()):,} of {x.size:,} elements were never written. "
-                "x counts columns and y counts rows; the index is row * cols + col."
-            )
-        compare(found, 2 * x, case=case, what="y")
-    return "right for square, wide and tall matrices and for ragged edges on both sides."
+from gpulab.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    NotYet,
+    PythonExercise,
+    advice,
+    blocks_for,
+    call,
+    draw,
+    spell,
+)
+from virtualgpu.records import Dim3
 
 
-def _explain_index(reason: str, rows: int, cols: int) -> str:
-    if "cudaErrorIllegalAddress" not in reason:
-        return reason
-    if rows % 16 == 0 and cols % 16 == 0:
-        return (
-            f"{reason} No thread is outside this matrix, so the index is: row * cols + col, with col from x."
-        )
-    if rows * cols == 1:
-        return f"{reason} The block has 256 threads for one element: guard the row and the column."
-    return f"{reason} Guard both edges: if (row < rows && col < cols)."
+def scale2d_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+    """``y = 2 * x`` over a row-major matrix."""
+    rows, cols = size
+    x = data.floats((rows, cols))
+    grid = blocks_for(cols, block[0]), blocks_for(rows, block[1])
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": 2 * x})
+
+
+def _no_thread_outside(m: Mistake) -> bool:
+    return bool(m["cols"] % m.case.block[0] == 0 and m["rows"] % m.case.block[1] == 0)
+
+
+INDEX = KernelExercise(
+    "02-index",
+    "A matrix kernel",
+    "scale2d",
+    "const float* x, float* y, int rows, int cols",
+    scale2d_case,
+    "scale2d.cu",
+    naive="scale2d_down_the_rows.cu",
+    sizes=draw.matrices,
+    blocks=draw.planes,
+    measured=Measured((190, 250), (32, 8, 1)),
+    once=True,
+    budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
+    advice=(
+        Advice(
+            advice.both(advice.out_of_bounds, _no_thread_outside),
+            "No thread is outside this matrix, so the index is: row * cols + col, with col from x.",
+        ),
+        Advice(advice.out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
+        Advice(
+            advice.written_twice,
+            "Threads beyond the right edge write into the next row: guard the row and the column, each.",
+        ),
+        Advice(advice.transposed, "x counts columns and y counts rows; the index is row * cols + col."),
+        Advice(
+            advice.partly_unwritten,
+            "Some elements were never written. x counts columns and y counts rows; the index is "
+            "row * cols + col.",
+        ),
+    ),
+    praise="right for square, wide and tall matrices and for ragged edges on both sides.",
+)
 
 
 def judge_waves(answer: Any) -> str:
@@ -64,6 +88,6 @@ def judge_waves(answer: Any) -> str:
 
 
 EXERCISES = (
-    Exercise("02-index", "A matrix kernel", judge_index),
-    Exercise("02-waves", "Waves and tail", judge_waves),
+    INDEX,
+    PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up"),
 )

@@ -188,6 +188,7 @@ entry:
         "sectors",
         "wavefronts",
         "exited",
+        "longest_warp",
     )
 }
   %status.b = inttoptr i64 %status to ptr
@@ -239,6 +240,8 @@ prepare:
   store i32 0, ptr %f.rotated
   %f.cursor = getelementptr i8, ptr %f.p, i64 {layout.CURSOR_OFFSET}
   store i32 -1, ptr %f.cursor
+  %f.work = getelementptr i8, ptr %f.p, i64 {layout.WORK_OFFSET}
+  store i64 0, ptr %f.work
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round
@@ -274,8 +277,18 @@ call:
   %fo = mul i64 %w64, %frame_stride
   %fi = add i64 %frames, %fo
   %fp = inttoptr i64 %fi to ptr
+  %clock.before = load i64, ptr %clock.p
   %r = call i32 @ENTRY(ptr %ctx, ptr %fp, i32 -1, i64 0)
   store i32 %r, ptr %s.p
+  %clock.after = load i64, ptr %clock.p
+  %turn = sub i64 %clock.after, %clock.before
+  %work.p = getelementptr i8, ptr %fp, i64 {layout.WORK_OFFSET}
+  %work = load i64, ptr %work.p
+  %work1 = add i64 %work, %turn
+  store i64 %work1, ptr %work.p
+  %longest = load i64, ptr %longest_warp.p
+  %longest1 = call i64 @llvm.umax.i64(i64 %longest, i64 %work1)
+  store i64 %longest1, ptr %longest_warp.p
   %bad = icmp eq i32 %r, {layout.FAULT}
   br i1 %bad, label %fail, label %next
 next:

@@ -55,6 +55,7 @@ TURNS_OFFSET = 128
 COPIES_OFFSET = 132  # asynchronous copies under way
 CURSOR_OFFSET = 140  # how far the turns of diverged lanes have come, as a block number; -1: a new round
 ROTATED_OFFSET = 136  # diverged lanes have taken turns: who comes when no longer follows the source
+WORK_OFFSET = 144  # instructions the warp has executed in its block
 FRAME_HEADER = 192
 
 # The registers that say where the system keeps shared memory for itself, and how much. Groups of
@@ -175,6 +176,7 @@ CONTEXT = np.dtype(
         ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),
+        ("longest_warp", "<i8"),
     ],
     align=True,
 )

@@ -27,11 +27,13 @@ def counters(
     accesses: npt.NDArray[np.int64],
     branches: npt.NDArray[np.int64],
     blocks: npt.NDArray[np.int64],
+    longest_warp: int = 0,
 ) -> KernelCounters:
     """Name every counter after its instruction, and all after the kernel's `title`."""
     warp = thread = 0
     line_warp: dict[int, int] = defaultdict(int)
     line_thread: dict[int, int] = defaultdict(int)
+    opcodes: dict[str, int] = defaultdict(int)
     functions = [plan.function for plan in kernel.plans]
     for (function, piece), (executions, lanes) in zip(kernel.tables.blocks, blocks.tolist(), strict=True):
         size = piece.end - piece.first
@@ -40,6 +42,7 @@ def counters(
         for i in functions[function].instructions[piece.first : piece.end]:
             line_warp[i.line] += executions
             line_thread[i.line] += lanes
+            opcodes[i.root] += executions
     found = []
     for i, row in _by_place(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal, lanes = row[:5]
@@ -75,6 +78,8 @@ def counters(
         tuple(forks),
         dict(line_warp),
         dict(line_thread),
+        longest_warp,
+        dict(opcodes),
     )
 
 

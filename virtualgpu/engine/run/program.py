@@ -191,10 +191,12 @@ def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worke
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
     kernel, tables = launch.kernel, launch.kernel.tables
+    longest = max(int(w.context[0]["longest_warp"]) for w in workers)
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
         kernel, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
         accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+        longest,
     )  # fmt: skip
 
 

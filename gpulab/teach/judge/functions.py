@@ -1,23 +1,10 @@
-"""What exercises are made of: a judge that praises or says why an answer is not right yet."""
+"""What judges of Python functions share: a call, spelled out in messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-
-class NotYet(Exception):
-    """Raised by a judge: the answer is not right yet; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Exercise:
-    """One exercise: `judge` returns a sentence of praise or raises `NotYet`."""
-
-    exercise_id: str
-    title: str
-    judge: Callable[[Any], str]
+from gpulab.teach.judge.exercise import NotYet
 
 
 def unexpected(error: BaseException) -> str:

@@ -1,0 +1,145 @@
+"""One judge for every exercise of the course.
+
+An exercise is a value in ``course/nNN_topic/exercises.py``, in the tuple ``EXERCISES``. There are three
+kinds.
+
+**A kernel** is judged in five stages: ``results`` on sizes, block shapes and data that nobody can type in;
+``orders`` of blocks; ``hazards`` under the sanitizer; ``budget``, named counters beside those of the
+reference and of a naive version; ``parallelism``, so that no serial kernel passes. What a solution uses is
+read off counters, never off its text. All of that runs on a virtual GPU; where there is a real one, the
+results are taken there, too, once everything else has passed. ::
+
+    from gpulab.teach.judge import (
+        Advice, Budget, Case, Draw, KernelExercise, Measured, advice, blocks_for, draw
+    )
+
+    def scale2d_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+        rows, cols = size
+        x = data.floats((rows, cols))                               # random, or with 0, -0, infinities, NaN
+        grid = blocks_for(cols, block[0]), blocks_for(rows, block[1])
+        values = {"x": x, "rows": rows, "cols": cols}               # inputs by parameter name
+        return Case(grid, values, wanted={"y": 2 * x})              # outputs, by NumPy
+
+    INDEX = KernelExercise(
+        "02-index", "A matrix kernel", "scale2d",
+        "const float* x, float* y, int rows, int cols",             # pointers to const are never written
+        scale2d_case,
+        reference="scale2d.cu",                                     # in this folder's kernels/
+        naive="scale2d_down_the_rows.cu",                           # right, and over budget
+        level="core", kind="write",                                 # or "warm-up", "stretch"; "repair"
+        sizes=draw.matrices, blocks=draw.planes,                    # instead of draw.lengths, draw.lines
+        measured=Measured((190, 250), (32, 8, 1)),                  # the launch in which costs are counted
+        budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
+        once=True,                                                  # every output element is written once
+        advice=(
+            Advice(advice.out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
+            Advice(advice.transposed, "x counts columns and y counts rows."),
+            Advice(lambda m: m.fault == "lanes missing", "All 32 lanes must reach the shuffle."),
+        ),
+        praise="right for square, wide and tall matrices and for ragged edges on both sides.",
+    )
+
+*Data.* `Draw` gives ``floats``, ``whole`` (floats whose sums are exact in any order, hence compared
+exactly), ``integers`` and ``rng``. An output that is read as well stands in ``values``, too, with its first
+contents; any other starts as garbage. Outputs are compared exactly if they are integers, within two units
+in the last place if they are floats; for sums use `Near`, with the absolute values that were added up as
+its scale, and few ``ulps``: a lost element must show. ``case`` is called with many sizes, 0 among them
+(`draw.some_lengths` leaves that out), and must itself choose a grid that covers them. Make it fail for what
+learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
+
+*Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
+shared_bytes, divergent_branches, warp_instructions, barriers ...). ``Budget("sectors")`` allows 1.1 times
+the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids ("no atomics"), ``least=1`` demands.
+Figures of the reference and the naive version are counted, never written down. Where fewer are better they
+become the learner's score, and the best one is kept.
+
+*Parallelism* allows 4 times the reference's instructions, in all and in the busiest warp, and asks for half
+its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
+
+*Advice.* The first that fits a `Mistake` is said after what was found. Matchers are functions of it;
+`advice` has common ones (``out_of_bounds``, ``fault(kind, array)``, ``hazard("RAW")``, ``transposed``,
+``tail_wrong``, ``only_first``, ``unchanged``, ``partly_unwritten``, ``written_twice``, ``times(32)``,
+``holds(lambda m: m["x"] + 1)``, ``in_stage("budget")``, ``both``, ``either``, ``not_``). Every sentence
+says what to do, not how the judge works.
+
+**A Python function or value** is judged by a function that returns praise or raises `NotYet`. It runs in a
+process of its own with limits on time and memory, so that whatever the answer does, the notebook lives on.
+::
+
+    def judge_waves(answer: Any) -> str:
+        found = call(answer, 217, 2, 108, name="waves")             # what it raises becomes a sentence
+        if found != (1, 1):
+            raise NotYet(f"{spell('waves', (217, 2, 108))} returns {found!r}, it should be (1, 1).")
+        return "full waves and tails are right."
+
+    WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
+
+**A device program** is a Python function that uses ``cp``. It runs in a process of its own, too, on a
+virtual GPU; results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the
+host and so on (`programs.COUNTS`). On a GPU machine its results are taken there as well. ::
+
+    TOTAL = ProgramExercise(
+        "07-total", "A sum without copies", "total",
+        lambda data, n: ProgramCase((data.whole(n),), wanted=...),  # arguments, and what is to be returned
+        reference=reference_total, naive=naive_total,               # functions, counted at the last size
+        sizes=(1, 33, 10_000),
+        budgets=(Budget("to_host_bytes", "Copy one number."), Budget("waits")),
+    )
+
+**Mutants** are what the judge itself is judged by. ``mutants.py`` beside ``exercises.py`` declares for
+every exercise at least 8 wrong answers, each with the stage that must catch it and words of the sentence it
+earns, and at least 4 right ones that differ: a grid-stride loop, another shuffle, cooperative groups, odd
+formatting, comments that name what is forbidden. ``tests/teach/test_mutants.py`` runs all that it finds. ::
+
+    WRONG = (
+        Wrong("02-index", "guard on one side", scale2d("if (col < cols) ..."), "results", "Guard both edges"),
+        Wrong("02-index", "lanes down the rows", scale2d("..."), "budget", "neighbouring columns"),
+        Wrong("02-waves", "rounds up", lambda b, p, s: (-(-b // (p * s)), 0), "", "it should be"),
+    )
+    RIGHT = (Right("02-index", "grid-stride in both directions", scale2d("for (...) for (...) ...")),)
+
+The stage is empty for what cannot be tried at all (it does not compile, is no kernel), and for Python
+functions.
+"""
+
+from gpulab.teach.judge import advice, draw
+from gpulab.teach.judge.compare import Near
+from gpulab.teach.judge.draw import Draw, blocks_for
+from gpulab.teach.judge.exercise import (
+    Advice,
+    Budget,
+    Case,
+    Exercise,
+    KernelExercise,
+    Measured,
+    Mistake,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+)
+from gpulab.teach.judge.functions import call, spell
+from gpulab.teach.judge.mutants import Right, Wrong
+
+__all__ = [
+    "Advice",
+    "Budget",
+    "Case",
+    "Draw",
+    "Exercise",
+    "KernelExercise",
+    "Measured",
+    "Mistake",
+    "Near",
+    "NotYet",
+    "ProgramCase",
+    "ProgramExercise",
+    "PythonExercise",
+    "Right",
+    "Wrong",
+    "advice",
+    "blocks_for",
+    "call",
+    "draw",
+    "spell",
+]

@@ -1,0 +1,102 @@
+"""Named counters of a launch, the figures of a solution in them, and the score that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpulab.teach.judge.exercise import Budget
+from virtualgpu.records import KernelCounters
+
+
+def _opcodes(*roots: str) -> Callable[[KernelCounters], int]:
+    return lambda counters: sum(counters.opcode_warp_instructions.get(root, 0) for root in roots)
+
+
+def _accesses(
+    field: str, space: str | None = None, kind: str | None = None
+) -> Callable[[KernelCounters], int]:
+    return lambda counters: counters.total(field, space, kind)
+
+
+def _atomic_lanes(counters: KernelCounters) -> int:
+    return sum(a.bytes_requested // a.size_bytes for a in counters.accesses if a.kind == "atomic")
+
+
+# What budgets may name: the words for it, and how it is read off the counters of a launch. Instructions
+# count once a warp.
+COUNTERS: dict[str, tuple[str, Callable[[KernelCounters], int]]] = {
+    "sectors": ("sectors of global memory", _accesses("sectors", "global")),
+    "load_sectors": ("sectors loaded", _accesses("sectors", "global", "load")),
+    "store_sectors": ("sectors stored", _accesses("sectors", "global", "store")),
+    "requests": ("requests to global memory", _accesses("requests", "global")),
+    "local_requests": ("requests to local memory", _accesses("requests", "local")),
+    "shared_bytes": ("bytes of shared memory a block", lambda counters: counters.shared_bytes),
+    "shared_wavefronts": ("wavefronts of shared memory", _accesses("wavefronts", "shared")),
+    "bank_conflicts": ("bank conflicts", _accesses("bank_conflicts", "shared")),
+    "atomics": ("atomic requests", _accesses("requests", None, "atomic")),
+    "atomic_lanes": ("lanes that asked for an atomic", _atomic_lanes),
+    "divergent_branches": ("divergent branches", lambda counters: counters.divergent_branches),
+    "warp_instructions": ("warp instructions", lambda counters: counters.warp_instructions),
+    "longest_warp": ("instructions of the busiest warp", lambda counters: counters.longest_warp_instructions),
+    "shuffles": ("shuffles", _opcodes("shfl")),
+    "votes": ("votes", _opcodes("vote", "activemask")),
+    "matches": ("matches", _opcodes("match")),
+    "warp_reductions": ("warp-wide reductions", _opcodes("redux")),
+    "warp_exchanges": (
+        "shuffles, votes, matches and warp-wide reductions",
+        _opcodes("shfl", "vote", "activemask", "match", "redux"),
+    ),
+    "barriers": ("barriers", _opcodes("bar", "barrier")),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One budget's figures: the learner's, the reference's, the naive version's and the best one so far.
+
+    ``golf``: fewer are better, so that a best is worth keeping.
+    """
+
+    counter: str
+    words: str
+    yours: int
+    reference: int
+    naive: int | None = None
+    best: int | None = None
+    golf: bool = True
+
+    @property
+    def said(self) -> str:
+        """``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
+        others = [f"naive {self.naive:,}"] if self.naive is not None else []
+        others.append(f"reference {self.reference:,}")
+        best = f"; your best {self.best:,}" if self.best is not None else ""
+        return f"{self.yours:,} {self.words}; {', '.join(others)}{best}"
+
+
+def score(
+    budget: Budget, yours: KernelCounters, reference: KernelCounters, naive: KernelCounters | None
+) -> Score:
+    """The figures of one budget, read off three launches."""
+    words, read_off = COUNTERS[budget.counter]
+    other = None if naive is None else read_off(naive)
+    golf = budget.most != 0 and budget.least is None
+    return Score(budget.counter, words, read_off(yours), read_off(reference), other, golf=golf)
+
+
+def passes(budget: Budget, score: Score) -> bool:
+    """Whether a figure keeps a budget."""
+    limit = budget.limit(score.reference)
+    return (limit is None or score.yours <= limit) and (budget.least is None or score.yours >= budget.least)
+
+
+def complaint(budget: Budget, score: Score) -> str:
+    """What is said of a figure that does not keep its budget."""
+    limit = budget.limit(score.reference)
+    if limit is not None and score.yours > limit:
+        allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
+        said = f"the results are right, but it takes {score.yours:,} {score.words}, and {allowed}"
+    else:
+        said = f"the results are right, but with {score.yours:,} {score.words}; {budget.least:,} is the least"
+    return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()

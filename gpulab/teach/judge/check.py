@@ -1,0 +1,85 @@
+"""``gl.check``: judge an answer, and keep what was reached."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gpulab.teach import folders
+from gpulab.teach.first_lines import first_lines
+from gpulab.teach.judge.apart import judge_apart
+from gpulab.teach.judge.exercise import Exercise, KernelExercise
+from gpulab.teach.judge.stages import judge_kernel
+from gpulab.teach.judge.verdict import Verdict
+from gpulab.teach.store import store
+from virtualgpu.errors import GpulabError, did_you_mean
+
+_SECTION, _SCORES = "exercises", "scores"
+
+
+class UnknownExerciseError(GpulabError, ValueError):
+    """An exercise that does not exist; the message names the nearest."""
+
+
+def check(exercise_id: str, answer: Any) -> Verdict:
+    """Try `answer` on the inputs of an exercise, edge cases included.
+
+    A kernel is judged in five stages: its results, with other orders of blocks, under the sanitizer, by its
+    counters against a budget, and by how evenly its threads share the work. A Python answer is judged in a
+    process of its own, with a time limit.
+
+    Parameters
+    ----------
+    exercise_id
+        The exercise's name in the notebook, such as ``"00-saxpy"``.
+    answer
+        What the exercise asks for: a kernel (``cp.RawKernel`` or its CUDA C++ text), a function
+        or a value.
+
+    Returns
+    -------
+    Verdict
+        ``passed`` and a sentence; ``print`` shows the stages and the score. A wrong, crashing or endless
+        answer is a verdict, not an error.
+
+    Raises
+    ------
+    UnknownExerciseError
+        If there is no such exercise.
+    """
+    exercise = folders.exercise(exercise_id)
+    if exercise is None:
+        names = folders.exercises()
+        raise UnknownExerciseError(
+            f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
+            f"Exercises: {', '.join(names)}."
+        )
+    return _kept(judge(exercise, answer))
+
+
+def judge(exercise: Exercise, answer: Any) -> Verdict:
+    """Judge an answer, and keep nothing."""
+    if answer is None or answer is ...:
+        return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
+    if not isinstance(exercise, KernelExercise):
+        return judge_apart(exercise, answer)
+    try:
+        with first_lines():
+            return judge_kernel(exercise, answer)
+    except KeyboardInterrupt:
+        return Verdict(exercise.exercise_id, False, "you stopped the check.")
+
+
+def _kept(verdict: Verdict) -> Verdict:
+    """Note that an exercise has passed and its best figures, and show those with the score."""
+    kept, name = store(), verdict.exercise_id
+    if verdict.passed or not kept.get(_SECTION, name):
+        kept.put(_SECTION, name, verdict.passed)
+    known = kept.get(_SCORES, name)
+    best: dict[str, int] = dict(known) if isinstance(known, dict) else {}
+    golf = [score for score in verdict.scores if score.golf]
+    if verdict.passed and golf:
+        for score in golf:
+            best[score.counter] = min(score.yours, best.get(score.counter, score.yours))
+        kept.put(_SCORES, name, best)
+    return replace(verdict, scores=tuple(replace(s, best=best.get(s.counter)) for s in verdict.scores))

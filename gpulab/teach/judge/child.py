@@ -1,0 +1,59 @@
+"""The process in which `apart` judges a Python answer: ``python -m gpulab.teach.judge.child``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pickle
+import sys
+
+from gpulab.teach.judge.apart import READY, Told
+from gpulab.teach.judge.exercise import NotYet, ProgramExercise
+from gpulab.teach.judge.functions import unexpected
+
+
+def main() -> None:
+    """Read an exercise and an answer, judge, tell."""
+    sent = sys.stdin.buffer.read()
+    # From here on the answer's output and input are its own; only `told` leads to the judge.
+    told = os.dup(1)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.write(told, READY)
+    try:
+        verdict = judge(sent)
+    except NotYet as reason:
+        verdict = Told(False, str(reason))
+    except SystemExit as error:
+        verdict = Told(
+            False, f"it calls exit({'' if error.code is None else error.code}), which would end Python."
+        )
+    except BaseException as error:
+        verdict = Told(False, unexpected(error))
+    sys.stdout.flush()
+    os.write(told, json.dumps(dataclasses.asdict(verdict)).encode())
+    os._exit(0)  # threads that the answer left behind do not matter
+
+
+def judge(sent: bytes) -> Told:
+    """The verdict on what was sent."""
+    import gpulab.course
+    import virtualgpu
+    from gpulab import session
+
+    folders, *pickled = pickle.loads(sent)
+    gpulab.course.__path__[:] = folders
+    if session.real_cp() is None:
+        virtualgpu.as_cupy()  # what an answer calls cupy
+    exercise, answer = map(pickle.loads, pickled)
+    if isinstance(exercise, ProgramExercise):
+        from gpulab.teach.judge.programs import judge_program
+
+        return judge_program(exercise, answer)
+    return Told(True, exercise.judge(answer))
+
+
+if __name__ == "__main__":
+    main()

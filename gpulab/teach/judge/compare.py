@@ -1,0 +1,62 @@
+"""Whether an output is what it should be: exactly for integers, within honest roundings for floats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+DEFAULT_ULPS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """Floats that are right within ``ulps`` units in the last place of ``scale``.
+
+    ``scale`` is what was added up, in absolute values: roundings are as large as the terms, not as what is
+    left of them. A sum of n terms lies within about log2(n) units if added as a tree, n if in a row; keep
+    ``ulps`` so small that ``ulps * eps`` of the scale is far below one term, or a lost element passes. Sums
+    of `Draw.whole` numbers are exact and need no `Near` at all.
+    """
+
+    values: Array
+    scale: Array | float
+    ulps: float = DEFAULT_ULPS
+
+
+def values_of(wanted: Array | Near) -> Array:
+    """The values alone, which carry the output's shape and type."""
+    return wanted.values if isinstance(wanted, Near) else wanted
+
+
+def wrong_elements(found: Array, wanted: Array | Near) -> Array:
+    """Where `found` is not as wanted, as an array of bool."""
+    values = values_of(wanted)
+    if values.dtype.kind != "f":
+        return np.asarray(found != values)
+    near = wanted if isinstance(wanted, Near) else Near(values, np.abs(values))
+    exact, got = values.astype(np.float64), found.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        info = np.finfo(found.dtype)
+        room = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
+        close = np.abs(got - exact) <= room
+    # Infinities and NaN have no neighbours: the same, or wrong.
+    same = (got == exact) | (np.isnan(got) & np.isnan(exact))
+    return np.asarray(~np.where(np.isfinite(exact) & np.isfinite(got), close, same))
+
+
+def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:
+    """``y[3] is 0.5, it should be 1 (2 of 7 elements differ)``."""
+    first = tuple(int(axis[0]) for axis in np.nonzero(wrong)) if wrong.ndim else ()
+    index = f"[{', '.join(map(str, first))}]" if first else ""
+    count = f"{int(wrong.sum()):,} of {wrong.size:,} elements differ" if wrong.size > 1 else ""
+    said = f"{name}{index} is {shown(found[first])}, it should be {shown(wanted[first])}"
+    return f"{said} ({count})" if count else said
+
+
+def shown(value: Any) -> str:
+    """A number as a learner reads it."""
+    return f"{int(value)}" if np.asarray(value).dtype.kind in "iub" else f"{float(value):.6g}"

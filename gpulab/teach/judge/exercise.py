@@ -1,0 +1,294 @@
+"""What an exercise is: a value that says what to compute, what it may cost, and what to say of mistakes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from gpulab.teach.judge import draw
+from gpulab.teach.judge.compare import Array, Near
+from gpulab.teach.judge.draw import Draw
+from virtualgpu.records import Dim3
+
+Level = Literal["warm-up", "core", "stretch"]
+Kind = Literal["write", "repair"]
+Stage = Literal["results", "orders", "hazards", "budget", "parallelism", "counts"]
+
+_SCALARS = {
+    "float": np.float32,
+    "double": np.float64,
+    "int": np.int32,
+    "unsigned": np.uint32,
+    "unsigned int": np.uint32,
+    "long long": np.int64,
+    "size_t": np.uint64,
+    "unsigned char": np.uint8,
+}
+
+
+class NotYet(Exception):
+    """The answer is not right yet; the message says why, in a sentence for the learner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel, such as ``const float* x``; ``type`` is what it points to, or the scalar's."""
+
+    name: str
+    type: str
+    pointer: bool
+    read_only: bool
+
+    @classmethod
+    def read(cls, text: str) -> Parameter:
+        """Read it off C++ text."""
+        words = text.replace("*", " * ").replace("__restrict__", " ").split()
+        kind = " ".join(word for word in words[:-1] if word not in ("const", "*"))
+        return cls(words[-1], kind, "*" in words, "const" in words)
+
+    def scalar(self, value: Any) -> Any:
+        """A number as the kernel takes it."""
+        return _SCALARS[self.type](value)
+
+
+@dataclass(slots=True)
+class Case:
+    """One launch and what has to come of it.
+
+    ``values`` holds inputs by parameter name, and the first contents of an output that is read, too; any
+    other output starts as garbage. ``wanted`` holds what outputs must hold afterwards: integers exactly,
+    floats within two roundings, or as `Near` says. ``label`` is for messages and is filled by the judge.
+    """
+
+    grid: int | tuple[int, ...]
+    values: dict[str, Any]
+    wanted: dict[str, Array | Near]
+    shared_bytes: int = 0
+    block: Dim3 = (1, 1, 1)
+    label: str = ""
+    size: Any = None
+
+    @property
+    def launch_grid(self) -> Dim3:
+        """The grid in three dimensions."""
+        x, y, z = (*(self.grid if isinstance(self.grid, tuple) else (self.grid,)), 1, 1)[:3]
+        return x, y, z
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a solution may cost, in one counter of a launch (`budget.COUNTERS`).
+
+    A figure passes up to ``allowance`` times the reference's, up to ``most``, and from ``least`` on,
+    whichever are given; with none of them up to 1.1 times the reference's. ``advice`` is the sentence
+    for one that does not.
+    """
+
+    counter: str
+    advice: str = ""
+    allowance: float | None = None
+    most: int | None = None
+    least: int | None = None
+
+    def limit(self, reference: int) -> int | None:
+        """The highest figure that passes, or None."""
+        if self.most is not None:
+            return self.most
+        if self.allowance is None and self.least is not None:
+            return None
+        factor = 1.1 if self.allowance is None else self.allowance
+        return int(reference * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Where budget and parallelism are counted: a size and a block shape, and how far one may be off there.
+
+    A solution passes with at most ``slack`` times the reference's instructions, in all and in its busiest
+    warp, and at least ``lanes`` times its lane efficiency.
+    """
+
+    size: Any = 1 << 14
+    block: Dim3 = (256, 1, 1)
+    slack: float = 4.0
+    lanes: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One failure, as the matchers of `Advice` see it.
+
+    ``fault`` names what stopped the kernel (``out of bounds``, ``endless``, ``lanes missing`` ...), with
+    ``array`` the parameter it meant; empty where it ended and ``found`` differs from ``wanted`` in the output
+    ``name``. ``hazard`` is what the sanitizer calls it (``RAW``, ``WAW``, ``lanes missing`` ...).
+    ``repeated``: elements were written that often and not once. ``said`` is the sentence without advice.
+    """
+
+    stage: Stage
+    case: Case
+    said: str
+    name: str = ""
+    found: Array | None = None
+    wanted: Array | None = None
+    start: Array | None = None
+    fault: str = ""
+    array: str = ""
+    hazard: str = ""
+    repeated: bool = False
+
+    @property
+    def wrong(self) -> Array:
+        """Where `found` and `wanted` differ."""
+        assert self.found is not None
+        assert self.wanted is not None
+        with np.errstate(invalid="ignore"):
+            return ~np.isclose(self.found, self.wanted, rtol=1e-4, atol=1e-30, equal_nan=True)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.case.values[name]
+
+
+Matcher = Callable[[Mistake], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A sentence for the failures that `when` recognises; the first that fits is said. See `advice`."""
+
+    when: Matcher
+    says: str
+
+
+@dataclass(frozen=True)
+class KernelExercise:
+    """An exercise whose answer is a CUDA C++ kernel.
+
+    Parameters
+    ----------
+    exercise_id, title
+        Such as ``"00-saxpy"``; the digits are the notebook's.
+    level, kind
+        How hard it is; whether the kernel is written or a faulty one is repaired.
+    kernel, parameters
+        Name and parameter list as in CUDA C++. Pointers to ``const`` are inputs, other pointers outputs.
+    case
+        ``case(draw, size, block)`` makes one launch: data from `draw`, the grid, and by NumPy what is wanted.
+    sizes, blocks
+        ``sizes(rng, threads_at_once)`` and ``blocks(rng)`` choose what to try (see `draw`); the seed comes
+        from the answer's text, so that none of them can be hard-coded.
+    reference, naive
+        Files in the course folder's ``kernels``, of a good solution and of one that is right and costs more.
+    budgets, measured
+        What is counted, and for which launch.
+    once
+        Whether every element of the outputs is to be written exactly once. A missing guard at a ragged edge
+        writes into the next row, and may write there what belongs there.
+    advice
+        What to say of particular failures.
+    praise
+        One sentence for the answer that passes.
+    """
+
+    exercise_id: str
+    title: str
+    kernel: str
+    parameters: str
+    case: Callable[[Draw, Any, Dim3], Case]
+    reference: str
+    level: Level = "core"
+    kind: Kind = "write"
+    naive: str = ""
+    sizes: Callable[[np.random.Generator, int], Sequence[Any]] = draw.lengths
+    blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.lines
+    budgets: tuple[Budget, ...] = ()
+    measured: Measured = field(default_factory=Measured)
+    once: bool = False
+    advice: tuple[Advice, ...] = ()
+    praise: str = "right for every size, block shape and order of blocks."
+
+    @cached_property
+    def arguments(self) -> tuple[Parameter, ...]:
+        """The parameters, read."""
+        return tuple(Parameter.read(text) for text in self.parameters.split(","))
+
+    @property
+    def signature(self) -> str:
+        """As it stands in CUDA C++."""
+        return f"{self.kernel}({self.parameters})"
+
+    def source(self, file: str) -> str:
+        """The text of a file in the ``kernels`` of the folder that declares this exercise."""
+        folder = Path(inspect.getfile(self.case)).parent / "kernels"
+        return (folder / file).read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class PythonExercise:
+    """An exercise whose answer is a Python function or value.
+
+    ``judge(answer)`` returns praise or raises `NotYet`; it runs in a process of its own, which is stopped
+    after ``limit_s`` seconds.
+    """
+
+    exercise_id: str
+    title: str
+    judge: Callable[[Any], str]
+    level: Level = "core"
+    kind: Kind = "write"
+    limit_s: float = 4.0
+
+
+@dataclass(frozen=True)
+class ProgramCase:
+    """One call of a learner's device program.
+
+    ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays.
+    ``wanted`` is compared with what is returned: an array or number, or a tuple of them.
+    """
+
+    arguments: tuple[Any, ...]
+    wanted: Any
+    on_device: bool = False
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class ProgramExercise:
+    """An exercise whose answer is a Python function that uses ``cp``.
+
+    It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds. Budgets are
+    in the counts of `programs.COUNTS`: launches, copies, bytes, synchronisations.
+
+    Parameters
+    ----------
+    case
+        ``case(draw, size)`` makes the arguments of one call, and what is wanted.
+    reference, naive
+        Functions that solve it, well and at a higher cost.
+    name
+        The function's name, for messages.
+    sizes
+        What to try; budgets are counted at the last.
+    """
+
+    exercise_id: str
+    title: str
+    name: str
+    case: Callable[[Draw, Any], ProgramCase]
+    reference: Callable[..., Any]
+    naive: Callable[..., Any] | None = None
+    level: Level = "core"
+    kind: Kind = "write"
+    sizes: tuple[Any, ...] = (1, 33, 10_000)
+    budgets: tuple[Budget, ...] = ()
+    praise: str = "right, and within its budget."
+    limit_s: float = 10.0
+
+
+Exercise = KernelExercise | PythonExercise | ProgramExercise

@@ -1,0 +1,261 @@
+"""A learner's kernel: read off the answer, compiled, and launched on a bench where it can do no harm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.teach.judge.compare import Array, values_of
+from gpulab.teach.judge.draw import garbage
+from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet
+from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
+from virtualgpu.records import KernelCounters, KernelSource, SanitizerReport
+
+# A kernel of an exercise takes milliseconds; this one does not end.
+WATCHDOG_S = 1.0
+# Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
+_GAP_BYTES = 1 << 18
+_SHOWN_CHARACTERS = 70
+_TODO = "the kernel still has its TODO; write the body first."
+
+
+class Fault(Exception):
+    """The kernel was stopped, or refused before its first thread. ``kind`` as in `Mistake.fault`."""
+
+    def __init__(self, kind: str, said: str, array: str = "") -> None:
+        super().__init__(said)
+        self.kind, self.said, self.array = kind, said, array
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a launch left: outputs by name, with what they held before, and the inputs it wrote to."""
+
+    found: dict[str, Array]
+    start: dict[str, Array]
+    overwritten: tuple[str, ...]
+    counters: KernelCounters
+
+
+@dataclass(slots=True)
+class Bench:
+    """A virtual GPU like the one in use, without the learner's arrays."""
+
+    side: Any
+    cp: Any
+
+    @property
+    def threads_at_once(self) -> int:
+        """Threads that the device holds at once."""
+        info = self.side.device_info()
+        return int(info.sm_count * info.max_threads_per_sm)
+
+    def compile(self, source: KernelSource) -> None:
+        """Raise what compiling raises."""
+        self.side.kernel_stats(source)
+
+    def run(self, exercise: KernelExercise, source: KernelSource, case: Case, seed: int = 0) -> Run:
+        """Launch a kernel on fresh arrays.
+
+        Raises
+        ------
+        Fault
+            If it does something illegal, does not end, or has other parameters.
+        """
+        arrays, args, start = on_device(self.cp, exercise, case, seed)
+        counters = self._observe(exercise, Launch.of(source, case.grid, case.block, args, case.shared_bytes))
+        found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
+        inputs = [p.name for p in exercise.arguments if p.pointer and p.name not in case.wanted]
+        written = tuple(
+            name for name in inputs
+            if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
+        )  # fmt: skip
+        return Run(found, start, written, counters)
+
+    def sanitize(self, exercise: KernelExercise, source: KernelSource, case: Case) -> SanitizerReport:
+        """Launch a kernel under all checks."""
+        _, args, _ = on_device(self.cp, exercise, case)
+        launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
+        report: SanitizerReport = self._observe(exercise, launch, Hazards())
+        return report
+
+    @contextmanager
+    def order(self, order: str, seed: int = 0) -> Iterator[None]:
+        """Let blocks run in another order for a while."""
+        with self.side.machine.keeping("block_order"):
+            self.side.machine.current_device.set_block_order(order, seed)
+            yield
+
+    def _observe(self, exercise: KernelExercise, launch: Launch, what: Any = None) -> Any:
+        try:
+            return self.side.observe(launch, what or Counters())
+        except TypeError as error:
+            raise Fault("parameters", _parameters(exercise, error)) from None
+        except RuntimeError as error:
+            raise _fault(error) from None
+
+
+@contextmanager
+def bench() -> Iterator[Bench]:
+    """A bench for a while."""
+    with session.bench() as side:
+        for device in side.machine.devices:
+            device.watchdog_s = WATCHDOG_S
+        yield Bench(side, side.cp)
+
+
+def read(exercise: KernelExercise, answer: Any) -> KernelSource:
+    """The kernel that an answer is.
+
+    Raises
+    ------
+    NotYet
+        If it is none, or another one.
+    """
+    pass_it = f'pass the kernel itself: cp.RawKernel(code, "{exercise.kernel}"), or its CUDA C++ text'
+    if isinstance(answer, str):
+        if exercise.kernel not in answer:
+            raise NotYet(f"this text has no kernel `{exercise.kernel}`; {pass_it}.")
+        return KernelSource(exercise.kernel, answer)
+    try:
+        source = kernel_source(answer)
+    except (TypeError, AttributeError):
+        raise NotYet(f"{_article(answer)} is no kernel; {pass_it}.") from None
+    plain = re.sub(r"<.*", "", source.name)
+    if plain != exercise.kernel:
+        raise NotYet(f"this kernel is called `{source.name}`; the exercise asks for `{exercise.kernel}`.")
+    return source
+
+
+def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> None:
+    """Compile a kernel.
+
+    Raises
+    ------
+    NotYet
+        If it does not compile, with the first error and the learner's line.
+    """
+    try:
+        bench.compile(source)
+    except Exception as error:
+        if has_todo(source):
+            raise NotYet(_TODO) from None
+        log = getattr(error, "log", None)
+        if isinstance(log, str):
+            raise NotYet(f"it does not compile: {_first_error(log, source.code)}") from None
+        raise NotYet(_plain(str(error))) from None
+
+
+def has_todo(source: KernelSource) -> bool:
+    """Whether the stub's TODO still stands there. Only an answer that is wrong is asked."""
+    return "TODO" in source.code
+
+
+def unwritten() -> NotYet:
+    """The verdict on a stub."""
+    return NotYet(_TODO)
+
+
+def _first_error(log: str, code: str) -> str:
+    lines = [line for line in log.splitlines() if line.strip()]
+    first = next((line for line in lines if "error" in line), lines[0] if lines else "no reason given")
+    found = re.match(r".*?\((\d+)\): (?:catastrophic )?error: (.*)", first)
+    if found is None:
+        return first.strip() + "."
+    number, what = int(found[1]), found[2].strip().rstrip(".")
+    source = code.splitlines()
+    text = short(source[number - 1]) if 0 < number <= len(source) else ""
+    return f"line {number} `{text}`: {what}." if text else f"line {number}: {what}."
+
+
+def short(text: str) -> str:
+    """A source line that leaves room for the sentence it stands in."""
+    text = text.strip()
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _parameters(exercise: KernelExercise, error: TypeError) -> str:
+    reason = _plain(str(error))
+    number = re.search(r"argument (\d+) \('(\w+)'\)", reason)
+    takes = re.search(r"takes (\d+) arguments? but (\d+)", reason)
+    what = "its parameters are not those of the exercise"
+    if number and int(number[1]) <= len(exercise.arguments):
+        wanted = exercise.parameters.split(",")[int(number[1]) - 1].strip()
+        what = f"parameter {number[1]}, `{number[2]}`, is to be `{wanted}`"
+    elif takes:
+        what = f"it has {takes[1]} parameters instead of {takes[2]}"
+    return f"{what}; keep the given list: {exercise.signature}."
+
+
+def _fault(error: RuntimeError) -> Fault:
+    kind = getattr(error, "kind", "") or "refused"
+    site = getattr(error, "site", None)
+    if site is None:
+        return Fault(kind, _plain(str(error)))
+    text = f" `{short(site.source_text)}`" if site.source_text else ""
+    line = f"line {site.line}{text}, " if site.line else ""
+    where = f"{line}block {site.block}, thread {site.thread}"
+    message = _plain(str(error)).replace(f" `{site.source_text}`", text)
+    array = re.search(r"\(parameter (\w+)\)", getattr(error, "array", ""))
+    if kind == "endless":
+        return Fault(
+            kind, f"it does not end ({where}). Look for a loop that never stops, or for a wait in vain."
+        )
+    if kind == "out of bounds" and array:
+        did = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
+        return Fault(kind, f"{where}, {did} outside `{array[1]}`.", array[1])
+    return Fault(kind, message)
+
+
+def _plain(text: str) -> str:
+    text = " ".join(text.split())
+    text = re.sub(r"^(?:cudaError|CUDA_ERROR_)\w+: ", "", text)
+    text = re.sub(r"^named symbol not found: ", "", text)
+    return re.sub(r"^kernel '[^']*':? ", "", text)
+
+
+def _article(answer: Any) -> str:
+    kind = type(answer).__name__
+    if callable(answer) and hasattr(answer, "__name__"):
+        return f"the function `{answer.__name__}`"
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+
+
+def on_device(
+    cp: Any, exercise: KernelExercise, case: Case, seed: int = 0
+) -> tuple[dict[str, Any], tuple[Any, ...], dict[str, Array]]:
+    """Arrays by name, the arguments of a launch, and what outputs hold before it."""
+    arrays: dict[str, Any] = {}
+    start: dict[str, Array] = {}
+    gaps, args = [], []
+    for number, parameter in enumerate(exercise.arguments):
+        name = parameter.name
+        value = case.values.get(name)
+        if name in case.wanted:
+            wanted = values_of(case.wanted[name])
+            value = garbage(seed + number, wanted.shape, wanted.dtype) if value is None else value
+            start[name] = value
+        if parameter.pointer:
+            gaps.append(cp.empty(_GAP_BYTES, np.uint8))
+            arrays[name] = cp.asarray(value)
+            args.append(arrays[name])
+        else:
+            args.append(parameter.scalar(value))
+    gaps.append(cp.empty(_GAP_BYTES, np.uint8))
+    return arrays, tuple(args), start
+
+
+def on_gpu(
+    cp: Any, exercise: KernelExercise, source: KernelSource, case: Case
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What the real GPU makes of a launch that has passed on the bench, and what outputs held before."""
+    kernel = cp.RawKernel(source.code, source.name, options=source.options)
+    arrays, args, start = on_device(cp, exercise, case)
+    Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()
+    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, start

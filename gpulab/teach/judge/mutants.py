@@ -1,0 +1,30 @@
+"""Wrong and right answers, declared beside a notebook's exercises: what every judge is tried with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """An answer that must fail: in which stage, and words of the sentence it earns.
+
+    ``stage`` is empty for what fails before it can be tried (it does not compile, has other parameters ...),
+    and for Python answers.
+    """
+
+    exercise_id: str
+    what: str
+    answer: Any
+    stage: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """An answer that must pass."""
+
+    exercise_id: str
+    what: str
+    answer: Any

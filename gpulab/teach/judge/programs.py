@@ -1,0 +1,146 @@
+"""Device programs: Python functions that use ``cp``, judged by their results and by what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.teach.judge import budget
+from gpulab.teach.judge.apart import Told
+from gpulab.teach.judge.budget import Score
+from gpulab.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
+from gpulab.teach.judge.draw import Draw, seed_of
+from gpulab.teach.judge.exercise import NotYet, ProgramCase, ProgramExercise
+from gpulab.teach.judge.functions import call
+from gpulab.teach.judge.verdict import StageResult
+from virtualgpu.records import Activity
+
+
+class Seen:
+    """What a program gave the device: the operations of its streams, and how often the host waited."""
+
+    def __init__(self, activities: Sequence[Activity], waits: int) -> None:
+        self.activities, self.waits = activities, waits
+
+    def copies(self, *kinds: str) -> list[Activity]:
+        """Copies, of those kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``) or all."""
+        found = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
+        return [a for a in found if not kinds or a.copy_kind in kinds]
+
+    def of_kind(self, kind: str) -> list[Activity]:
+        """Operations of one of CUPTI's kinds."""
+        return [a for a in self.activities if a.kind == kind]
+
+
+def _bytes(*kinds: str) -> Callable[[Seen], int]:
+    return lambda seen: sum(a.size_bytes for a in seen.copies(*kinds))
+
+
+# What budgets of programs may name: the words for it, and how it is read off. A wait is any call in which
+# the host stands still until the device has finished something, ``.get()`` and ``float(array)`` included.
+COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
+    "launches": ("kernel launches", lambda seen: len(seen.of_kind("CONCURRENT_KERNEL"))),
+    "graph_launches": ("graph launches", lambda seen: len({a.graph_id for a in seen.activities} - {0})),
+    "memsets": ("memory sets", lambda seen: len(seen.of_kind("MEMSET"))),
+    "copies": ("copies", lambda seen: len(seen.copies())),
+    "copied_bytes": ("bytes copied", _bytes()),
+    "to_device_copies": ("copies to the device", lambda seen: len(seen.copies("HtoD"))),
+    "to_device_bytes": ("bytes copied to the device", _bytes("HtoD")),
+    "to_host_copies": ("copies to the host", lambda seen: len(seen.copies("DtoH"))),
+    "to_host_bytes": ("bytes copied to the host", _bytes("DtoH")),
+    "waits": ("waits of the host for the device", lambda seen: seen.waits),
+    "streams": ("streams", lambda seen: len({a.stream_id for a in seen.activities})),
+}
+
+
+def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
+    """Judge a program, in a process of its own: every size, and its budgets at the last."""
+    seed = seed_of(exercise.exercise_id)
+    try:
+        for size in exercise.sizes:
+            yours = run(exercise, answer, exercise.case(Draw(seed), size))
+    except NotYet as reason:
+        stages = (StageResult("results", "failed", str(reason)), StageResult("counts", "not reached"))
+        return Told(False, str(reason), stages)
+    results = StageResult("results", "passed", f"right for {len(exercise.sizes)} sizes.")
+    if yours is None or not exercise.budgets:
+        return Told(True, exercise.praise, (results,))
+    case = exercise.case(Draw(seed), exercise.sizes[-1])
+    reference = run(exercise, exercise.reference, case)
+    naive = run(exercise, exercise.naive, case) if exercise.naive is not None else None
+    assert reference is not None
+    scores = tuple(_score(item, yours, reference, naive) for item in exercise.budgets)
+    for item, score in zip(exercise.budgets, scores, strict=True):
+        if not budget.passes(item, score):
+            said = f"{case.label or f'size {size}'}: {budget.complaint(item, score)}"
+            return Told(False, said, (results, StageResult("counts", "failed", said)), scores)
+    counted = "; ".join(f"{score.yours:,} {score.words}" for score in scores) + "."
+    return Told(True, exercise.praise, (results, StageResult("counts", "passed", counted)), scores)
+
+
+def run(exercise: ProgramExercise, program: Any, case: ProgramCase) -> Seen | None:
+    """Call a program on a fresh virtual device and compare what it returns; None on a real one.
+
+    Raises
+    ------
+    NotYet
+        If it raises, or returns something else.
+    """
+    real: Any = session.real_cp()
+    with session.bench() if real is None else nullcontext() as side:
+        cp = real if side is None else side.cp
+        arguments = tuple(
+            cp.asarray(given) if case.on_device and isinstance(given, np.ndarray) else given
+            for given in case.arguments
+        )
+        log, waits = _so_far(side)
+        label = case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
+        result = call(program, *arguments, name=exercise.name, shown=label)
+        now, waited = _so_far(side)
+        _compare(cp, label, result, case.wanted)
+        return None if side is None else Seen(now[len(log) :], waited - waits)
+
+
+def _so_far(side: Any) -> tuple[tuple[Activity, ...], int]:
+    """What the device has been given, and how often the host has waited for it."""
+    if side is None:
+        return (), 0
+    return tuple(side.machine.current_device.work.log), side.machine.clock.waits
+
+
+def _compare(cp: Any, label: str, result: Any, wanted: Any) -> None:
+    several = isinstance(wanted, tuple)
+    parts = result if several else (result,)
+    if several and (not isinstance(result, tuple | list) or len(result) != len(wanted)):
+        raise NotYet(f"{label} should return {len(wanted)} results, as a tuple.")
+    for number, (found, right) in enumerate(zip(parts, wanted if several else (wanted,), strict=True)):
+        name = f"result {number + 1}" if several else "the result"
+        if not isinstance(found, cp.ndarray | np.ndarray | np.generic | int | float):
+            raise NotYet(
+                f"{label} returns {type(found).__name__}, and {name} should be an array or a number."
+            )
+        right = right if isinstance(right, Near) else np.asarray(right)
+        got, values = (
+            cp.asnumpy(found) if isinstance(found, cp.ndarray) else np.asarray(found),
+            values_of(right),
+        )
+        if got.shape != values.shape:
+            raise NotYet(f"{label}: {name} has the shape {got.shape}, it should be {values.shape}.")
+        wrong = wrong_elements(got, right)
+        if wrong.any():
+            raise NotYet(f"{label}: {first_wrong(name, got, values, wrong)}.")
+
+
+def _score(item: Any, yours: Seen, reference: Seen, naive: Seen | None) -> Score:
+    words, read_off = COUNTS[item.counter]
+    golf = item.most != 0 and item.least is None
+    other = None if naive is None else read_off(naive)
+    return Score(item.counter, words, read_off(yours), read_off(reference), other, golf=golf)
+
+
+def _shown(given: Any) -> str:
+    return f"array of {given.shape}" if isinstance(given, np.ndarray) else repr(given)

@@ -1,0 +1,161 @@
+"""One answer under judgement: the launches it is tried with, and what is said of those that go wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from gpulab.teach.judge import draw
+from gpulab.teach.judge.advice import advised
+from gpulab.teach.judge.budget import Score
+from gpulab.teach.judge.compare import Array, first_wrong, values_of, wrong_elements
+from gpulab.teach.judge.draw import Draw
+from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
+from gpulab.teach.judge.kernel import Bench, Fault, Run, has_todo, unwritten
+from virtualgpu.records import Dim3, KernelSource
+
+# Sizes up to this are small: tried with every block shape, and before any other.
+SMALL = 5000
+# About so many elements show every kind of data.
+_DATA_SIZE = 1000
+# Launches under checks have at most so many blocks.
+_HAZARD_BLOCKS = 4
+
+
+@dataclass
+class Trial:
+    """An answer, the bench it runs on, and what has been found out about it.
+
+    ``hopeless`` marks a kernel that works so much more than the reference that large sizes are left out: it
+    ends right, and fails later for its cost.
+    """
+
+    exercise: KernelExercise
+    source: KernelSource
+    bench: Bench
+    seed: int = 0
+    scores: list[Score] = field(default_factory=list)
+    hopeless: bool = False
+
+    @cached_property
+    def plan(self) -> list[tuple[Any, Dim3]]:
+        """Sizes and blocks in the order in which they are tried."""
+        rng = np.random.default_rng(self.seed)
+        blocks = self.exercise.blocks(rng)
+        return draw.tried(self.exercise.sizes(rng, self.bench.threads_at_once), blocks, SMALL)
+
+    @cached_property
+    def small_cases(self) -> list[Case]:
+        """The plan's small launches with random data."""
+        return [self.case(size, block) for size, block in self.plan if np.prod(size) <= SMALL]
+
+    def large_cases(self) -> Iterator[Case]:
+        """The others, each made when it is its turn."""
+        return (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
+
+    def data_cases(self) -> list[Case]:
+        """One middling launch for every kind of data, if there are floats among it."""
+        drawn = Draw(self.seed)
+        size, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
+        self.exercise.case(drawn, size, block)
+        kinds = draw.KINDS[1:] if drawn.special else (draw.DUPLICATES,)
+        return [self.case(size, block, kind) for kind in kinds]
+
+    def order_cases(self) -> list[Case]:
+        """A middling and a larger launch of several blocks."""
+        several = [case for case in self.small_cases if prod(case.launch_grid) > 1]
+        several.sort(key=lambda case: prod(case.launch_grid))
+        return [several[len(several) // 2], several[-1]] if several else []
+
+    def hazard_cases(self) -> list[Case]:
+        """For every block shape the largest launch of a few blocks, and one that leaves most threads idle."""
+        chosen: dict[Dim3, Case] = {}
+        for case in self.small_cases:
+            best = chosen.get(case.block)
+            if prod(case.launch_grid) <= _HAZARD_BLOCKS and (
+                best is None or np.prod(case.size) > np.prod(best.size)
+            ):
+                chosen[case.block] = case
+        least = [case for case in self.small_cases if np.prod(case.size) == 1]
+        return [*chosen.values(), *least[:1]]
+
+    def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
+        """A launch to try."""
+        return made_case(self.exercise, Draw(self.seed, kind), size, block)
+
+    def run(self, case: Case, stage: Stage, seed: int = 0) -> Run:
+        """Launch and compare.
+
+        Raises
+        ------
+        NotYet
+            For whatever is wrong, with the exercise's advice.
+        """
+        try:
+            run = self.bench.run(self.exercise, self.source, case, seed)
+        except Fault as stop:
+            raise self.stopped(stage, case, stop) from None
+        for name in run.overwritten:
+            raise NotYet(f"{case.label}: it writes to `{name}`, which it may only read.")
+        self.compare(stage, case, run.found, run.start)
+        self.compare_writes(stage, case, run)
+        return run
+
+    def stopped(self, stage: Stage, case: Case, stop: Fault) -> NotYet:
+        """The verdict on a kernel that was stopped."""
+        if stop.kind == "parameters":
+            return NotYet(stop.said)
+        mistake = Mistake(stage, case, f"{case.label}: {stop.said}", fault=stop.kind, array=stop.array)
+        return self.mistaken(mistake)
+
+    def mistaken(self, mistake: Mistake) -> NotYet:
+        """The verdict on a mistake: what was found, and what helps."""
+        return NotYet(advised(self.exercise.advice, mistake))
+
+    def compare(self, stage: Stage, case: Case, found: dict[str, Array], start: dict[str, Array]) -> None:
+        """Raise `NotYet` for the first output that is not as wanted."""
+        for name, wanted in case.wanted.items():
+            wrong = wrong_elements(found[name], wanted)
+            if not wrong.any():
+                continue
+            if has_todo(self.source) and all(found[n].tobytes() == start[n].tobytes() for n in found):
+                raise unwritten()
+            values = values_of(wanted)
+            said = f"{case.label}: {first_wrong(name, found[name], values, wrong)}."
+            raise self.mistaken(Mistake(stage, case, said, name, found[name], values, start[name]))
+
+    def compare_writes(self, stage: Stage, case: Case, run: Run) -> None:
+        """Raise `NotYet` if elements are to be written once, and more were."""
+        if not self.exercise.once:
+            return
+        elements, size_bytes = (
+            sum(getattr(a, what) for a in run.found.values()) for what in ("size", "nbytes")
+        )
+        written = sum(run.counters.total("bytes_requested", "global", kind) for kind in ("store", "atomic"))
+        if written != size_bytes:
+            writes = written * elements // size_bytes if size_bytes else written
+            said = f"{case.label}: {writes:,} elements are written, and there are {elements:,}."
+            raise self.mistaken(Mistake(stage, case, said, repeated=True))
+
+
+def made_case(exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A launch with the label that messages open with."""
+    case = exercise.case(drawn, size, block)
+    case.block, case.size = block, size
+    blocks, threads = prod(case.launch_grid), "×".join(str(n) for n in block if n > 1) or "1"
+    shape = f"{blocks:,} block{'s' if blocks > 1 else ''} of {threads} threads"
+    numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
+    whole = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
+    data = f", data with {drawn.kind}" if drawn.kind else ""
+    case.label = f"{', '.join([*whole, shape])}{data}"
+    return case
+
+
+def measured_case(exercise: KernelExercise) -> Case:
+    """The launch in which budget and parallelism are counted."""
+    return made_case(exercise, Draw(0), exercise.measured.size, exercise.measured.block)

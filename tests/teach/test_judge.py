@@ -1,0 +1,380 @@
+"""The judge itself: exercises made up for it, answers that nobody expects, and what it leaves untouched."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.teach import check
+from gpulab.teach.judge import (
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Near,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    call,
+    draw,
+)
+from gpulab.teach.judge import check as checking
+from gpulab.teach.judge.check import UnknownExerciseError, judge
+from gpulab.teach.judge.compare import wrong_elements
+from gpulab.teach.judge.verdict import Verdict
+from gpulab.teach.progress import progress
+from virtualgpu.compile import nvrtc
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+LAST_BLOCK = """extern "C" __global__ void last_block(int* out, int n) {
+    if (threadIdx.x == 0) atomicMax(out, (int)blockIdx.x);
+}"""
+
+
+def last_block_case(data: Draw, n: int, block: Any) -> Case:
+    blocks = draw.blocks_for(n, block[0])
+    return Case(blocks, {"n": n, "out": np.zeros(1, np.int32)}, {"out": np.array([blocks - 1], np.int32)})
+
+
+class FromText(KernelExercise):
+    """An exercise whose reference is its own text instead of a file."""
+
+    def source(self, file: str) -> str:
+        return LAST_BLOCK
+
+
+ORDERED = FromText("demo", "Demo", "last_block", "int* out, int n", last_block_case, "-")
+
+
+def stage_of(body: str) -> tuple[str, str]:
+    verdict = judge(ORDERED, f'extern "C" __global__ void last_block(int* out, int n) {{ {body} }}')
+    assert not verdict
+    return verdict.failed_stage, verdict.message
+
+
+@needs_nvrtc
+def test_the_reference_passes_all_stages() -> None:
+    verdict = judge(ORDERED, LAST_BLOCK)
+    assert [stage.state for stage in verdict.stages] == ["passed"] * 5, str(verdict)
+
+
+@needs_nvrtc
+def test_a_result_that_depends_on_the_order_of_blocks_is_not_accepted() -> None:
+    stage, said = stage_of("if (threadIdx.x == 0) out[0] = blockIdx.x;")
+    assert stage == "orders"
+    assert "run in reverse order: out[0] is 0" in said
+    assert "CUDA promises no order of blocks" in said
+
+
+@needs_nvrtc
+def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
+    stage, said = stage_of(
+        "__shared__ int last; if (threadIdx.x == 0) last = gridDim.x - 1;"
+        "if (threadIdx.x == blockDim.x - 1) atomicMax(out, last);"
+    )
+    assert stage == "hazards"
+    assert "right by luck only" in said
+
+
+@needs_nvrtc
+def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
+    def case(data: Draw, n: int, block: Any) -> Case:
+        return Case(draw.blocks_for(n, block[0]), {"n": n}, {"out": np.arange(n, dtype=np.int32)})
+
+    exercise = FromText("demo", "Demo", "last_block", "int* out, int n", case, "-")
+    body = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) atomicAdd(&out[i], i);"
+    verdict = judge(exercise, f'extern "C" __global__ void last_block(int* out, int n) {{ {body} }}')
+    assert verdict.failed_stage == "results"
+    assert "nobody has cleared it" in verdict.message
+
+
+@needs_nvrtc
+def test_a_check_leaves_the_learners_arrays_and_device_alone() -> None:
+    cp = gl.cp
+    mine = cp.arange(1000, dtype=np.float32)
+    before, used = mine.get().copy(), cp.get_default_memory_pool().used_bytes()
+    code = 'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {'
+    for body in (
+        "for (long k = -100000; k < 100000; k += 256) y[k] = 7;",
+        "*(float*)8 = 1;",
+        "while (true) {}",
+    ):
+        assert not check("00-saxpy", f"{code} {body} }}")
+    assert (mine.get() == before).all()
+    assert cp.get_default_memory_pool().used_bytes() == used
+    assert float((mine + 1).sum()) == before.sum() + 1000
+
+
+@needs_nvrtc
+def test_the_best_score_is_kept_and_shown() -> None:
+    index = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    code = f'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {{ {index}'
+    first = check("00-saxpy", f"{code} if (i < n) atomicAdd(&y[i], a * x[i]); }}")
+    assert first.scores[0].best == first.scores[0].yours
+    again = check("00-saxpy", f"{code} if (i < n) y[i] = a * x[i] + y[i]; }}")
+    assert again.scores[0].best == min(first.scores[0].yours, again.scores[0].yours)
+    assert f"your best {again.scores[0].best:,}" in str(again)
+    assert "your best" not in repr(again)
+    worse = check("00-saxpy", f"{code} y[0] = 1; }}")
+    assert not worse
+    assert progress().exercises["00-saxpy"]
+
+
+def test_roundings_pass_and_a_lost_element_does_not() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(100_000).astype(np.float32)
+    exact = np.array([x.astype(np.float64).sum()])
+    wanted = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
+    assert not wrong_elements(np.array([x.sum()], np.float32), wanted).any()
+    lost = x[x.argmax()]
+    assert wrong_elements(np.array([x.sum() - lost], np.float32), wanted).any()
+
+
+def test_nan_and_infinity_have_no_neighbours() -> None:
+    wanted = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
+    assert not wrong_elements(wanted, wanted).any()
+    for at, other in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
+        found = wanted.copy()
+        found[at] = other
+        assert wrong_elements(found, wanted).tolist() == [k == at for k in range(5)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_block_shapes_cannot_be_typed_in(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for made in (draw.lines(rng), draw.whole_warps(rng), draw.planes(rng)):
+        assert len(set(made)) >= 3
+        assert all(1 <= np.prod(block) <= 1024 for block in made)
+    assert all(block[0] % 32 == 0 for block in draw.whole_warps(rng))
+
+
+def test_editing_an_answer_redraws_what_it_is_tried_with() -> None:
+    shapes = {tuple(draw.lines(np.random.default_rng(draw.seed_of(f"int k = {k};")))) for k in range(10)}
+    assert len(shapes) == 10
+
+
+# Python answers
+
+
+def plus_one(answer: Any) -> str:
+    if call(answer, 1, name="f") != 2:
+        raise NotYet("f(1) should be 2.")
+    return "right."
+
+
+PLUS_ONE = PythonExercise("demo", "Demo", plus_one, limit_s=1.0)
+never = threading.Lock()
+
+
+def swallow(n: int) -> None:
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda n: n + 1, "demo: passed: right."),
+        (lambda n: n, "demo: not yet: f(1) should be 2."),
+        (None, "replace the TODO"),
+        (..., "replace the TODO"),
+        (lambda n: None, "f(1) returns nothing; replace the TODO"),
+        (lambda n: n / 0, "f(1) raised ZeroDivisionError: division by zero"),
+        (lambda n: sys.exit(3), "it calls exit(3), which would end Python"),
+        (lambda n: os._exit(0), "it ended Python with status 0 before it returned"),
+        (lambda n: os.kill(os.getpid(), signal.SIGSEGV), "it crashed Python (SIGSEGV)"),
+        (lambda n: [0 for _ in iter(int, 1)], "it did not finish within 1 s"),
+        (lambda n: sum(range(10**12)), "it did not finish within 1 s"),
+        (lambda n: time.sleep(100), "it did not finish within 1 s"),
+        (swallow, "it did not finish within 1 s"),
+        (lambda n: [bytearray(1 << 28) for _ in range(1000)], ""),
+        (lambda n: bytearray(1 << 50), "f(1) raised MemoryError"),
+        (lambda n: input("?"), "f(1) raised EOFError"),
+        (lambda n: never.acquire(), "cannot leave this notebook"),
+        ((n for n in [1]), "cannot leave this notebook"),
+        (3, "f should be a function, not int; pass it without calling it"),
+        (lambda n: os.write(1, b'{"passed": true, "message": ""}') and 3, "f(1) should be 2"),
+        (lambda n: threading.Thread(target=lambda: time.sleep(60)).start() or 2, "demo: passed"),
+    ],
+)  # fmt: skip
+def test_python_answers_get_a_verdict(answer: Any, says: str) -> None:
+    begun = time.monotonic()
+    verdict = judge(PLUS_ONE, answer)
+    assert says in repr(verdict)
+    assert "\n" not in repr(verdict)
+    assert time.monotonic() - begun < 20
+
+
+def test_what_an_answer_prints_is_shown_in_part(capsys: pytest.CaptureFixture[str]) -> None:
+    def talks(n: int) -> int:
+        for number in range(100_000):
+            print("line", number)
+        return n + 1
+
+    assert judge(PLUS_ONE, talks)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[:2] == ["line 0", "line 1"]
+    assert len(shown) == 21
+    assert shown[-1] == "... 99,980 more lines were printed during the check."
+
+
+def test_an_answer_changes_nothing_in_the_notebook() -> None:
+    def meddles(n: int) -> int:
+        os.environ["GPULAB_MEDDLED"] = "1"
+        os.chdir("/")
+        sys.path.clear()
+        return n + 1
+
+    before = Path.cwd(), list(sys.path)
+    assert judge(PLUS_ONE, meddles)
+    assert (Path.cwd(), list(sys.path)) == before
+    assert "GPULAB_MEDDLED" not in os.environ
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
+def test_ctrl_c_stops_a_check() -> None:
+    me = threading.get_ident()
+    stop = threading.Timer(1.0, lambda: signal.pthread_kill(me, signal.SIGINT))
+    stop.start()
+    begun = time.monotonic()
+    verdict = judge(PythonExercise("demo", "Demo", plus_one, limit_s=30), swallow)
+    assert repr(verdict) == "demo: not yet: you stopped the check."
+    assert time.monotonic() - begun < 10
+
+
+# Programs
+
+
+def doubled_sum(cp: Any, x: Any) -> float:
+    return float((cp.asarray(x) * 2).sum())
+
+
+def sum_case(data: Draw, n: int) -> ProgramCase:
+    x = data.whole(n)
+    return ProgramCase((x,), np.float64(2 * x.sum()), label=f"total(x) with {n:,} elements")
+
+
+def reference_total(x: Any) -> Any:
+    return doubled_sum(gl.cp, x)
+
+
+def naive_total(x: Any) -> Any:
+    on_device = gl.cp.asarray(x)
+    return float((on_device + on_device.get().sum() * 0).sum() + on_device.sum())
+
+
+TOTAL = ProgramExercise(
+    "demo", "Demo", "total", sum_case, reference_total, naive_total,
+    sizes=(1, 33, 1000),
+    budgets=(
+        Budget("to_host_bytes", "Sum on the device, and copy one number."),
+        Budget("waits"),
+        Budget("launches", allowance=2),
+    ),
+)  # fmt: skip
+
+
+def test_a_program_is_judged_by_results_and_counts() -> None:
+    from gpulab import cp
+
+    def good(x: Any) -> Any:
+        return 2 * float(cp.asarray(x).sum())
+
+    verdict = judge(TOTAL, good)
+    assert verdict, str(verdict)
+    assert {score.counter: score.yours for score in verdict.scores} == {
+        "to_host_bytes": 4, "waits": 1, "launches": 1
+    }  # fmt: skip
+
+    def copies_back(x: Any) -> Any:
+        return 2 * float(cp.asarray(x).get().sum())
+
+    verdict = judge(TOTAL, copies_back)
+    assert verdict.failed_stage == "counts"
+    assert "4,000 bytes copied to the host, and 4 are allowed" in verdict.message
+    assert "copy one number" in verdict.message
+
+    def waits(x: Any) -> Any:
+        total = cp.asarray(x).sum()
+        cp.cuda.Device().synchronize()
+        return 2 * float(total)
+
+    assert "takes 2 waits of the host" in judge(TOTAL, waits).message
+
+
+def test_a_program_may_import_cupy_itself() -> None:
+    def program(x: Any) -> Any:
+        import cupy
+
+        return 2 * float(cupy.asarray(x).sum())
+
+    assert judge(TOTAL, program)
+
+
+def test_wrong_programs_are_named() -> None:
+    assert "the result is 0" in judge(TOTAL, lambda x: 0.0).message
+    assert "has the shape (3,)" in judge(TOTAL, lambda x: np.zeros(3)).message
+    assert "returns str" in judge(TOTAL, lambda x: "4").message
+    assert "raised ZeroDivisionError" in judge(TOTAL, lambda x: 1 / 0).message
+
+
+def test_the_naive_program_is_right_and_over_budget() -> None:
+    verdict = judge(TOTAL, naive_total)
+    assert verdict.failed_stage == "counts", str(verdict)
+
+
+# The verdict
+
+
+def test_a_verdict_is_one_sentence_and_a_table() -> None:
+    verdict = check("00-saxpy", "")
+    assert isinstance(verdict, Verdict)
+    assert "\n" not in repr(verdict)
+    page = verdict._repr_html_()
+    assert "✗" in page
+
+
+@needs_nvrtc
+def test_the_page_shows_every_stage_with_sign_and_word() -> None:
+    page = judge(ORDERED, LAST_BLOCK)._repr_html_()
+    for stage in ("results", "orders", "hazards", "budget", "parallelism"):
+        assert f"✓ {stage}" in page
+    assert page.count("<tr>") == 6
+
+
+def test_unknown_exercise_suggests_the_nearest() -> None:
+    with pytest.raises(UnknownExerciseError, match="Did you mean '00-saxpy'"):
+        check("saxpy", None)
+
+
+def test_passing_is_remembered_and_a_later_slip_does_not_undo_it() -> None:
+    assert not progress().exercises["00-blocks"]
+    assert check("00-blocks", lambda n, threads: -(-n // threads))
+    assert progress().exercises["00-blocks"]
+    assert not check("00-blocks", lambda n, threads: n // threads)
+    assert progress().exercises["00-blocks"]
+
+
+def test_the_package_says_how_to_declare_an_exercise() -> None:
+    import gpulab.teach.judge as package
+
+    text = inspect.getdoc(package) or ""
+    for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):
+        assert name in text
+    assert checking.check is check

@@ -1,0 +1,108 @@
+"""Every exercise is tried with the wrong and right answers that its notebook's folder declares.
+
+`mutants.py` of a course folder has `WRONG`, each with the stage that must catch it and words of the sentence
+it earns, and `RIGHT`. That the folded solutions pass is tested with the notebooks.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from typing import Any
+
+import pytest
+
+import gpulab.course
+from gpulab.teach import folders
+from gpulab.teach.judge import KernelExercise, Right, Wrong
+from gpulab.teach.judge.check import judge
+from virtualgpu.compile import nvrtc
+
+LEAST_WRONG, LEAST_RIGHT = 8, 4
+# Exercises whose answers have not been written down yet.
+WAITING = {"00-blocks", "01-capability", "01-limits", "02-index", "02-waves", "03-warp-sum", "03-count"}
+
+pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
+    """Exercise -> its wrong and its right answers."""
+    found: dict[str, tuple[list[Wrong], list[Right]]] = {name: ([], []) for name in folders.exercises()}
+    for folder in folders.folders():
+        if (folder.path / "mutants.py").is_file():
+            module: Any = importlib.import_module(f"{gpulab.course.__name__}.{folder.path.name}.mutants")
+            for wrong in module.WRONG:
+                found[wrong.exercise_id][0].append(wrong)
+            for right in module.RIGHT:
+                found[right.exercise_id][1].append(right)
+    return found
+
+
+DECLARED = declared()
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
+    exercise = folders.exercises()[name]
+    wrong, right = DECLARED[name]
+    misjudged = []
+    begun = time.monotonic()
+    for one in wrong:
+        verdict = judge(exercise, one.answer)
+        if verdict or verdict.failed_stage != one.stage or one.says not in verdict.message:
+            misjudged.append(f"{one.what}: [{verdict.failed_stage}] {verdict!r}")
+        if "\n" in verdict.message:
+            misjudged.append(f"{one.what}: more than a line")
+    for other in right:
+        verdict = judge(exercise, other.answer)
+        if not verdict:
+            misjudged.append(f"{other.what}: [{verdict.failed_stage}] {verdict!r}")
+    spent = time.monotonic() - begun
+    record_property("figure", f"{name}: {len(wrong)} wrong and {len(right)} right answers in {spent:.1f} s")
+    assert not misjudged, "\n" + "\n".join(misjudged)
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_enough_of_both_are_declared(name: str) -> None:
+    wrong, right = DECLARED[name]
+    if name in WAITING:
+        pytest.skip("its answers are still to be declared")
+    assert len(wrong) >= LEAST_WRONG
+    assert len(right) >= LEAST_RIGHT
+    assert len({one.what for one in [*wrong, *right]}) == len(wrong) + len(right)
+
+
+KERNELS = sorted(name for name, found in folders.exercises().items() if isinstance(found, KernelExercise))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_reference_passes_in_time(name: str, record_property: Any) -> None:
+    exercise = folders.exercises()[name]
+    assert isinstance(exercise, KernelExercise)
+    code = exercise.source(exercise.reference)
+    first = judge(exercise, code)
+    assert first, str(first)
+    begun = time.monotonic()
+    assert judge(exercise, code)
+    record_property("figure", f"{name}: a right answer in {time.monotonic() - begun:.2f} s, warm")
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_naive_version_is_right_and_over_budget(name: str) -> None:
+    exercise = folders.exercises()[name]
+    assert isinstance(exercise, KernelExercise)
+    if not exercise.naive:
+        pytest.skip("there is none")
+    verdict = judge(exercise, exercise.source(exercise.naive))
+    assert [stage.state for stage in verdict.stages[:3]] == ["passed"] * 3, str(verdict)
+    assert verdict.stages[3].state == "failed", str(verdict)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_budgets_leave_room_between_reference_and_naive(name: str) -> None:
+    """A budget whose limit the naive version keeps, in every counter, would teach nothing."""
+    exercise = folders.exercises()[name]
+    assert isinstance(exercise, KernelExercise)
+    verdict = judge(exercise, exercise.source(exercise.reference))
+    if exercise.naive:
+        assert any(score.naive != score.reference for score in verdict.scores)
