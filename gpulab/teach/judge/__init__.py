@@ -118,8 +118,8 @@ from gpulab.teach.judge.exercise import (
     ProgramExercise,
     PythonExercise,
 )
-from gpulab.teach.judge.functions import call, spell
 from gpulab.teach.judge.mutants import Right, Wrong
+from gpulab.teach.judge.python.functions import call, spell
 
 __all__ = [
     "Advice",

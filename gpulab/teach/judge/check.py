@@ -7,9 +7,9 @@ from typing import Any
 
 from gpulab.teach import folders
 from gpulab.teach.first_lines import first_lines
-from gpulab.teach.judge.apart import judge_apart
 from gpulab.teach.judge.exercise import Exercise, KernelExercise
-from gpulab.teach.judge.stages import judge_kernel
+from gpulab.teach.judge.kernel.stages import judge_kernel
+from gpulab.teach.judge.python.apart import judge_apart
 from gpulab.teach.judge.verdict import Verdict
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError, did_you_mean

@@ -1,4 +1,4 @@
-"""The process in which `apart` judges a Python answer: ``python -m gpulab.teach.judge.child``."""
+"""The process in which `apart` judges a Python answer: ``python -m gpulab.teach.judge.python.child``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import os
 import pickle
 import sys
 
-from gpulab.teach.judge.apart import READY, Told
 from gpulab.teach.judge.exercise import NotYet, ProgramExercise
-from gpulab.teach.judge.functions import unexpected
+from gpulab.teach.judge.python.apart import READY, Told
+from gpulab.teach.judge.python.functions import unexpected
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def judge(sent: bytes) -> Told:
         virtualgpu.as_cupy()  # what an answer calls cupy
     exercise, answer = map(pickle.loads, pickled)
     if isinstance(exercise, ProgramExercise):
-        from gpulab.teach.judge.programs import judge_program
+        from gpulab.teach.judge.python.programs import judge_program
 
         return judge_program(exercise, answer)
     return Told(True, exercise.judge(answer))

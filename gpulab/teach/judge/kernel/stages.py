@@ -12,8 +12,8 @@ import numpy as np
 from gpulab import session
 from gpulab.teach.judge import budget, draw
 from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
-from gpulab.teach.judge.kernel import Fault, Run, bench, compiled, on_gpu, read
-from gpulab.teach.judge.trial import Trial, measured_case
+from gpulab.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
+from gpulab.teach.judge.kernel.trial import Trial, measured_case
 from gpulab.teach.judge.verdict import StageResult, Verdict
 from virtualgpu.records import KernelCounters, KernelSource
 

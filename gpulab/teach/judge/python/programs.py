@@ -10,12 +10,12 @@ import numpy as np
 
 from gpulab import session
 from gpulab.teach.judge import budget
-from gpulab.teach.judge.apart import Told
 from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
 from gpulab.teach.judge.draw import Draw, seed_of
 from gpulab.teach.judge.exercise import NotYet, ProgramCase, ProgramExercise
-from gpulab.teach.judge.functions import call
+from gpulab.teach.judge.python.apart import Told
+from gpulab.teach.judge.python.functions import call
 from gpulab.teach.judge.verdict import StageResult
 from virtualgpu.records import Activity
 

@@ -16,7 +16,7 @@ from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.compare import Array, first_wrong, values_of, wrong_elements
 from gpulab.teach.judge.draw import Draw
 from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
-from gpulab.teach.judge.kernel import Bench, Fault, Run, has_todo, unwritten
+from gpulab.teach.judge.kernel.bench import Bench, Fault, Run, has_todo, unwritten
 from virtualgpu.records import Dim3, KernelSource
 
 # Sizes up to this are small: tried with every block shape, and before any other.

@@ -85,7 +85,7 @@ class _Child:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment["GPULAB_DEVICE"] = device
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpulab.teach.judge.child"],
+            [sys.executable, "-m", "gpulab.teach.judge.python.child"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

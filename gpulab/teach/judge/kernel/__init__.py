@@ -1,0 +1,1 @@
+"""Kernels: read off an answer, launched on a bench, and judged in five stages."""

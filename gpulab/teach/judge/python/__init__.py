@@ -1,0 +1,1 @@
+"""Python answers: functions, values and device programs, judged in a process of their own."""
