@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir, parser
+from virtualgpu.compile.ptx.contract import contract
 from virtualgpu.compile.ptx.inline import inline
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
@@ -38,7 +39,7 @@ class LaunchResult:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(ptx: str) -> ir.Module:
-    return parser.parse(ptx)
+    return contract(parser.parse(ptx))
 
 
 @functools.lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
 from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
 from virtualgpu.engine.lower.ops import floats
 from virtualgpu.engine.lower.ops.rounding import directed
@@ -157,6 +158,10 @@ def _mad(c: WarpCode, i: ir.Instruction) -> None:
 
 def _fma(c: WarpCode, i: ir.Instruction) -> None:
     llvm, (a, b, d) = floats.inputs(c, i, 3)
+    if NEGATED_PRODUCT in i.parts:
+        a = c.e.op(f"fneg <32 x {llvm}> {a}")
+    if NEGATED_ADDEND in i.parts:
+        d = c.e.op(f"fneg <32 x {llvm}> {d}")
     value = floats.fused(c, i.type, a, b, d, floats.rounding(i))
     if "relu" in i.parts:
         value = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
