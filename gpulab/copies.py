@@ -133,26 +133,33 @@ def as_copy(path: Path) -> Any:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
             cell.source = cell.source.removeprefix(_NBVAL_MARK)
-            if is_machinery(cell.source):
+            purpose = machinery(cell.source)
+            if purpose:
+                # JupyterLab shows the first line of a folded cell.
+                cell.source = f"# Run this cell: {purpose}\n{cell.source}"
                 cell.metadata.setdefault("jupyter", {})["source_hidden"] = True
     notebook.metadata["gpulab"] = {"name": path.name, "made_from": _text_of(notebook)}
     return notebook
 
 
-def is_machinery(source: str) -> bool:
-    """Whether a code cell only asks for a prediction, or compares it (its text then holds the answer)."""
+def machinery(source: str) -> str:
+    """What a code cell is for that only asks for a prediction, or compares it; empty for all others.
+
+    The text of one that compares holds the answer, that of one that asks some hints.
+    """
     try:
         statements = ast.parse(source).body
     except SyntaxError:  # a line for IPython
-        return False
+        return ""
     calls = [
         node.func for node in ast.walk(ast.Module(statements, [])) if isinstance(node, ast.Call)
         if isinstance(node.func, ast.Attribute)
     ]  # fmt: skip
     if any(call.attr == "reveal" and ast.unparse(call) != "gl.reveal" for call in calls):
-        return True
+        return "compares your prediction with what was found."
     only = [type(statement) for statement in statements] == [ast.Assign, ast.Expr]
-    return only and any(ast.unparse(call) == "gl.predict" for call in calls)
+    asks = only and any(ast.unparse(call) == "gl.predict" for call in calls)
+    return "asks for your prediction." if asks else ""
 
 
 def is_edited(notebook: Any) -> bool:
