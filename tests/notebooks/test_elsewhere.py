@@ -1,0 +1,55 @@
+"""Each learner's copy runs from top to bottom where there is no NVRTC, and on another GPU than the default."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from gpulab import copies
+from tests.kernels import until_alive
+
+ROOT = Path(__file__).resolve().parents[2]
+CELL_TIMEOUT_S = 240
+
+each_copy = pytest.mark.parametrize("path", copies.originals().values(), ids=lambda path: path.stem)
+
+# As on macOS. The library is looked for when the first kernel is compiled.
+HIDE_NVRTC = """
+from virtualgpu.compile import nvrtc
+nvrtc._load = lambda: FileNotFoundError("no libnvrtc")
+assert not nvrtc.available()
+"""
+
+
+def run(path: Path, folder: Path, first: Sequence[str] = ()) -> None:
+    notebook = copies.as_copy(path)
+    notebook.cells[:0] = [nbformat.v4.new_code_cell(source) for source in first]
+    place = {"metadata": {"path": str(folder)}}
+    until_alive(
+        lambda: NotebookClient(
+            notebook, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources=place
+        ).execute()
+    )
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.mark.slow
+@each_copy
+def test_it_runs_without_nvrtc(path: Path, tmp_path: Path) -> None:
+    run(path, tmp_path, [HIDE_NVRTC])
+
+
+@pytest.mark.slow
+@each_copy
+def test_it_runs_on_a_t4(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_DEVICE", "virtual:T4")
+    run(path, tmp_path, ["import gpulab as gl; assert 'T4' in repr(gl.which_device())"])
