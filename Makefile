@@ -1,7 +1,7 @@
 # gpulab: everything here needs only Python >= 3.11, pip and make.
 #
 #   VENV=dir          where the environment lives (default .venv)
-#   PYTHON=python3.12 which Python makes it
+#   PYTHON=python3.12 which Python makes it (an environment that is there is kept without this)
 #   GPULAB_CUDA=none  CuPy for another CUDA than the driver's: 13, 12 or none
 #   GPULAB_PYTHON=... run `test-gpu`, `bench` and `notebooks` with an environment of your own
 #   ARGS="..."        more arguments for JupyterLab, pytest or the benchmark
@@ -9,13 +9,14 @@
 VENV ?= .venv
 PYTHON ?= python3
 ARGS ?=
+STAGES ?= lint types unit fake-gpu notebooks browser
 
 BIN := $(VENV)/bin
-ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV)
+ENVIRONMENT = @$(PYTHON) -m tools.environment --venv $(VENV) $(if $(filter file,$(origin PYTHON)),--keep-python)
 RUN = $(if $(GPULAB_PYTHON),$(GPULAB_PYTHON),$(BIN)/python)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-fast test-gpu test-browser lint format bench mutants notebooks pictures shipped-ptx env env-test clean env-bench
+.PHONY: help lab test test-fast test-lowest test-gpu test-browser lint format bench mutants notebooks pictures shipped-ptx env env-test clean env-bench
 
 help:  ## Show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +25,10 @@ lab: env  ## Set up and open the course in JupyterLab
 	@$(BIN)/python -m gpulab.cli lab $(ARGS)
 
 test: env-test  ## Set up and run everything: ruff, mypy, unit tests, notebooks, browser tests
-	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite lint types unit fake-gpu notebooks browser
+	@GPULAB_CHROMIUM="$$($(PYTHON) -m tools.chromium)" $(BIN)/python -m tools.suite $(STAGES)
+
+test-lowest: env-test  ## The oldest packages allowed, and the wheel without a checkout
+	@$(BIN)/python -m tools.suite lowest
 
 test-fast: env-test  ## ruff, mypy and the quick unit tests
 	@$(BIN)/python -m tools.suite lint types fast
@@ -67,5 +71,5 @@ env-bench:
 	$(ENVIRONMENT) --extras bench
 
 clean:  ## Remove the environment, caches and build output
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-lowest build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find gpulab virtualgpu tests notebooks tools -name __pycache__ -o -name .ipynb_checkpoints | xargs rm -rf

@@ -12,6 +12,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,6 +53,15 @@ def python_of(venv: Path) -> Path:
     return venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
+def version_of(venv: Path) -> str | None:
+    """The version of an environment's Python, such as ``3.11``; None if there is no environment."""
+    try:
+        found = re.search(r"^version\s*=\s*(\d+\.\d+)", (venv / "pyvenv.cfg").read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return found[1] if found else None
+
+
 def works(python: Path) -> bool:
     """Whether the environment's Python starts and has pip (a moved environment has neither)."""
     try:
@@ -74,6 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--venv", default=".venv", help="where the environment lives (default: .venv)")
     parser.add_argument("--extras", default="", help="extras of pyproject.toml, comma separated")
+    parser.add_argument(
+        "--keep-python", action="store_true", help="keep an environment of another Python than this one"
+    )
     options = parser.parse_args(arguments)
     if sys.version_info < OLDEST_PYTHON:
         raise SystemExit(
@@ -83,13 +96,16 @@ def main(arguments: list[str] | None = None) -> None:
     venv = Path(options.venv).absolute()
     cuda_extra, why = pick_cuda.choose(pick_cuda.from_libcuda() or pick_cuda.from_nvidia_smi(), os.environ)
     python_version = ".".join(str(part) for part in sys.version_info[:2])
+    there = version_of(venv)
+    if there and options.keep_python:
+        python_version = there
     key = fingerprint((ROOT / "pyproject.toml").read_bytes(), python_version, cuda_extra, str(ROOT))
     wanted = {name for name in (*options.extras.split(","), cuda_extra) if name}
     python = python_of(venv)
     install = missing_extras(read_stamp(venv) if python.exists() else None, key, wanted)
     if install is None:
         return
-    if not works(python):
+    if there != python_version or not works(python):
         create(venv)
     print(why, flush=True)
     chosen = f"[{','.join(sorted(install))}]" if install else ""

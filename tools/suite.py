@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tools import lowest
+
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
 NO_TESTS_COLLECTED = 5
@@ -123,15 +125,27 @@ def gpu() -> list[list[str]]:
     return [pytest("-m", "gpu", "tests")]
 
 
+def oldest() -> list[list[str]]:
+    """The oldest packages allowed: the wheel in an empty folder, then the tests that lean on others most."""
+    tests = ["session", "views", "ptx", "teach/test_widgets.py", "teach/test_store.py"]
+    chosen = ("-m", "not browser and not slow", "--without-gpu", *(f"tests/{name}" for name in tests))
+    chosen = ("-k", "not processor_time", *chosen)  # older packages may be slower
+    run_tests = pytest(*workers("worksteal"), "-p", "no:cacheprovider", *chosen)
+    return [[sys.executable, "-m", "tools.lowest"], [str(lowest.PYTHON), *run_tests[1:]]]
+
+
+# What a notebook's kernel imports.
+COURSE = ("anywidget", "filelock", "ipykernel", "llvmlite", "matplotlib", "numpy", "platformdirs")
 NEEDS = {
     "lint": ("ruff",),
     "types": ("mypy",),
     "unit": ("pytest",),
     "fast": ("pytest",),
-    "notebooks": ("pytest", "nbval", "ipykernel"),
+    "notebooks": ("pytest", "nbval", *COURSE),
     "browser": ("pytest",),
     "fake-gpu": ("pytest",),
     "gpu": ("pytest",),
+    "lowest": ("uv", "hatchling", "xdist"),
 }
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "lint": lint,
@@ -142,6 +156,7 @@ STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "browser": browser,
     "fake-gpu": fake_gpu,
     "gpu": gpu,
+    "lowest": oldest,
 }
 
 
@@ -152,7 +167,19 @@ def stage_environment(scratch: str) -> dict[str, str]:
     environment["JUPYTER_CONFIG_DIR"] = str(Path(scratch) / "jupyter")
     environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    # A notebook's kernel finds this checkout, whatever is installed.
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return environment
+
+
+def kernel_obstacle(environment: dict[str, str]) -> str:
+    """Why no cell can run, said once instead of by each; empty if they can."""
+    command = [sys.executable, "-c", "from gpulab import cp; cp.arange(3)"]
+    tried = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
+    if tried.returncode == 0:
+        return ""
+    last = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
+    return f"No cell can run: {sys.executable} cannot use gpulab in a notebook ({last})"
 
 
 def run(name: str, environment: dict[str, str]) -> Result:
@@ -162,6 +189,9 @@ def run(name: str, environment: dict[str, str]) -> Result:
     missing = [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
     if missing:
         return Result(name, False, 0.0, f"pip install {' '.join(missing)}")
+    if name == "notebooks" and (reason := kernel_obstacle(environment)):
+        print(reason, flush=True)
+        return Result(name, False, 0.0, reason)
     ok, closing = True, ""
     for command in STAGES[name]():
         status, lines = tee(command, environment)

@@ -1,4 +1,4 @@
-"""Each learner's copy runs from top to bottom where there is no NVRTC, and on another GPU than the default."""
+"""Each learner's copy runs from top to bottom without NVRTC, and on another GPU than the default."""
 
 from __future__ import annotations
 

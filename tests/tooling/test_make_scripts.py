@@ -142,6 +142,34 @@ def test_reused_environment_installs_nothing(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
+    ("there", "keep", "made"),
+    [("3.99", False, True), ("3.99", True, False), (None, True, True)],
+)
+def test_an_environment_of_another_python_is_made_anew_unless_it_may_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: str | None, keep: bool, made: bool
+) -> None:
+    monkeypatch.setenv("GPULAB_CUDA", "none")
+    if there:
+        (tmp_path / "pyvenv.cfg").write_text(f"home = somewhere\nversion = {there}.1\n")
+    monkeypatch.setattr(environment, "works", lambda python: True)
+    created: list[Path] = []
+    monkeypatch.setattr(environment, "create", created.append)
+    monkeypatch.setattr(environment.subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, 0))
+    environment.main(["--venv", str(tmp_path), *(["--keep-python"] if keep else [])])
+    assert created == ([tmp_path] if made else [])
+    version = ".".join(map(str, sys.version_info[:2])) if made else there
+    key = environment.fingerprint((ROOT / "pyproject.toml").read_bytes(), str(version), "", str(ROOT))
+    assert environment.read_stamp(tmp_path) == {"key": key, "extras": []}
+
+
+def test_an_environment_tells_its_python(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv")]
+    subprocess.run(command, check=True)
+    assert environment.version_of(tmp_path / "venv") == ".".join(map(str, sys.version_info[:2]))
+    assert environment.version_of(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
     ("line", "expected"),
     [
         ("== 3 passed, 1 skipped in 0.52s ==", {"passed": 3, "skipped": 1}),
@@ -180,6 +208,31 @@ def test_a_failing_stage_fails_the_suite(
     command = suite.pytest("-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(path))
     monkeypatch.setitem(suite.STAGES, "unit", lambda: [command])
     assert suite.run("unit", dict(os.environ)).ok is ok
+
+
+def test_what_keeps_every_cell_from_running_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gpulab.py").write_text("raise ImportError('half an installation')\n")
+    monkeypatch.setitem(suite.STAGES, "notebooks", lambda: pytest.fail("ran the cells"))
+    ended = suite.run("notebooks", {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert not ended.ok
+    assert "No cell can run" in ended.closing
+    assert "half an installation" in ended.closing
+    assert capfd.readouterr().out.count("No cell can run") == 1
+
+
+def test_a_notebooks_kernel_finds_the_checkout_whatever_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    given = suite.stage_environment(str(tmp_path))
+    code = "import gpulab; print(gpulab.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, env=given, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == str(ROOT / "gpulab" / "__init__.py")
+    assert suite.kernel_obstacle(given) == ""
 
 
 def test_chromium_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

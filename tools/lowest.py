@@ -1,0 +1,54 @@
+"""Try the oldest packages that pyproject.toml allows, and the wheel where there is no checkout.
+
+``python -m tools.lowest`` makes the environment ``.venv-lowest`` with uv (``--resolution lowest-direct``),
+installs the wheel into it, and from an empty folder runs ``gpulab doctor``, makes a learner's copies and runs
+the first. Tests of the checkout then run in the same environment (the stage ``lowest`` of `tools.suite`).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tools.environment import python_of
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv-lowest"
+PYTHON = python_of(VENV)
+
+
+def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
+    """Run a command as if this checkout were not there, with a learner's answers in `home`."""
+    words = [str(word) for word in command]
+    print("$", " ".join(words).replace(str(ROOT), "."), flush=True)
+    environment = {**os.environ, "GPULAB_HOME": str(home), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+    environment.pop("PYTHONPATH", None)
+    if subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL).returncode != 0:
+        raise SystemExit(f"This failed with the oldest packages: {' '.join(words)}")
+
+
+def main() -> None:
+    """Make the environment and use the wheel."""
+    uv = (sys.executable, "-m", "uv")
+    install = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
+    call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)
+    call(*install, "--resolution", "lowest-direct", "-r", "pyproject.toml", "--extra", "test")
+    with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
+        call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", scratch)
+        (wheel,) = Path(scratch).glob("*.whl")
+        call(*install, "--no-deps", wheel)
+        empty = Path(scratch) / "a learner's folder"
+        empty.mkdir()
+        call(PYTHON, "-m", "gpulab", "doctor", folder=empty)
+        call(PYTHON, "-m", "gpulab", "copy", folder=empty)
+        course = empty / "gpulab-course"
+        first = min(path.name for path in course.glob("*.ipynb"))
+        run = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first)
+        call(PYTHON, "-m", *run, folder=course, home=empty)
+
+
+if __name__ == "__main__":
+    main()
