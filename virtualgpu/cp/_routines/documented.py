@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import re
 from collections.abc import Collection, Mapping
@@ -156,9 +157,10 @@ def document(
     """
     stand_in.__name__ = stand_in.__qualname__ = title
     empty = inspect.Parameter.empty
-    told = inspect.signature(function).parameters.items()
-    kept = [parameter.replace(annotation=empty) for name, parameter in told if name not in lacks]
-    stand_in.__signature__ = inspect.Signature(kept)
+    with contextlib.suppress(ValueError):  # before NumPy 2.4 functions written in C tell no signature
+        told = inspect.signature(function).parameters.items()
+        kept = [parameter.replace(annotation=empty) for name, parameter in told if name not in lacks]
+        stand_in.__signature__ = inspect.Signature(kept)
     words = _ELSEWHERE.split(function.__doc__ or getattr(np, title).__doc__, maxsplit=1)[0]
     indent = "    " if words.startswith("\n    ") else ""
     if words.startswith(f"{title}("):
