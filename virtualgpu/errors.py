@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +17,10 @@ class GpulabError(Exception):
 
 class UnknownDeviceError(GpulabError, ValueError):
     """A device name that is in no table; the message suggests the nearest."""
+
+
+class ArgumentWarning(UserWarning):
+    """A number that a kernel reads as another one, which CuPy passes without a word."""
 
 
 class NotSupportedError(GpulabError, NotImplementedError):
@@ -50,3 +56,11 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.3) -> str:
     """``" Did you mean 'x'?"`` with the nearest of the known names, or nothing; `cutoff` is `difflib`'s."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def warn(message: str) -> None:
+    """Give an `ArgumentWarning` for the line that called this package."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals["__name__"].split(".")[0] in ("virtualgpu", "gpulab"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, ArgumentWarning, stacklevel=level)

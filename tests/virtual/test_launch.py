@@ -10,6 +10,7 @@ import pytest
 from virtualgpu import cp
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import ir
+from virtualgpu.errors import ArgumentWarning
 from virtualgpu.launch import compiled
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.params import pack
@@ -107,24 +108,33 @@ def test_numbers_that_fit(param: ir.Param, value: Any, wanted: Any) -> None:
         (U8, -129, "-129 does not fit into a value of 1 byte"),
         (U16, 65536, "does not fit into a value of 2 bytes"),
         (U32, -(2**31) - 1, "does not fit into a value of 4 bytes"),
-        (U64, 2**64, "does not fit into a value of 8 bytes"),
-        (
-            F32,
-            0.5,
-            r"Python float has 8 bytes but.*a floating-point number of 4 bytes\. Pass np\.float32\(x\)",
-        ),
-        (F32, 1, r"a Python int was passed where.*floating-point number of 4 bytes\. Pass np\.float32\(x\)"),
+        (F32, 0.5, r"Python float has 8 bytes but.*number of 4 bytes\. As with CuPy.*Pass np\.float32\(x\)"),
+        (F32, 1, r"a Python int has 8 bytes but.*floating-point number of 4 bytes\..*Pass np\.float32\(x\)"),
         (F64, 1, r"Pass np\.float64\(x\)"),
-        (U32, 0.5, r"Python float has 8 bytes.*a value of 4 bytes\. Pass np\.int32\(x\)"),
+        (U32, 0.5, r"Python float has 8 bytes.*a value of 4 bytes\..*Pass np\.int32\(x\)"),
         (U64, 1j, "a Python complex has 16 bytes"),
-        (POINT, 3, r"a value of 12 bytes\. Pass a structured NumPy scalar of 12 bytes"),
-        (U32, np.int64(3), r"numpy\.int64 has 8 bytes"),
         (U32, np.float32(3), r"numpy\.float32 was passed where"),
         (F32, np.int32(3), r"numpy\.int32 was passed where.*Pass np\.float32"),
     ],
 )
-def test_numbers_that_do_not(param: ir.Param, value: Any, says: str) -> None:
-    with pytest.raises(TypeError, match=says):
+def test_numbers_read_as_others(param: ir.Param, value: Any, says: str) -> None:
+    with pytest.warns(ArgumentWarning, match=says):
+        data = bytes_of(param, value)
+    number = value if isinstance(value, np.generic) else np.asarray(value)
+    assert data[: param.size_bytes] == number.tobytes()[: param.size_bytes]
+
+
+@pytest.mark.parametrize(
+    ("param", "value", "error", "says"),
+    [
+        (U64, 2**64, OverflowError, "too large to convert to C long: 18446744073709551616"),
+        (POINT, 3, TypeError, r"a value of 12 bytes\. Pass a structured NumPy scalar of 12 bytes"),
+        (U32, np.int16(3), TypeError, r"numpy\.int16 has 2 bytes"),
+        (F64, np.float32(3), TypeError, r"numpy\.float32 has 4 bytes"),
+    ],
+)
+def test_numbers_that_do_not_fit(param: ir.Param, value: Any, error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
         bytes_of(param, value)
 
 

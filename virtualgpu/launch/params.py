@@ -1,12 +1,12 @@
 """Kernel arguments to the parameter buffer a launch hands over, with every mismatch explained.
 
 CuPy copies the bytes it is given and the GPU reads as many as the parameter has, so a wrong type
-turns into a wrong number in silence. The virtual GPU knows both sides and raises instead.
+turns into a wrong number in silence. The virtual GPU knows both sides: it reads the same number and
+warns (`ArgumentWarning`), or raises where a GPU would read beyond what was given.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp.cuda._memory.pointer import MemoryPointer
+from virtualgpu.errors import warn
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
 
@@ -60,6 +61,8 @@ def pack(
     ------
     TypeError
         For a wrong number of arguments, or one whose type or size does not fit its parameter.
+    OverflowError
+        For a Python int of more than 64 bits.
     ValueError
         For an array on another device.
     """
@@ -113,10 +116,8 @@ def _bytes_of(
                 "cannot read. Pass a device array: cp.asarray(x)."
             )
         value = value.reshape(())[()]
-    if isinstance(value, np.generic):
-        return _scalar_bytes(value, param, spelled, where)
-    if isinstance(value, (bool, int, float, complex)):
-        return _python_bytes(value, param, spelled, where)
+    if isinstance(value, np.generic | int | float | complex):
+        return _number_bytes(value, param, spelled, where)
     if type(value).__module__.split(".")[0] == "cupy":
         raise TypeError(
             f"{where}: this {type(value).__name__} belongs to a real GPU, but the kernel runs on "
@@ -146,40 +147,61 @@ def _check_pointer(array: ndarray, param: ir.Param, spelled: SourceParam | None,
     )
 
 
-def _scalar_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, where: str) -> bytes:
-    dtype = value.dtype
-    wanted, remedy = _wanted(param, spelled), _remedy(param, spelled)
-    if dtype.itemsize != param.size_bytes:
-        raise TypeError(
-            f"{where}: numpy.{dtype.name} has {_plural(dtype.itemsize, 'byte')} but the kernel takes "
-            f"{wanted}. {remedy}"
+def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, where: str) -> bytes:
+    """What the kernel reads of a number: the first of its bytes, as CuPy hands them over.
+
+    Those are 8 of a Python int or float, 16 of a complex and a NumPy scalar's own.
+    """
+    wanted, remedy, size = _wanted(param, spelled), _remedy(param, spelled), param.size_bytes
+    is_python = not isinstance(value, np.generic)
+    called = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
+    number = _as_numpy(value, where)
+    kind, count = number.dtype.kind, _plural(number.itemsize, "byte")
+    is_structure = param.type == "b8"
+    is_pointer = spelled is not None and spelled.type_text.endswith("*")
+    if (is_structure and is_python and kind != "c") or (is_pointer and kind not in _INTEGER_KINDS):
+        raise TypeError(f"{where}: {called} was passed where the kernel takes {wanted}. {remedy}")
+    if number.itemsize < size or (is_structure and number.itemsize > size and kind != "c"):
+        raise TypeError(f"{where}: {called} has {count} but the kernel takes {wanted}. {remedy}")
+    data = bytes(number.tobytes()[:size])
+    if is_structure and number.itemsize == size:
+        return data
+    if param.type not in _FLOAT_TYPES and kind in _INTEGER_KINDS:
+        bits = 8 * size
+        if not -(1 << (bits - 1)) <= int(number) < 1 << bits:
+            read = int.from_bytes(data, "little", signed=True)
+            warn(
+                f"{where}: {number} does not fit into {wanted}. As with CuPy, the kernel reads {read}, its "
+                "lower bytes. Use a wider parameter type in the kernel."
+            )
+    elif number.itemsize > size:
+        warn(
+            f"{where}: {called} has {count} but the kernel takes {wanted}. As with CuPy, it reads a part of "
+            f"{value}, as {_read(data, param)}. {remedy}"
         )
-    float_param = param.type in _FLOAT_TYPES
-    if param.type != "b8" and not param.type.startswith("b") and (dtype.kind == "f") != float_param:
-        raise TypeError(f"{where}: numpy.{dtype.name} was passed where the kernel takes {wanted}. {remedy}")
-    return bytes(value.tobytes())
+    elif (kind == "f") != (param.type in _FLOAT_TYPES):
+        warn(
+            f"{where}: {called} was passed where the kernel takes {wanted}. As with CuPy, it reads the bytes "
+            f"of {value}, as {_read(data, param)}. {remedy}"
+        )
+    return data
 
 
-def _python_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, where: str) -> bytes:
-    wanted, remedy = _wanted(param, spelled), _remedy(param, spelled)
-    if isinstance(value, complex):
-        if param.size_bytes != 16:
-            raise TypeError(f"{where}: a Python complex has 16 bytes but the kernel takes {wanted}. {remedy}")
-        return np.complex128(value).tobytes()
-    if isinstance(value, float):
-        if param.type != "f64":
-            raise TypeError(f"{where}: a Python float has 8 bytes but the kernel takes {wanted}. {remedy}")
-        return np.float64(value).tobytes()
-    if param.type in _FLOAT_TYPES or param.size_bytes > 8:
-        raise TypeError(
-            f"{where}: a Python {type(value).__name__} was passed where the kernel takes {wanted}. {remedy}"
-        )
-    number, bits = operator.index(value), 8 * param.size_bytes
-    if not -(1 << (bits - 1)) <= number < 1 << bits:
-        raise TypeError(
-            f"{where}: {number} does not fit into {wanted}. Use a wider parameter type in the kernel."
-        )
-    return (number & ((1 << bits) - 1)).to_bytes(param.size_bytes, "little")
+def _as_numpy(value: Any, where: str) -> np.generic:
+    """A number with the bytes that CuPy passes for it."""
+    if not isinstance(value, int) or isinstance(value, np.generic):
+        scalar: np.generic = np.asarray(value)[()]
+        return scalar
+    if not -(1 << 63) <= value < 1 << 64:
+        raise OverflowError(f"{where}: Python int too large to convert to C long: {value}.")
+    return np.uint64(value) if value >= 1 << 63 else np.int64(value)
+
+
+def _read(data: bytes, param: ir.Param) -> str:
+    """A parameter's bytes as a kernel sees them."""
+    kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
+    size = param.size_bytes if param.type != "b8" else 4
+    return ", ".join(map(str, np.frombuffer(data, f"{kind}{size}")))
 
 
 def _wanted(param: ir.Param, spelled: SourceParam | None) -> str:
@@ -197,7 +219,7 @@ def _remedy(param: ir.Param, spelled: SourceParam | None) -> str:
     name = spelled.name if spelled and spelled.name else "x"
     if param.type in _FLOAT_TYPES:
         return f"Pass np.float{8 * param.size_bytes}({name})."
-    if param.type == "b8" and param.size_bytes not in (1, 2, 4, 8):
+    if param.type == "b8":
         return f"Pass a structured NumPy scalar of {param.size_bytes} bytes."
     unsigned = spelled is not None and (
         "unsigned" in spelled.type_text or spelled.type_text.startswith("uint")
