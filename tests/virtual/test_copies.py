@@ -239,3 +239,48 @@ def test_the_legacy_stream_follows_blocking_streams_and_they_it(machine: Machine
     assert after[legacy] == {zero, b1}
     assert after[b2] == {b1, legacy}
     assert (after[f1], after[f2]) == (set(), {f1})
+
+
+WORDS = np.zeros(512, np.int64)
+ADDRESS = WORDS.ctypes.data
+# An H200 refuses each of these on an array of 64 bytes, whose allocation has 512.
+BEYOND: dict[str, Callable[[Any, Any], object]] = {
+    "memset": lambda a, b: a.data.memset(255, 4096),
+    "memset, one byte": lambda a, b: a.data.memset(255, 513),
+    "memset in a stream": lambda a, b: a.data.memset_async(0, 4096, cp.cuda.Stream.null),
+    "memset behind": lambda a, b: (a.data + 128).memset(0, 512),
+    "from the host": lambda a, b: a.data.copy_from_host(ADDRESS, 4096),
+    "from a device": lambda a, b: a.data.copy_from_device(b.data, 4096),
+    "to a device": lambda a, b: b.data.copy_from_device(a.data, 4096),
+    "in a stream": lambda a, b: b.data.copy_from_device_async(a.data, 4096, cp.cuda.Stream.null),
+    "to the host": lambda a, b: a.data.copy_to_host(ADDRESS, 4096),
+    "to the host in a stream": lambda a, b: a.data.copy_to_host_async(ADDRESS, 4096, cp.cuda.Stream.null),
+    "runtime.memset": lambda a, b: runtime.memset(a.data.ptr, 0, 513),
+    "runtime.memset of nothing": lambda a, b: runtime.memset(0, 0, 16),
+    "runtime.memset anywhere": lambda a, b: runtime.memset(12345678, 0, 16),
+    "runtime.memcpy": lambda a, b: runtime.memcpy(b.data.ptr, a.data.ptr, 4096, runtime.memcpyDefault),
+}
+
+
+@pytest.mark.parametrize("beyond", BEYOND)
+def test_copies_stay_within_an_allocation(machine: Machine, beyond: str) -> None:
+    a, b = cp.zeros(16, np.float32), cp.full(4096, 7, np.uint8)
+    with pytest.raises(
+        runtime.CUDARuntimeError, match=r"cudaErrorInvalidValue: invalid argument: .*bytes at 0x"
+    ):
+        BEYOND[beyond](a, b)
+    assert not a.any()
+    assert (b == 7).all()
+
+
+def test_copies_up_to_the_end_of_an_allocation_pass(machine: Machine) -> None:
+    a, b = cp.zeros(16, np.float32), cp.zeros(512, np.uint8)
+    a.data.memset(255, 512)
+    b.data.copy_from_device(a.data, 512)
+    (a.data + 256).copy_from_host(ADDRESS, 256)
+    runtime.memset(0, 0, 0)
+    assert (b == 255).all()
+    with pytest.raises(
+        runtime.CUDARuntimeError, match=r"513 bytes at .* float32 array of shape \(16,\).* 64 bytes"
+    ):
+        a.data.memset(0, 513)

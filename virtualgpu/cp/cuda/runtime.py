@@ -187,6 +187,9 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: 
             "cudaErrorInvalidValue",
             f"invalid argument: the copy kind {kind} does not fit the addresses; memcpyDefault finds it out.",
         )
+    for device, address in ((to, dst), (source, src)):
+        if device is not None:
+            device.memory.check(address, size)
     into = host_bytes(dst, size) if to is None else to.memory.view(dst, size)
     out_of = host_bytes(src, size) if source is None else source.memory.view(src, size)
 
@@ -204,7 +207,10 @@ def memset(ptr: int, value: int, size: int) -> None:
 
 def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: N802
     """Set `size` bytes of device memory on a stream."""
+    if not size:
+        return
     device = device_at(ptr) or _device()
+    device.memory.check(ptr, size)
     view = device.memory.view(ptr, size)
 
     def fill() -> None:

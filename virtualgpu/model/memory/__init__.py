@@ -8,7 +8,7 @@ checks every access of a kernel against them.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from dataclasses import dataclass
 
@@ -118,6 +118,7 @@ class DeviceMemory:
         self._pages.give(self._arena.address, self._arena.size_bytes)
         self._small = _Ranges(SMALL_UNIT_BYTES)
         self._segments: dict[int, int] = {}
+        self._segment_starts: list[int] = []
         self._page_bytes_used = 0
         self._tracked: dict[int, Allocation] = {}
         self._ended: deque[Allocation] = deque(maxlen=REMEMBERED)
@@ -203,6 +204,7 @@ class DeviceMemory:
                 size = _round_up(size_bytes, PAGE_BYTES)
                 address = self._take_pages(size, size_bytes)
             self._segments[address] = size
+            insort(self._segment_starts, address)
             return address
 
     def _take_pages(self, size: int, asked_bytes: int) -> int:
@@ -236,6 +238,7 @@ class DeviceMemory:
                     f"invalid argument: {address:#x} starts no device allocation (freed twice, or a pointer "
                     "into the middle of one).",
                 )
+            del self._segment_starts[bisect_left(self._segment_starts, address)]
             if size >= PAGE_BYTES:
                 self._release_pages(address, size)
                 return
@@ -246,6 +249,30 @@ class DeviceMemory:
             if last > first:
                 self._small.remove(first, last - first)
                 self._release_pages(first, last - first)
+
+    def check(self, address: int, size_bytes: int) -> None:
+        """Make sure that a copy or memset stays within one segment, as CUDA does; 0 bytes are none.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 1, ``cudaErrorInvalidValue``.
+        """
+        if size_bytes <= 0:
+            return
+        with self._lock:
+            at = bisect_right(self._segment_starts, address) - 1
+            start = self._segment_starts[at] if at >= 0 else 0
+            if start and address + size_bytes <= start + self._segments[start]:
+                return
+            near = self.nearest(address)
+        there = "no memory of this device starts there"
+        if near is not None and near.address <= address < near.end:
+            there = f"a {near.label} ends after {near.end - address:,} bytes"
+        elif start and address < start + self._segments[start]:
+            there = f"the allocation ends after {start + self._segments[start] - address:,} bytes"
+        why = f"invalid argument: {size_bytes:,} bytes at {address:#x}, but {there}."
+        raise CUDARuntimeError(1, "cudaErrorInvalidValue", why)
 
     def _release_pages(self, address: int, size: int) -> None:
         self._arena.discard(address, size)

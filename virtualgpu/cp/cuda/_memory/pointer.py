@@ -89,6 +89,9 @@ class MemoryPointer:
     def _bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)
 
+    def _check(self, size: int) -> None:
+        self.mem.owner.memory.check(self.ptr, size)
+
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
         """Copy `size` bytes from another place in device memory, in the legacy default stream."""
         refuse_in_capture("synchronous API calls")
@@ -101,6 +104,9 @@ class MemoryPointer:
         self._from_device(src, size, stream)
 
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
+        self._check(size)
+        src._check(size)
+
         def move() -> None:
             self._bytes(size)[:] = src._bytes(size).copy()
 
@@ -118,6 +124,7 @@ class MemoryPointer:
         self._from_host(mem, size, stream)
 
     def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+        self._check(size)
         host = host_bytes(mem, size)
 
         def move() -> None:
@@ -149,6 +156,7 @@ class MemoryPointer:
         self._to_host(mem, size, stream)
 
     def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
+        self._check(size)
         host = host_bytes(mem, size)
 
         def move() -> None:
@@ -163,6 +171,7 @@ class MemoryPointer:
 
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
         """Set `size` bytes to `value` in `stream` (the current one by default)."""
+        self._check(size)
 
         def fill() -> None:
             if value:
