@@ -6,10 +6,19 @@ import html
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from gpulab.diagnosis.checks import REAL_GPU, VIRTUAL_GPU, Finding, run_checks
+from gpulab.diagnosis.checks import (
+    ABOUT_A_GPU,
+    DRIVER,
+    NO_DRIVER,
+    REAL_GPU,
+    VIRTUAL_GPU,
+    Finding,
+    run_checks,
+)
 from gpulab.views.tables import Table
 
 _COLUMNS = ("part", "status", "found", "remedy")
+_STANDS_IN = "Nothing to do: the virtual GPU stands in for it."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,14 +59,27 @@ class Diagnosis:
         repair = f" Wrong here: {', '.join(self.wrong)}; each line names its remedy." if self.wrong else ""
         if self.real_gpu:
             also = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
-            return f"The course runs here on the real GPU{also}.{repair}"
+            return f"Ready: the course runs here on the real GPU{also}.{repair}"
         if self.virtual_gpu:
-            return f"The course runs here on the virtual GPU.{repair}"
-        return f"The course cannot run here yet: neither a real nor the virtual GPU works.{repair}"
+            return f"Ready: the course runs here on the virtual GPU.{repair}"
+        return f"Not ready: neither a real nor the virtual GPU works here.{repair}"
+
+    @property
+    def shown(self) -> tuple[Finding, ...]:
+        """The findings, those about a GPU as one where the machine has none."""
+        of_a_gpu = [finding for finding in self.findings if finding.subject in ABOUT_A_GPU]
+        driver = next((finding for finding in of_a_gpu if finding.subject == DRIVER), None)
+        if driver is None or driver.found != NO_DRIVER or any(f.status != "missing" for f in of_a_gpu):
+            return self.findings
+        one = Finding(
+            REAL_GPU, "missing", f"no NVIDIA GPU: {NO_DRIVER}", _STANDS_IN if self.virtual_gpu else ""
+        )
+        rest = [finding for finding in self.findings if finding not in of_a_gpu]
+        return (*rest[:1], one, *rest[1:])
 
     def table(self) -> Table:
-        """All findings as a table."""
-        return Table("", _COLUMNS, tuple(map(astuple, self.findings)))
+        """What is shown, as a table."""
+        return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
         """Plain data, as ``gpulab doctor --json`` prints it."""
@@ -70,16 +92,16 @@ class Diagnosis:
         }
 
     def __repr__(self) -> str:
-        width = max(len(item.subject) for item in self.findings)
-        lines = []
-        for item in self.findings:
+        width = max(len(item.subject) for item in self.shown)
+        lines = [self.verdict, ""]
+        for item in self.shown:
             lines.append(f"{item.status:<7}  {item.subject:<{width}}  {item.found}")
             if item.remedy:
                 lines.append(f"{'':<7}  {'':<{width}}  -> {item.remedy}")
-        return "\n".join([*lines, "", self.verdict])
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return f"<div>{self.table().html()}<p>{html.escape(self.verdict)}</p></div>"
+        return f"<div><p><b>{html.escape(self.verdict)}</b></p>{self.table().html()}</div>"
 
 
 def doctor() -> Diagnosis:
@@ -88,7 +110,7 @@ def doctor() -> Diagnosis:
     Returns
     -------
     Diagnosis
-        A table of what is found: each line is ``ok``, ``missing`` or ``wrong`` and names its
-        remedy. A missing GPU, with all that belongs to one, is fine.
+        The verdict, and a table of what is found: each line is ``ok``, ``missing`` or ``wrong`` and
+        names its remedy. A missing GPU, with all that belongs to one, is fine and takes one line.
     """
     return Diagnosis(run_checks())

@@ -27,6 +27,9 @@ Status = Literal["ok", "missing", "wrong"]
 
 REAL_GPU = "real GPU"
 VIRTUAL_GPU = "virtual GPU"
+DRIVER = "NVIDIA driver"
+NO_DRIVER = "no driver library (libcuda)"
+ABOUT_A_GPU = (DRIVER, "CUDA version", "NVML", "GPU sharing", "CuPy", "CuPy's NVRTC", REAL_GPU, "CUPTI")
 
 _OLDEST_PYTHON = (3, 11)
 _OLDEST_CUDA = (12, 0)
@@ -42,11 +45,17 @@ extern "C" __global__ void scale(const float* x, float* y, int n) {
 _HEADER_TEST = r"""
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
+#include <cuda/std/cstdint>
+#include <mma.h>
 extern "C" __global__ void headers(__half* x) {
     auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
     if (tile.thread_rank() == 0) *x = __float2half(1.0f);
 }
 """
+_HEADERS = (
+    "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
+    "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
+)
 _THREADS, _BLOCK = 1000, 128
 
 
@@ -112,7 +121,7 @@ def check_driver() -> Result:
     """Whether the NVIDIA driver's library is there and starts."""
     status = driver_status()
     if status.library is None:
-        return "missing", "no driver library (libcuda)", "Nothing to do without an NVIDIA GPU."
+        return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
     if status.init_code in (0, NO_DEVICE) and not status.usable:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
     if status.init_code:
@@ -248,7 +257,7 @@ def check_nvrtc() -> Result:
 
 
 def check_headers() -> Result:
-    """Whether CUDA's headers are found (cooperative groups, half precision)."""
+    """Whether CUDA's headers are found (cooperative groups, half precision, libcu++, tensor cores)."""
     from virtualgpu.compile import nvrtc
 
     if not nvrtc.available():
@@ -256,8 +265,8 @@ def check_headers() -> Result:
     try:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
     except nvrtc.NvrtcCompileError as error:
-        return "missing", error.log.splitlines()[0], "pip install nvidia-cuda-runtime nvidia-cuda-cccl"
-    return "ok", "cooperative_groups.h and cuda_fp16.h compile", ""
+        return "missing", error.log.split("\n")[0], _HEADERS
+    return "ok", "cooperative_groups.h, cuda_fp16.h, libcu++ and mma.h compile", ""
 
 
 def check_virtual_gpu() -> Result:
@@ -336,7 +345,7 @@ def check_widgets() -> Result:
 
 _CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (
     ("Python", check_python),
-    ("NVIDIA driver", check_driver),
+    (DRIVER, check_driver),
     ("CUDA version", check_cuda_version),
     ("NVML", check_nvml),
     ("GPU sharing", check_sharing),

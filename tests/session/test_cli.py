@@ -36,7 +36,7 @@ def test_doctor_prints_a_table_and_json() -> None:
     done = run("doctor")
     data = json.loads(run("doctor", "--json").stdout)
     assert done.returncode == data["exit_code"]
-    assert done.stdout.splitlines()[-1] == data["verdict"]
+    assert done.stdout.splitlines()[0] == data["verdict"]
     assert len(data["findings"]) > 10
 
 

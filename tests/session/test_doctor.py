@@ -30,7 +30,7 @@ def test_it_says_what_this_machine_has() -> None:
     assert found["virtual GPU"].status == "ok"
     assert found.virtual_gpu
     assert not [item for item in found.findings if item.status == "wrong" and not item.remedy]
-    for item in found.findings:
+    for item in found.shown:
         assert item.subject in repr(found)
         assert html.escape(item.subject) in found._repr_html_()
     assert json.loads(json.dumps(found.to_json()))["verdict"] == found.verdict
@@ -44,10 +44,10 @@ def diagnosis_of(**status: str) -> Diagnosis:
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
-        ({}, 0, "runs here on the virtual GPU."),
-        ({"real GPU": "ok"}, 0, "on the real GPU and on the virtual one."),
+        ({}, 0, "Ready: the course runs here on the virtual GPU."),
+        ({"real GPU": "ok"}, 0, "Ready: the course runs here on the real GPU and on the virtual one."),
         ({"real GPU": "ok", "virtual GPU": "missing"}, 0, "on the real GPU, but not"),
-        ({"virtual GPU": "missing"}, 1, "cannot run here yet"),
+        ({"virtual GPU": "missing"}, 1, "Not ready: "),
         ({"CuPy": "wrong"}, 1, "Wrong here: CuPy"),
     ],
 )
@@ -55,6 +55,49 @@ def test_verdict_and_exit_code(status: dict[str, str], code: int, says: str) -> 
     found = diagnosis_of(**status)
     assert found.exit_code == code
     assert says in found.verdict
+
+
+def of_a_machine(without: str = checks.NO_DRIVER, **status: str) -> Diagnosis:
+    """All findings of a machine whose lines on a GPU say `missing` unless told otherwise."""
+    found = {
+        "Python": "ok",
+        **dict.fromkeys(checks.ABOUT_A_GPU, "missing"),
+        "NVRTC": "ok",
+        "virtual GPU": "ok",
+    }
+    lines = {name: without if name == checks.DRIVER else "" for name in found}
+    return Diagnosis(
+        tuple(Finding(name, value, lines[name]) for name, value in {**found, **status}.items())  # type: ignore[arg-type]
+    )
+
+
+def test_the_verdict_comes_first_and_no_gpu_takes_one_line() -> None:
+    found = of_a_machine()
+    text = repr(found)
+    assert text.startswith("Ready: the course runs here on the virtual GPU.\n\nok       Python")
+    assert [item.subject for item in found.shown] == ["Python", "real GPU", "NVRTC", "virtual GPU"]
+    assert "-> Nothing to do: the virtual GPU stands in for it." in text
+    assert found._repr_html_().index(found.verdict) < found._repr_html_().index("<table")
+    assert len(found.to_json()["findings"]) == len(found.findings) == 11
+
+
+@pytest.mark.parametrize(
+    "other",
+    [of_a_machine("a driver, but no CUDA device"), of_a_machine(CuPy="wrong"), of_a_machine(CUPTI="ok")],
+)
+def test_lines_on_a_gpu_stay_where_one_may_be(other: Diagnosis) -> None:
+    assert other.shown == other.findings
+
+
+def test_a_missing_header_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from virtualgpu.compile import nvrtc
+
+    monkeypatch.setattr(checks, "_HEADER_TEST", "#include <crt/no_such_mma.h>")
+    status, found, remedy = checks.check_headers()
+    assert status == "missing"
+    assert "crt/no_such_mma.h" in found
+    assert "nvidia-cuda-crt" in remedy
+    assert nvrtc.available()
 
 
 def test_a_check_that_breaks_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
