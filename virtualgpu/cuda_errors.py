@@ -6,10 +6,26 @@ written against CuPy catches the same things. The rest of the message says what 
 
 from __future__ import annotations
 
+from typing import Any
+
 from virtualgpu.errors import FaultSite, GpulabError
 
 
-class CUDARuntimeError(RuntimeError):
+class _Sent:
+    """An error that another process can be sent: with its message and what it knows, not made anew."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self.args, self.__dict__)  # type: ignore[attr-defined]
+
+
+def _made_again(kind: type[Exception], args: tuple[Any, ...], known: dict[str, Any]) -> Exception:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(known)
+    return error
+
+
+class CUDARuntimeError(_Sent, RuntimeError):
     """Like ``cupy.cuda.runtime.CUDARuntimeError``: ``status`` is the CUDA runtime's code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
@@ -18,7 +34,7 @@ class CUDARuntimeError(RuntimeError):
         self.error_name = name
 
 
-class CUDADriverError(RuntimeError):
+class CUDADriverError(_Sent, RuntimeError):
     """Like ``cupy.cuda.driver.CUDADriverError``: ``status`` is the driver's code."""
 
     def __init__(self, status: int, name: str, message: str) -> None:
@@ -27,7 +43,7 @@ class CUDADriverError(RuntimeError):
         self.error_name = name
 
 
-class OutOfMemoryError(MemoryError):
+class OutOfMemoryError(_Sent, MemoryError):
     """Like ``cupy.cuda.memory.OutOfMemoryError``."""
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0) -> None:
@@ -39,7 +55,7 @@ class OutOfMemoryError(MemoryError):
         self.limit_bytes = limit_bytes
 
 
-class CompileException(Exception):
+class CompileException(_Sent, Exception):
     """Like ``cupy.cuda.compiler.CompileException``: NVRTC's log with the learner's line numbers."""
 
     def __init__(self, log: str, source: str, name: str, options: tuple[str, ...] = ()) -> None:

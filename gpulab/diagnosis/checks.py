@@ -7,7 +7,6 @@ breaks is itself a finding, so that no part hides another.
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import struct
 import sys
@@ -45,13 +44,12 @@ extern "C" __global__ void scale(const float* x, float* y, int n) {
 _HEADER_TEST = r"""
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
-#include <cuda/std/cstdint>
-#include <mma.h>
 extern "C" __global__ void headers(__half* x) {
     auto tile = cooperative_groups::tiled_partition<32>(cooperative_groups::this_thread_block());
     if (tile.thread_rank() == 0) *x = __float2half(1.0f);
 }
 """
+_LIBRARY_HEADER_TEST = "#include <cuda/std/cstdint>\n#include <mma.h>\n"
 _HEADERS = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
     "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
@@ -264,6 +262,7 @@ def check_headers() -> Result:
         return "missing", "no NVRTC to try them with", ""
     try:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
+        nvrtc.compile_cubin(_LIBRARY_HEADER_TEST, target=80)
     except nvrtc.NvrtcCompileError as error:
         return "missing", error.log.split("\n")[0], _HEADERS
     return "ok", "cooperative_groups.h, cuda_fp16.h, libcu++ and mma.h compile", ""
@@ -283,6 +282,7 @@ def check_virtual_gpu() -> Result:
     except nvrtc.NvrtcMissingError:
         return "missing", "no NVRTC", "See the line on NVRTC."
     from virtualgpu.engine import PackedLaunch, Program
+    from virtualgpu.engine.run.crew import cores
     from virtualgpu.model.memory import DeviceMemory
 
     x, expected = _self_test_data()
@@ -299,7 +299,7 @@ def check_virtual_gpu() -> Result:
     if not np.array_equal(result, expected):
         return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
     what = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
-    return "ok", f"runs {what} on {os.cpu_count()} CPU threads, llvmlite {version}", ""
+    return "ok", f"runs {what} on {cores()} CPU threads, llvmlite {version}", ""
 
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
 # As many columns as a notebook has on a small screen beside JupyterLab's side bar.
@@ -108,4 +109,7 @@ def _advice(error: BaseException) -> str:
                 getattr(importlib.import_module(found[2]), found[1])
             except AttributeError as why:
                 return str(why)
+    elif type(error).__module__.startswith("cupy.") and type(error).__name__ == "CompileException":
+        # The virtual GPU's own errors say it already.
+        return advice(str(error), str(getattr(error, "source", "")))
     return ""

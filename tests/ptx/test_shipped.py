@@ -29,11 +29,11 @@ def without_nvrtc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine on which the compiler's library is not found."""
     monkeypatch.setattr(nvrtc, "_load", lambda: FileNotFoundError("no libnvrtc"))
     compiled._compile.cache_clear()
-    nvrtc.compile_both.cache_clear()
+    nvrtc._compile_both.cache_clear()
     session.use_device("virtual:A100")
     yield
     compiled._compile.cache_clear()
-    nvrtc.compile_both.cache_clear()
+    nvrtc._compile_both.cache_clear()
     session.use_device("auto")
 
 

@@ -132,6 +132,20 @@ def test_a_learners_own_frames_and_causes_stay(jupyter: NotebookClient) -> None:
     assert f"ValueError: {long}" in traceback(run(jupyter, f"raise ValueError({long!r})"))
 
 
+CUPYS_OWN = """
+class CompileException(Exception):
+    __module__ = "cupy.cuda.compiler"
+    source = "__global__ void k(half* x) {}"
+raise CompileException('kernel.cu(1): error: identifier "half" is undefined')
+"""
+
+
+def test_cupys_compile_errors_come_with_advice_too(jupyter: NotebookClient) -> None:
+    jupyter.allow_errors = True
+    run(jupyter, SETUP)
+    assert traceback(run(jupyter, CUPYS_OWN))[-1] == "Add #include <cuda_fp16.h> on top."
+
+
 @pytest.mark.parametrize("name", ["cupy", "torch"])
 def test_nobody_is_told_that_a_missing_module_is_there(name: str) -> None:
     import importlib.util

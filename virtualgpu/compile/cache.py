@@ -22,7 +22,7 @@ MAX_ENTRIES = 2000
 def directory() -> Path:
     """Where entries are kept: ``GPULAB_CACHE_DIR``, or the user's cache folder."""
     chosen = os.environ.get("GPULAB_CACHE_DIR")
-    return Path(chosen) if chosen else user_cache_path("gpulab")
+    return Path(chosen).expanduser() if chosen else user_cache_path("gpulab")
 
 
 def key(*parts: str) -> str:
@@ -35,13 +35,22 @@ def key(*parts: str) -> str:
 
 
 def load(kind: str, name: str) -> bytes | None:
-    """An entry's bytes, or None where there is none (or only a damaged one)."""
+    """An entry's bytes, or None where there is none, only a damaged one, or one that others have made."""
+    path = directory() / kind / name
     try:
-        data = (directory() / kind / name).read_bytes()
+        data = path.read_bytes()
+        status = path.stat()
     except OSError:
         return None
-    # The digest guards against a file cut short: bad machine code would crash the process.
-    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
+    # What is loaded runs: a folder that others may write must not lend them this process.
+    if hasattr(os, "getuid") and (status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022):
+        return None
+    # Bad machine code would crash the process: a file cut short, or another's under this name.
+    return data[32:] if _signed(name, data[32:]) == data[:32] else None
+
+
+def _signed(name: str, data: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + data).digest()
 
 
 def store(kind: str, name: str, data: bytes) -> None:
@@ -49,7 +58,7 @@ def store(kind: str, name: str, data: bytes) -> None:
     with contextlib.suppress(OSError):
         folder = directory() / kind
         folder.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / name, hashlib.sha256(data).digest() + data)
+        replace_file(folder / name, _signed(name, data) + data)
         kept = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
         if len(kept) > MAX_ENTRIES:
             for old in sorted(kept, key=lambda p: p.stat().st_mtime)[: MAX_ENTRIES // 10]:

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from virtualgpu.compile import cache as disk_cache
 from virtualgpu.compile import shipped
 from virtualgpu.compile.cubin import KernelResources
+from virtualgpu.compile.includes import stamp
 from virtualgpu.compile.interruptible import interruptible
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import GpulabError, NotSupportedError
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
 
@@ -176,7 +177,6 @@ def compile_ptx(
     return PtxImage(text.rstrip(b"\0").decode(), target, log, lowered)
 
 
-@functools.lru_cache(maxsize=128)
 def compile_both(
     code: str, *, target: int, options: tuple[str, ...] = (), name_expressions: tuple[str, ...] = ()
 ) -> tuple[PtxImage, CubinImage | None]:
@@ -185,6 +185,13 @@ def compile_both(
     The PTX is that of `compile_ptx`. There is no machine code where NVRTC is not installed; what
     it would tell comes with the PTX then. Parameters and errors as `compile_ptx`.
     """
+    return _compile_both(code, target, options, name_expressions, stamp(code, options))
+
+
+@functools.lru_cache(maxsize=128)
+def _compile_both(
+    code: str, target: int, options: tuple[str, ...], name_expressions: tuple[str, ...], _headers: str
+) -> tuple[PtxImage, CubinImage | None]:
     if not available():
         return _compiled_in_advance(code, target, options, name_expressions), None
     flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
@@ -228,14 +235,14 @@ def _compile(
 
     Sources that read files of the learner's own (``-I``) are compiled each time.
     """
+    _refuse_unlinked(flags)
     options = _merge_options(flags)
     compile_now = _compile_apart if expressions else _compile_now
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
         return interruptible(lambda: compile_now(code, file_name, options, expressions, kinds))
     version_text = ".".join(map(str, version()))
-    keys = [
-        disk_cache.key(version_text, kind, file_name, *options, "", *expressions, "", code) for kind in kinds
-    ]
+    asked = (file_name, *options, "", *expressions, "", code, stamp(code))
+    keys = [disk_cache.key(version_text, kind, *asked) for kind in kinds]
     stored = [data.partition(b"\n") for key in keys if (data := disk_cache.load("nvrtc", key))]
     if len(stored) == len(kinds):
         facts = json.loads(stored[0][0])
@@ -339,6 +346,14 @@ def _merge_options(flags: Sequence[str]) -> list[str]:
     if not any(flag.startswith(("--std", "-std")) for flag in kept):
         kept.append("--std=c++17")
     return [*kept, *include_options()]
+
+
+def _refuse_unlinked(flags: Sequence[str]) -> None:
+    unlinked = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
+    if unlinked:
+        raise NotSupportedError(
+            f"With {unlinked} NVRTC makes code for a linker, which a virtual GPU does not have: leave it out."
+        )
 
 
 def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:

@@ -14,6 +14,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.advice import advice
 from virtualgpu.compile.complex_header import with_complex
 from virtualgpu.compile.cubin import KernelResources, kernel_resources
+from virtualgpu.compile.includes import stamp
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
 from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
@@ -43,7 +44,8 @@ def target_for(capability: tuple[int, int]) -> int:
 class CompiledModule:
     """One compilation. ``lowered_names`` maps name expressions to the symbols they became.
 
-    ``in_advance`` tells that it was shipped with the course, since NVRTC is not installed.
+    ``in_advance`` tells that it was shipped with the course, since NVRTC is not installed; ``log`` is
+    what NVRTC warned of.
     """
 
     code: str
@@ -53,6 +55,7 @@ class CompiledModule:
     lowered_names: dict[str, str]
     resources: dict[str, KernelResources]
     in_advance: bool = False
+    log: str = ""
     _programs: weakref.WeakKeyDictionary[VirtualDevice, Program] = field(
         default_factory=weakref.WeakKeyDictionary
     )
@@ -170,12 +173,12 @@ def compiled_module(
     NvrtcMissingError
         If NVRTC is not installed.
     """
-    return _compile(code, options, name_expressions, target_for(capability))
+    return _compile(code, options, name_expressions, target_for(capability), stamp(code, options))
 
 
 @functools.lru_cache(maxsize=CACHED_MODULES)
 def _compile(
-    code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int
+    code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int, _headers: str
 ) -> CompiledModule:
     source = with_complex(code)
     try:
@@ -187,6 +190,7 @@ def _compile(
         told = f"{error.log}\n{advice(error.log, code)}".rstrip()
         raise CompileException(told, code, "kernel.cu", options) from None
     resources = kernel_resources(machine.cubin) if machine is not None else image.resources or {}
+    in_advance = machine is None
     return CompiledModule(
-        code, options, target, image.ptx, image.lowered_names, resources, in_advance=machine is None
+        code, options, target, image.ptx, image.lowered_names, resources, in_advance, image.log
     )

@@ -104,8 +104,11 @@ class RawKernel:
         self.kernel.submit(launch, stream, cooperative)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first launch; `log_stream` is accepted for CuPy's sake."""
-        self._module().symbol(self.name)
+        """Compile now instead of at the first launch; NVRTC's warnings go to `log_stream`, a text file."""
+        module = self._module()
+        module.symbol(self.name)
+        if log_stream is not None and module.log:
+            log_stream.write(f"{module.log}\n")
 
     @property
     def stats(self) -> KernelStats:
@@ -269,8 +272,10 @@ class RawModule:
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
-        """Compile now instead of at the first use."""
-        self._module()
+        """Compile now instead of at the first use; NVRTC's warnings go to `log_stream`, a text file."""
+        module = self._module()
+        if log_stream is not None and module.log:
+            log_stream.write(f"{module.log}\n")
 
     def get_function(self, name: str) -> RawKernel:
         """A kernel by its name or, for templates, by its name expression.

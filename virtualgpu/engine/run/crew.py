@@ -33,10 +33,18 @@ _PARALLEL_WARPS = 2048
 _ASIDE_BYTES = 256 << 20
 
 
+def cores() -> int:
+    """CPU cores that kernels may use: those this process may, or as many as ``VIRTUALGPU_THREADS`` says."""
+    asked = os.environ.get("VIRTUALGPU_THREADS", "")
+    if asked.isdecimal() and int(asked):
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @functools.cache
 def _pool() -> concurrent.futures.ThreadPoolExecutor:
     """Worker threads with stacks deep enough for recursive kernels."""
-    count = os.cpu_count() or 1
+    count = cores()
     pool = concurrent.futures.ThreadPoolExecutor(count, "gpulab-engine")
     before = threading.stack_size()
     threading.stack_size(_STACK_BYTES)
@@ -115,7 +123,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
             continue
         workers = 1
         if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
-            workers = min(os.cpu_count() or 1, int(order.size))
+            workers = min(cores(), int(order.size))
         live = piece.memory.live()
         crews = [Crew(piece, live, workers) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]

@@ -1,0 +1,101 @@
+"""What is kept between compilations: nothing that has gone stale, nothing that others have made."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import virtualgpu.cp as cp
+from virtualgpu import cuda_errors as errors
+from virtualgpu.compile import cache
+from virtualgpu.errors import FaultSite, NotSupportedError
+
+WITH_HEADER = '#include "mine.cuh"\nextern "C" __global__ void k(int* x) { x[0] = NUMBER; }'
+
+
+def answer(code: str, *options: str) -> int:
+    x = cp.zeros(1, cp.int32)
+    cp.RawKernel(code, "k", options)((1,), (1,), (x,))
+    return int(x[0])
+
+
+def test_an_edited_header_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in ("11", "22", "11"):
+        Path("mine.cuh").write_text(f"#define NUMBER {number}\n")
+        assert answer(WITH_HEADER) == int(number)
+
+
+def test_a_header_of_a_header_and_of_a_folder_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("parts").mkdir()
+    Path("mine.cuh").write_text('#include "parts/inner.cuh"\n')
+    Path("parts", "inner.cuh").write_text('#include "number.cuh"\n')
+    for number in (3, 4):
+        Path("parts", "number.cuh").write_text(f"#define NUMBER {number}\n")
+        assert answer(WITH_HEADER) == number
+        assert answer(WITH_HEADER.replace('"mine.cuh"', "<number.cuh>"), f"-I{tmp_path / 'parts'}") == number
+
+
+def test_entries_that_others_made_or_moved_are_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
+    cache.store("engine", "a", b"code")
+    assert cache.load("engine", "a") == b"code"
+    (tmp_path / "engine" / "b").write_bytes((tmp_path / "engine" / "a").read_bytes())
+    (tmp_path / "engine" / "b").chmod(0o600)
+    assert cache.load("engine", "b") is None, "another's entry under this name"
+    (tmp_path / "engine" / "a").chmod(0o666)
+    assert cache.load("engine", "a") is None, "everybody may write it"
+    (tmp_path / "engine" / "a").chmod(0o600)
+    assert cache.load("engine", "a") == b"code"
+    mine = (tmp_path / "engine" / "a").stat()
+    owned_by_another = os.stat_result([*mine[:4], 4242, *mine[5:]])
+    monkeypatch.setattr(Path, "stat", lambda _: owned_by_another)
+    assert cache.load("engine", "a") is None
+
+
+def test_the_cache_folder_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GPULAB_CACHE_DIR", "~/compiled")
+    assert cache.directory() == Path.home() / "compiled"
+
+
+def test_warnings_go_to_a_log_stream() -> None:
+    log = io.StringIO()
+    code = 'extern "C" __global__ void k(int* x) { int unused; x[0] = 1; }'
+    cp.RawKernel(code, "k").compile(log_stream=log)
+    assert '"unused" was declared but never referenced' in log.getvalue()
+    cp.RawModule(code=code).compile(log_stream=log)
+    assert log.getvalue().count('unused" was declared') == 2
+
+
+def test_code_for_a_linker_is_refused() -> None:
+    with pytest.raises(NotSupportedError, match="leave it out"):
+        answer(WITH_HEADER, "-dlto")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.OutOfMemoryError(10, 20, 30),
+        errors.CUDARuntimeError(1, "cudaErrorInvalidValue", "no"),
+        errors.CUDADriverError(1, "CUDA_ERROR_INVALID_VALUE", "no"),
+        errors.CompileException("log", "source", "kernel.cu", ("-O3",)),
+        errors.IllegalAddressError("bad", FaultSite("k", 3, "x[i]", (0, 0, 0), (1, 0, 0), 42)),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_can_be_sent_to_another_process(error: Any) -> None:
+    for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
