@@ -189,9 +189,10 @@ def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
 
 def _as_numpy(value: Any, where: str) -> np.generic:
     """A number with the bytes that CuPy passes for it."""
-    if not isinstance(value, int) or isinstance(value, np.generic):
-        scalar: np.generic = np.asarray(value)[()]
-        return scalar
+    if isinstance(value, np.generic):
+        return value
+    if not isinstance(value, int):
+        return np.complex128(value) if isinstance(value, complex) else np.float64(value)
     if not -(1 << 63) <= value < 1 << 64:
         raise OverflowError(f"{where}: Python int too large to convert to C long: {value}.")
     return np.uint64(value) if value >= 1 << 63 else np.int64(value)
