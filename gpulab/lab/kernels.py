@@ -19,8 +19,8 @@ from virtualgpu.records import WARP_SIZE, BlockTrace, WarpTrace
 
 if TYPE_CHECKING:
     from gpulab.views import LaunchChart, OccupancyChart, WarpStepper
-    from gpulab.views.tables import CounterTable
     from gpulab.views.tables.as_run import AsRunTable
+    from gpulab.views.tables.count import CounterTable
     from gpulab.views.tables.sanitizer import SanitizerTable
 
 
@@ -162,7 +162,7 @@ def count(
         come from the virtual GPU's replay of the same launch, since reading the hardware's own
         takes administrator rights.
     """
-    from gpulab.views.tables import CounterTable
+    from gpulab.views.tables.count import CounterTable
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     seen = session.observe(asked, Counters())

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpulab as gl
-from gpulab.views.tables import CounterTable
+from gpulab.views.tables.count import CounterTable
 from tests.session.kernels import COLUMN_SUM, COUNT_UP, FOREVER, NO_TAIL_CHECK, VECTOR_ADD
 from virtualgpu.records import (
     BlockTrace,

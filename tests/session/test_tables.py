@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
-from gpulab.views.tables import CounterTable, Table
+from gpulab.views.tables import Table, short
+from gpulab.views.tables.count import CounterTable
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
 
 CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
@@ -71,9 +73,9 @@ def test_text_names_source_device_and_lines(counters: KernelCounters) -> None:
     )
     row = {line.split("  ")[0]: line for line in text.splitlines()}
     assert "40" in row["global loads"]
-    assert "320 sectors of 32 bytes, 8.00 a request" in row["global loads"]
+    assert "320 sectors of 32 bytes, 8.00 a request, at best 4.00" in row["global loads"]
     assert "40 bank conflicts" in row["shared accesses"]
-    assert "75.0%" in row["lane efficiency"]
+    assert "75.0 %" in row["lane efficiency"]
     assert "of 1,234" in row["divergent branches"]
     assert "y[i] = x[2 * i]; // a < b" in text
 
@@ -88,6 +90,81 @@ def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters
     assert cells.rows == expected
     assert "a &lt; b" in markup
     assert "modelled on virtual T4" in markup
+
+
+LONG = (
+    "  for (int dy = -r; dy <= r; ++dy) for (int dx = -r; dx <= r; ++dx) if (inside(x + dx, y + dy)) "
+    "sum += in[(y + dy) * w + x + dx] * weight;"
+)
+
+
+def unrolled() -> KernelCounters:
+    """A loop body that the compiler copied: two copies ran, one never did; and a line that never ran."""
+    load = ("ld.global.f32", "global", "load", 4)
+    return KernelCounters(
+        Provenance("modelled", "virtual T4"), "blur", (1, 1, 1), (32, 1, 1), 0, 100, 3_200,
+        accesses=(
+            AccessCounters(1, 1, *load, 10, 130, 0, 0, 1_280, 3),
+            AccessCounters(2, 1, *load, 0, 0, 0, 0, 0, 3),
+            AccessCounters(3, 1, *load, 30, 30, 0, 0, 3_840, 3),
+            AccessCounters(4, 2, *load, 0, 0, 0, 0, 0, 3),
+            AccessCounters(5, 1, "st.shared.f32", "shared", "store", 4, 10, 0, 40, 10, 1_280, 3),
+        ),
+        branches=(
+            BranchCounters(6, 1, "@%p1 bra", 50, 2, 3), BranchCounters(7, 1, "@%p2 bra", 0, 0, 3),
+            BranchCounters(8, 1, "@%p3 bra", 20, 5, 3),
+        ),
+    )  # fmt: skip
+
+
+def test_copies_of_a_line_are_one_row_and_open_to_those_that_ran() -> None:
+    table = CounterTable.of(unrolled(), LONG + "\n  y[i] = x[i];")
+    _, accesses, branches = table.tables()
+    named = [dict(zip(accesses.headings, row, strict=True)) for row in accesses.rows]
+    first, never, shared = named
+    assert (first["line"], first["access"], first["requests"]) == ("1", "2 × global load, 4 B", "40")
+    assert (first["sectors"], first["at best"], first["per request"]) == ("160", "70", "4.00")
+    assert (never["line"], never["requests"]) == ("2", "0"), "that a line never ran is worth a row"
+    assert (shared["sectors"], shared["at best"], shared["conflicts"]) == ("–", "–", "30")
+    inner, *others = accesses.inner
+    assert others == [None, None]
+    assert inner is not None
+    assert [row[3] for row in inner.rows] == ["10", "30"]
+    assert inner.title == "the 2 accesses of line 1 one by one"
+    assert [row[2:] for row in branches.rows] == [("70", "7")]
+    assert "conflicts" in accesses.headings
+    plain = replace(unrolled(), accesses=unrolled().accesses[:4])
+    assert "conflicts" not in CounterTable.of(plain, LONG).tables()[1].headings
+    page = Cells()
+    page.feed(table._repr_html_())
+    assert not page.open
+    assert table._repr_html_().count("<details>") == 2
+    assert "one by one" not in repr(table)
+
+
+def test_a_long_line_shows_what_accesses_memory() -> None:
+    table = CounterTable.of(unrolled(), LONG)
+    source = table.tables()[1].rows[0][1]
+    assert "sum += in[(y + dy) * w + x + dx] * weight;" in source
+    assert source.startswith("…")
+    assert len(source) == 60
+    branch = table.tables()[2].rows[0][1]
+    assert branch.startswith("for (int dy = -r;")
+    assert branch.endswith("…")
+    middle = short("a" * 100 + " x[i] = 1; " + "b" * 100, 102)
+    assert middle.startswith("…")
+    assert middle.endswith("…")
+    assert " x[i] = 1; " in middle
+
+
+@pytest.mark.parametrize(("sectors", "bytes_requested", "requests", "best"), [
+    (320, 5_120, 40, 160),  # every other word: half of each sector is wasted
+    (160, 5_120, 40, 160), (40, 5_120, 40, 40),  # side by side; all lanes one word
+    (40, 160, 40, 40), (1_280, 5_120, 40, 160),  # one lane a request; a sector for each lane
+])  # fmt: skip
+def test_sectors_at_best(sectors: int, bytes_requested: int, requests: int, best: int) -> None:
+    access = AccessCounters(0, 0, "ld", "global", "load", 4, requests, sectors, 0, 0, bytes_requested)
+    assert access.ideal_sectors == best
 
 
 def test_unknown_lines_fall_back_to_the_instruction(counters: KernelCounters) -> None:

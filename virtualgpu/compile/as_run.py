@@ -217,7 +217,7 @@ def _access(site: _Site, passing: int) -> AccessAsRun:
     assert counted is not None
     row = AccessAsRun(
         counted.pc, counted.line, counted.text, counted.space, counted.kind, "", counted.size_bytes,
-        counted.requests, 0, 0,
+        counted.requests, 0, 0, column=counted.column,
     )  # fmt: skip
     if not site.machine:
         return row
@@ -320,7 +320,7 @@ def _left_over(row: AccessAsRun) -> AccessAsRun:
 def _branch(site: _Site) -> BranchAsRun:
     counted = site.branch
     assert counted is not None
-    row = BranchAsRun(counted.pc, counted.line, counted.text, "", counted.divergent, 0)
+    row = BranchAsRun(counted.pc, counted.line, counted.text, "", counted.divergent, 0, column=counted.column)
     if not site.machine:
         return replace(row, note=_UNSPLIT if counted.divergent else "")
     branches = [i for i in site.machine if i.root != "EXIT"]

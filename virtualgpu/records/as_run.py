@@ -34,6 +34,7 @@ class AccessAsRun:
     executions: int | None
     merged_into: int | None = None
     note: str = ""
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class BranchAsRun:
     written: int
     divergent: int | None
     note: str = ""
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from virtualgpu.records.kernel import Dim3
+from virtualgpu.records.kernel import SECTOR_BYTES, Dim3
 from virtualgpu.records.origin import Provenance
 
 Space = Literal["global", "shared", "local", "const", "generic"]
@@ -17,7 +17,8 @@ class AccessCounters:
 
     ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
-    ``wavefronts - ideal_wavefronts`` are bank conflicts.
+    ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is where in its line the access
+    stands, from 1; 0 is not known.
     """
 
     pc: int
@@ -31,6 +32,16 @@ class AccessCounters:
     wavefronts: int
     ideal_wavefronts: int
     bytes_requested: int
+    column: int = 0
+
+    @property
+    def ideal_sectors(self) -> int:
+        """Sectors that the same lanes would take if each wanted bytes of its own, side by side.
+
+        That is bytes requested over 32, and a sector a request at least. Where lanes want the same bytes an
+        access takes fewer; then these are its own.
+        """
+        return min(self.sectors, max(self.requests, -(-self.bytes_requested // SECTOR_BYTES)))
 
     @property
     def bank_conflicts(self) -> int:
@@ -46,6 +57,7 @@ class BranchCounters:
     text: str
     executed: int
     divergent: int
+    column: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
-from gpulab.views._text import number, shape
-from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, KernelCounters
+from gpulab.views._text import number
 
 Record = TypeVar("Record")
 
 SOURCE_CHARACTERS = 60
+NOTHING = "–"
+_ACCESS = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
+# What a narrow page may break into lines, but not into letters.
+_WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
 _NUMBER_START = frozenset("0123456789-–")
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of ready-made text under headings. Cells that start with a digit are aligned right."""
+    """Rows of ready-made text under headings. Cells that start with a digit are aligned right.
+
+    ``inner`` has for each row the table that a page shows when the learner opens it, or None.
+    """
 
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    inner: tuple[Table | None, ...] = ()
 
     def text(self) -> str:
         """The table in fixed-width characters."""
@@ -44,18 +53,40 @@ class Table:
         body = "".join(
             "<tr>"
             + "".join(
-                f'<td style="text-align:{align}">{_html_cell(cell)}</td>'
-                for cell, align in zip(row, aligns, strict=True)
+                f'<td style="{_WIDTHS.get(heading, "")}text-align:{align}">{_html_cell(cell)}</td>'
+                for cell, align, heading in zip(row, aligns, self.headings, strict=True)
             )
             + "</tr>"
-            for row in self.rows
+            + (self._opened(inner) if inner else "")
+            for row, inner in zip_longest(self.rows, self.inner)
         )
         caption = (
             f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
             if self.title
             else ""
         )
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        inside = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+        return f'<table style="font-size:12px">{inside}</table>'
+
+    def without_empty_columns(self) -> Table:
+        """The same table less the columns in which no row has anything."""
+        kept = [at for at, cells in enumerate(zip(*self.rows, strict=True)) if set(cells) != {NOTHING}]
+
+        def less(rows: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
+            return tuple(tuple(row[at] for at in kept) for row in rows)
+
+        headings = less((self.headings,))[0]
+        inner = tuple(
+            table and replace(table, headings=headings, rows=less(table.rows)) for table in self.inner
+        )
+        return Table(self.title, headings, less(self.rows), inner)
+
+    def _opened(self, inner: Table) -> str:
+        summary = f"<summary>{html.escape(inner.title)}</summary>"
+        return (
+            f'<tr><td></td><td colspan="{len(self.headings) - 1}" style="text-align:left">'
+            f"<details>{summary}{replace(inner, title='').html()}</details></td></tr>"
+        )
 
     def _right(self) -> list[bool]:
         columns = list(zip(*self.rows, strict=True)) or [()] * len(self.headings)
@@ -77,16 +108,34 @@ def _html_cell(text: str) -> str:
     return html.escape(text).replace("\n", "<br>")
 
 
-def short(text: str) -> str:
-    """A source line that leaves room for what stands beside it."""
-    return text if len(text) <= SOURCE_CHARACTERS else text[: SOURCE_CHARACTERS - 1] + "…"
+def short(text: str, column: int = 1) -> str:
+    """A source line that leaves room for what stands beside it: what lies around a column (1-based)."""
+    indent = len(text) - len(text.lstrip())
+    text, at = text.strip(), max(0, column - 1 - indent)
+    if len(text) <= SOURCE_CHARACTERS:
+        return text
+    begin = max(0, min(at - SOURCE_CHARACTERS // 3, len(text) - SOURCE_CHARACTERS))
+    end = begin + SOURCE_CHARACTERS
+    before, after = "…" if begin else "", "…" if end < len(text) else ""
+    return before + text[begin + len(before) : end - len(after)] + after
 
 
-def place(code: str, line: int, text: str) -> tuple[str, str]:
-    """A source line (1-based) and what stands there, shortened; `text` where `code` has no such line."""
+def place(code: str, line: int, text: str, column: int = 1, access: bool = False) -> tuple[str, str]:
+    """A source line (1-based) and what stands there, shortened; `text` where `code` has no such line.
+
+    NVRTC tells the column of the first statement of a line. Where a line is too long to be shown whole and
+    the place is an `access` to memory, what lies around its first subscript is shown instead.
+    """
     lines = code.split("\n")  # as NVRTC counts them: at no other character
-    known = short(lines[line - 1].strip()) if 1 <= line <= len(lines) else ""
-    return str(line) if line else "–", known or text
+    whole = lines[line - 1] if 1 <= line <= len(lines) else ""
+    if access and (found := _ACCESS.search(whole, max(0, column - 1))):
+        column = found.start() + 1
+    return str(line) if line else NOTHING, short(whole, column) or text
+
+
+def times(count: int, what: str) -> str:
+    """``LDG``, ``4 × LDG``."""
+    return f"{number(count)} × {what}" if count > 1 else what
 
 
 class Shown(Generic[Record]):
@@ -131,75 +180,3 @@ class Shown(Generic[Record]):
 
 def _values_of(shown: type[Any], record: Any) -> list[Any]:
     return [getattr(record, field.name) for field in fields(shown.__bases__[1])]
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class CounterTable(Shown[KernelCounters], KernelCounters):
-    """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
-
-    code: str = ""
-    note: str = ""
-
-    @property
-    def caption(self) -> str:
-        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
-        if self.shared_bytes:
-            launch += f", {number(self.shared_bytes)} bytes of shared memory a block"
-        return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
-
-    def tables(self) -> tuple[Table, ...]:
-        """Totals, then memory accesses and branches line by line where there are any."""
-        by_line = (self._accesses(), self._branches())
-        return self._totals(), *(table for table in by_line if table.rows)
-
-    def _totals(self) -> Table:
-        lanes = self.lane_efficiency
-        rows = [
-            ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
-            ("thread instructions", number(self.thread_instructions), "one for each active lane"),
-            ("lane efficiency", f"{lanes:.1%}",
-             f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average"),
-        ]  # fmt: skip
-        for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
-            requests = self.total("requests", "global", kind)
-            if requests:
-                sectors = self.total("sectors", "global", kind)
-                each = f"{sectors / requests:.2f} a request"
-                meaning = f"requests, {number(sectors)} sectors of {SECTOR_BYTES} bytes, {each}"
-                rows.append((f"global {name}", number(requests), meaning))
-        shared = self.total("requests", "shared")
-        if shared:
-            waves = self.total("wavefronts", "shared")
-            conflicts = self.total("bank_conflicts", "shared")
-            meaning = f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts"
-            rows.append(("shared accesses", number(shared), meaning))
-        if self.branches:
-            executed = sum(branch.executed for branch in self.branches)
-            meaning = f"of {number(executed)} conditional branches"
-            rows.append(("divergent branches", number(self.divergent_branches), meaning))
-        return Table("", ("counter", "value", "meaning"), tuple(rows))
-
-    def _accesses(self) -> Table:
-        what = ("access", "bytes", "requests", "sectors", "sectors/request", "conflicts")
-        headings = ("line", "source", *what)
-        return Table("Memory accesses", headings, tuple(self._access_row(access) for access in self.accesses))
-
-    def _access_row(self, access: AccessCounters) -> tuple[str, ...]:
-        in_sectors = access.space not in ("shared", "const")
-        ratio = access.sectors / access.requests if access.requests else 0.0
-        return (
-            *place(self.code, access.line, access.text),
-            f"{access.space} {access.kind}",
-            str(access.size_bytes),
-            number(access.requests),
-            number(access.sectors) if in_sectors else "–",
-            f"{ratio:.2f}" if in_sectors else "–",
-            number(access.bank_conflicts) if access.space == "shared" else "–",
-        )
-
-    def _branches(self) -> Table:
-        rows = tuple(
-            (*place(self.code, b.line, b.text), number(b.executed), number(b.divergent))
-            for b in self.branches
-        )
-        return Table("Conditional branches", ("line", "source", "executed", "divergent"), rows)

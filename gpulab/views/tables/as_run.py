@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpulab.views._text import number, shape
-from gpulab.views.tables import Shown, Table, place
+from gpulab.views.tables import Shown, Table, place, times
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
 _NOT_KNOWN = "not known"
@@ -66,7 +66,7 @@ class AsRunTable(Shown[AsRun], AsRun):
             opcodes = Counter(member.opcode for member in members if member.opcode)
             rows.append(
                 (
-                    *place(self.code, line, members[0].text),
+                    *place(self.code, line, members[0].text, members[0].column, access=True),
                     f"{space} {kind}",
                     _times(written),
                     number(sum(member.written for member in members)),
@@ -78,13 +78,22 @@ class AsRunTable(Shown[AsRun], AsRun):
         return Table("Memory accesses", headings, tuple(rows))
 
     def _branches(self) -> Table:
-        rows = [self._branch_row(branch) for branch in self.branches]
-        headings = ("line", "source", "as written", "machine code", "as run")
-        return Table("Divergent branches", headings, tuple(rows))
+        groups: dict[int, list[BranchAsRun]] = {}
+        for branch in self.branches:
+            groups.setdefault(branch.line, []).append(branch)
+        headings = ("line", "source", "PTX", "as written", "machine code", "as run")
+        return Table("Divergent branches", headings, tuple(map(self._branch_row, groups.values())))
 
-    def _branch_row(self, branch: BranchAsRun) -> tuple[str, ...]:
-        where = place(self.code, branch.line, branch.text)
-        return (*where, number(branch.written), branch.opcode or "none", _number(branch.divergent))
+    def _branch_row(self, branches: Sequence[BranchAsRun]) -> tuple[str, ...]:
+        first = branches[0]
+        opcodes = Counter(branch.opcode for branch in branches if branch.opcode)
+        return (
+            *place(self.code, first.line, first.text, first.column),
+            times(len(branches), "bra"),
+            number(sum(branch.written for branch in branches)),
+            _times(opcodes) or "none",
+            _number(_sum([branch.divergent for branch in branches])),
+        )
 
 
 def _opcode(text: str) -> str:
@@ -94,7 +103,7 @@ def _opcode(text: str) -> str:
 
 
 def _times(names: Counter[str]) -> str:
-    return ", ".join(f"{count} × {name}" if count > 1 else name for name, count in sorted(names.items()))
+    return ", ".join(times(count, name) for name, count in sorted(names.items()))
 
 
 def _sum(values: Sequence[int | None]) -> int | None:

@@ -60,10 +60,11 @@ def counters(
                 wavefronts,
                 ideal,
                 lanes * size,
+                i.column,
             )
         )
     forks = [
-        BranchCounters(_place(i), i.line, i.text, executed, divergent)
+        BranchCounters(_place(i), i.line, i.text, executed, divergent, i.column)
         for i, (executed, divergent) in _by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(

@@ -1,0 +1,123 @@
+"""``gl.count``'s answer as tables: totals, then memory accesses and branches by source line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from gpulab.views._text import number, shape
+from gpulab.views.tables import NOTHING, Shown, Table, place, times
+from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, BranchCounters, KernelCounters
+
+_ACCESS = ("line", "source", "access", "requests", "sectors", "at best", "per request", "conflicts")
+_BRANCH = ("line", "source", "executed", "divergent")
+
+Counted = TypeVar("Counted", AccessCounters, BranchCounters)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CounterTable(Shown[KernelCounters], KernelCounters):
+    """The counters of one launch, shown as tables. ``code`` is the source that lines refer to."""
+
+    code: str = ""
+    note: str = ""
+
+    @property
+    def caption(self) -> str:
+        launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
+        if self.shared_bytes:
+            launch += f", {number(self.shared_bytes)} bytes of shared memory a block"
+        return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
+
+    def tables(self) -> tuple[Table, ...]:
+        """Totals, then memory accesses and branches by line where there are any.
+
+        The compiler copies loop bodies: copies that never ran are left out, those that ran stand in an
+        inner table.
+        """
+        accesses = _by_line(
+            self.accesses, lambda a: (a.line, a.space, a.kind), lambda a: a.requests, self._access_row
+        )
+        branches = _by_line(self.branches, lambda b: b.line, lambda b: b.executed, self._branch_row)
+        by_line = (
+            Table("Memory accesses", _ACCESS, *_with_inner(accesses, "accesses", _ACCESS)),
+            Table("Conditional branches", _BRANCH, *_with_inner(branches, "branches", _BRANCH)),
+        )
+        return self._totals(), *(table.without_empty_columns() for table in by_line if table.rows)
+
+    def _totals(self) -> Table:
+        lanes = self.lane_efficiency
+        rows = [
+            ("warp instructions", number(self.warp_instructions), "issued, summed over all warps"),
+            ("thread instructions", number(self.thread_instructions), "one for each active lane"),
+            ("lane efficiency", f"{100 * lanes:.1f} %",
+             f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average"),
+        ]  # fmt: skip
+        for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
+            requests = self.total("requests", "global", kind)
+            if requests:
+                sectors, best = (self.total(c, "global", kind) for c in ("sectors", "ideal_sectors"))
+                each = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
+                meaning = f"requests, {number(sectors)} sectors of {SECTOR_BYTES} bytes, {each}"
+                rows.append((f"global {name}", number(requests), meaning))
+        shared = self.total("requests", "shared")
+        if shared:
+            waves = self.total("wavefronts", "shared")
+            conflicts = self.total("bank_conflicts", "shared")
+            meaning = f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts"
+            rows.append(("shared accesses", number(shared), meaning))
+        if self.branches:
+            executed = sum(branch.executed for branch in self.branches)
+            meaning = f"of {number(executed)} conditional branches"
+            rows.append(("divergent branches", number(self.divergent_branches), meaning))
+        return Table("", ("counter", "value", "meaning"), tuple(rows))
+
+    def _access_row(self, accesses: Sequence[AccessCounters]) -> tuple[str, ...]:
+        first = accesses[0]
+        sizes = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
+        in_sectors = first.space not in ("shared", "const")
+        requests, sectors, best, conflicts = (
+            sum(getattr(access, name) for access in accesses)
+            for name in ("requests", "sectors", "ideal_sectors", "bank_conflicts")
+        )
+        return (
+            *place(self.code, first.line, first.text, first.column, access=True),
+            f"{times(len(accesses), f'{first.space} {first.kind}')}, {sizes} B",
+            number(requests),
+            number(sectors) if in_sectors else NOTHING,
+            number(best) if in_sectors else NOTHING,
+            f"{sectors / max(1, requests):.2f}" if in_sectors else NOTHING,
+            number(conflicts) if first.space == "shared" else NOTHING,
+        )
+
+    def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[str, ...]:
+        first = branches[0]
+        where = place(self.code, first.line, first.text, first.column)
+        return (*where, number(sum(b.executed for b in branches)), number(sum(b.divergent for b in branches)))
+
+
+def _by_line(
+    counted: Iterable[Counted],
+    key: Callable[[Counted], Hashable],
+    ran: Callable[[Counted], int],
+    row: Callable[[Sequence[Counted]], tuple[str, ...]],
+) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    """A row for all that share a key, with a row for each of them; what never ran only where nothing did."""
+    groups: dict[Hashable, list[Counted]] = {}
+    for each in counted:
+        groups.setdefault(key(each), []).append(each)
+    members = [[each for each in group if ran(each)] or group[:1] for group in groups.values()]
+    return [(row(group), [row([each]) for each in group]) for group in members]
+
+
+def _with_inner(
+    lines: list[tuple[tuple[str, ...], list[tuple[str, ...]]]], what: str, headings: tuple[str, ...]
+) -> tuple[tuple[tuple[str, ...], ...], tuple[Table | None, ...]]:
+    inner = tuple(
+        Table(f"the {len(each)} {what} of line {row[0]} one by one", headings, tuple(each))
+        if len(each) > 1
+        else None
+        for row, each in lines
+    )
+    return tuple(row for row, _ in lines), inner
