@@ -112,5 +112,10 @@ def doctor() -> Diagnosis:
     Diagnosis
         The verdict, and a table of what is found: each line is ``ok``, ``missing`` or ``wrong`` and
         names its remedy. A missing GPU, with all that belongs to one, is fine and takes one line.
+
+    Examples
+    --------
+    >>> gl.doctor().exit_code
+    0
     """
     return Diagnosis(run_checks())

@@ -26,6 +26,12 @@ def device(name: str | None = None) -> DeviceCard:
     ------
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> gl.device("H200")
+    >>> gl.device().record.sm_count  # here of a virtual A100
+    108
     """
     from gpulab.views import DeviceCard
 
@@ -52,6 +58,10 @@ def compare(*names: str) -> DeviceComparison:
         If no GPU is named.
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> gl.compare("T4", "A100", "H200")
     """
     from gpulab.views import DeviceComparison
 

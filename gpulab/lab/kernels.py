@@ -60,6 +60,11 @@ def launch(
     ------
     NotRecordedError
         If no record of `beside` fits the launch, which then does not run; the message says which there are.
+
+    Examples
+    --------
+    >>> gl.launch(kernel, 4, 256, (x, y, n))
+    >>> gl.launch(kernel, 4, 256, (x, y, n)).record.sm_id  # the SM of each block
     """
     from gpulab.views import LaunchChart
 
@@ -105,6 +110,10 @@ def warps(
     WarpStepper
         The virtual GPU's trace. On a real GPU it carries the active masks that the GPU itself
         reported for each basic block; those stand alone for a launch too large to replay.
+
+    Examples
+    --------
+    >>> gl.warps(kernel, 4, 256, (x, y, n), block_index=3, warp=7)
     """
     from gpulab.views import WarpStepper
 
@@ -129,6 +138,10 @@ def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> Occupan
         The block size to point out: a number of threads, or a tuple of one to three.
     shared_bytes
         Dynamic shared memory of each block, the same at every block size.
+
+    Examples
+    --------
+    >>> gl.occupancy(kernel, 256, shared_bytes=16_384)
     """
     from gpulab.views import OccupancyChart
 
@@ -161,6 +174,10 @@ def count(
         The counters (`virtualgpu.records.KernelCounters`), which display as tables. On a real GPU they
         come from the virtual GPU's replay of the same launch, since reading the hardware's own
         takes administrator rights.
+
+    Examples
+    --------
+    >>> gl.count(kernel, 4, 256, (x, y, n))
     """
     from gpulab.views.tables.count import CounterTable
 
@@ -193,6 +210,10 @@ def as_run(
         If ``nvdisasm``, NVIDIA's disassembler, is not installed.
     NvrtcMissingError
         If NVRTC is not installed: machine code is made here, not shipped.
+
+    Examples
+    --------
+    >>> gl.as_run(kernel, 4, 256, (x, y, n))
     """
     from gpulab.views.tables.as_run import AsRunTable
     from virtualgpu.compile import as_run, sass
@@ -248,6 +269,11 @@ def sanitize(
         For an unknown tool or order.
     KernelFault
         For an illegal access or a barrier fault whose tool was not chosen.
+
+    Examples
+    --------
+    >>> gl.sanitize(kernel, 4, 256, (x, y, n)).clean
+    True
     """
     from gpulab.views.tables.sanitizer import SanitizerTable
 
@@ -277,6 +303,11 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     ------
     ValueError
         For any other order.
+
+    Examples
+    --------
+    >>> with gl.block_order("reversed"):
+    ...     kernel((4,), (256,), (x, y, n))
     """
     machine = session.virtual_side().machine
     with machine.keeping("block_order"):
@@ -294,6 +325,11 @@ def before_volta() -> Iterator[None]:
 
         with gl.before_volta():
             spin_lock(grid, block, args)    # ends in a LaunchTimeoutError
+
+    Examples
+    --------
+    >>> with gl.before_volta():
+    ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
     machine = session.virtual_side().machine
     with machine.keeping("independent_threads"):

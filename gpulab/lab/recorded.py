@@ -96,6 +96,10 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
     ------
     NotRecordedError
         If there is no record of that name; the message names the nearest.
+
+    Examples
+    --------
+    >>> gl.recorded()
     """
     known = {record.name: record for record in records()}
     if name is None:

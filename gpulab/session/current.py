@@ -83,6 +83,11 @@ def use_device(
         If no GPU has that name; the message suggests the nearest.
     CudaUnavailableError
         If a CUDA device is asked for where CuPy can use none.
+
+    Examples
+    --------
+    >>> gl.use_device("virtual:T4")
+    >>> gl.use_device(watchdog_s=60)
     """
     global _session
     with _lock:
@@ -129,7 +134,12 @@ def on_device(device: str, count: int = 1) -> Iterator[Any]:
 
 
 def which_device() -> DeviceChoice:
-    """Tell in one sentence which device is in use and whether numbers are measured or modelled."""
+    """Tell in one sentence which device is in use and whether numbers are measured or modelled.
+
+    Examples
+    --------
+    >>> print(gl.which_device())
+    """
     with _lock:
         return _current().choice
 

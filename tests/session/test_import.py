@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import inspect
 import re
 import shutil
 import subprocess
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpulab
+from gpulab import session
 
 ROOT = Path(gpulab.__file__).parents[1]
 HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
@@ -71,3 +74,36 @@ def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
     command = [sys.executable, "-S", "-c", "import gpulab; print(gpulab.__version__)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "0+unknown"
+
+
+SCALE = """
+extern "C" __global__ void scale(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];
+}
+"""
+
+
+def test_examples_of_public_functions_run() -> None:
+    """Each ``>>>`` of what ``gl.launch?`` shows, with a kernel and arrays of the learner's."""
+    functions = {name: value for name in gpulab.__all__ if inspect.isfunction(value := getattr(gpulab, name))}
+    functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab.teach")}
+    assert len(functions) > 12
+    for name, function in functions.items():
+        examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
+        assert examples, f"gl.{name} shows no example"
+        with session.on_device("virtual:A100") as cp:
+            x, y = cp.zeros(1000, cp.float32), cp.zeros(1000, cp.float32)
+            names = {
+                "gl": gpulab,
+                "cp": cp,
+                "x": x,
+                "y": y,
+                "n": 1000,
+                "kernel": cp.RawKernel(SCALE, "scale"),
+            }
+            for example in examples:
+                if example.want:
+                    assert repr(eval(example.source, names)) == example.want.strip(), example.source
+                else:
+                    exec(example.source, names)

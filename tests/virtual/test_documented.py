@@ -34,6 +34,15 @@ def test_the_commonest_functions_show_what_they_do() -> None:
     assert len(EXAMPLES.strip().split("\n")) >= 60
 
 
+def test_methods_show_what_their_functions_do() -> None:
+    assert str(inspect.signature(cp.zeros(3).cumsum)) == "(axis=None, dtype=None, out=None)"
+    assert ">>> cp.cumsum(" in (inspect.getdoc(cp.ndarray.cumsum) or "")
+    for name in dir(cp.ndarray):
+        method = getattr(cp.ndarray, name)
+        if not name.startswith("_") and inspect.isfunction(method):
+            assert "**kwargs" not in str(inspect.signature(method)), name
+
+
 def test_keywords_that_cupy_lacks_are_not_shown() -> None:
     assert "where" not in inspect.signature(cp.sum).parameters
     assert not re.search(r"^(where|initial) :", inspect.getdoc(cp.sum) or "", re.M)

@@ -62,9 +62,11 @@ from numpy import (
 from virtualgpu.cp import cuda, exceptions, fft, linalg, random, testing
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
+from virtualgpu.cp._core.operators import FunctionMethods as _FunctionMethods
 from virtualgpu.cp._missing_names import absent as _absent
 from virtualgpu.cp._routines.creation import *
 from virtualgpu.cp._routines.documented import add_examples as _add_examples
+from virtualgpu.cp._routines.documented import document_methods as _document_methods
 from virtualgpu.cp._routines.files import *
 from virtualgpu.cp._routines.functions import *
 from virtualgpu.cp._routines.ufunc import ufunc
@@ -139,6 +141,7 @@ for _value in [*globals().values()]:
         _value.__module__ = __name__
 ndarray._module = _sys.modules[__name__]
 _add_examples({"cp": ndarray._module, "cp.fft": fft, "cp.linalg": linalg, "cp.random": random})
+_document_methods(_FunctionMethods, ndarray._module)
 
 
 def __getattr__(name: str) -> _Any:

@@ -198,3 +198,15 @@ def add_examples(modules: Mapping[str, Any]) -> None:
         thing = getattr(modules[module], name)
         body = inspect.cleandoc(thing.__doc__ or "")
         thing.__doc__ = f"{body}\n\nExamples\n--------\n>>> {code}\n{result}\n"
+
+
+def document_methods(kind: type, module: Any) -> None:
+    """Give those methods of an array that call the function of the same name its signature and words."""
+    for name, method in vars(kind).items():
+        function = getattr(module, name, None)
+        if (getattr(method, "__doc__", None) or "").startswith(f"Like ``cp.{name}("):
+            told = inspect.signature(function)  # type: ignore[arg-type]
+            _, *others = told.parameters.values()
+            itself = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
+            method.__signature__ = inspect.Signature([itself, *others])
+            method.__doc__ = function.__doc__
