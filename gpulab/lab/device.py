@@ -29,9 +29,9 @@ def device(name: str | None = None) -> DeviceCard:
 
     Examples
     --------
-    >>> gl.device("H200")
-    >>> gl.device().record.sm_count  # here of a virtual A100
-    108
+    >>> gl.device()
+    >>> gl.device("H200").info.sm_count
+    132
     """
     from gpulab.views import DeviceCard
 
