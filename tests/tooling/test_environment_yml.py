@@ -15,17 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 CONDA_NAMES = {
     "cupy-cuda13x": "cupy",
     "nvidia-cuda-cccl": "cuda-cccl",
+    "nvidia-cuda-crt": "cuda-crt-dev_linux-64",
     "nvidia-cuda-nvdisasm": "cuda-nvdisasm",
     "nvidia-cuda-nvrtc": "cuda-nvrtc",
     "nvidia-cuda-runtime": "cuda-cudart-dev",
     "playwright": "playwright-python",
 }
-VERSIONED_BY_CUDA = {"cuda-bindings", "cuda-cccl", "cuda-cudart-dev", "cuda-nvdisasm", "cuda-nvrtc"}
-# Wheels with no conda-forge package of one name for all platforms; the code works without them
-# (the last holds the headers of mma.h; conda has cuda-crt-dev_linux-64 and the like).
-PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti", "nvidia-cuda-crt"}
+VERSIONED_BY_CUDA = {
+    "cuda-bindings", "cuda-cccl", "cuda-crt-dev_linux-64", "cuda-cudart-dev", "cuda-nvdisasm", "cuda-nvrtc"
+}  # fmt: skip
+# Wheels with no conda-forge package; the code works without them.
+PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti"}
 # What conda needs beside the package's own dependencies.
-CONDA_ONLY = {"cuda-version", "make", "pip", "python"}
+CONDA_ONLY = {"cuda-crt-dev_win-64", "cuda-version", "make", "pip", "python"}
 
 
 def split(requirement: str) -> tuple[str, str]:

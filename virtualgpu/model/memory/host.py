@@ -6,27 +6,48 @@ operating system would otherwise kill the whole Jupyter kernel.
 
 from __future__ import annotations
 
-from pathlib import Path
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
-# Below this size nobody looks: reading /proc takes longer than the copy.
+import psutil
+
+# Below this size nobody looks: asking takes longer than the copy.
 _CHECKED_BYTES = 256 << 20
 _MARGIN_BYTES = 256 << 20
+_SELF = Path("/proc/self/cgroup")
+_GROUPS = Path("/sys/fs/cgroup")
+# Of versions 2 and 1: limit, use, and the part of it that is file cache and makes room when needed.
+_FILES = (
+    ("memory.max", "memory.current", "inactive_file"),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
-def _available_bytes() -> int | None:
-    """Free host memory, within this process's cgroup where there is one; None if unknown."""
+def _available_bytes() -> int:
+    """Free host memory, within this process's control groups where there are such."""
+    return int(min(psutil.virtual_memory().available, *_left_in_groups(), 1 << 62))
+
+
+def _left_in_groups() -> Iterator[int]:
+    """What each memory limit on this process leaves: containers', batch systems', JupyterHub's (Linux)."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit = int((group / "memory.max").read_text(encoding="ascii"))
-        free = min(free, limit - int((group / "memory.current").read_text(encoding="ascii")))
-    except (OSError, ValueError):
-        pass  # no cgroup v2, or no limit ("max")
-    return free
+        lines = _SELF.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root = _GROUPS / "memory" if controllers else _GROUPS
+        limit, use, cache = _FILES[bool(controllers)]
+        group = PurePosixPath(path)
+        for place in (group, *group.parents):  # a limit holds for all groups within
+            folder = root / place.relative_to("/")
+            with contextlib.suppress(OSError, ValueError, KeyError):  # none here, or no limit ("max")
+                facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+                limit_bytes, used_bytes = (int((folder / name).read_text()) for name in (limit, use))
+                yield limit_bytes - used_bytes + int(facts[cache])
 
 
 def check_host_memory(size_bytes: int) -> None:
@@ -40,7 +61,7 @@ def check_host_memory(size_bytes: int) -> None:
     if size_bytes < _CHECKED_BYTES:
         return
     free = _available_bytes()
-    if free is not None and size_bytes + _MARGIN_BYTES > free:
+    if size_bytes + _MARGIN_BYTES > free:
         raise MemoryError(
             f"This computer has {free / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:.1f} GiB "
             "of contents of this array: the virtual GPU keeps contents in host memory. Use a smaller array; "

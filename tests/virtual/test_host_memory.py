@@ -1,0 +1,68 @@
+"""How much memory the host leaves: the machine's, and that of the groups this process is in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from virtualgpu.model.memory import host
+
+GiB = 1 << 30
+V2 = ("memory.max", "memory.current", "inactive_file")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+@pytest.fixture
+def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine with 64 GiB free and control groups of the test's own."""
+    monkeypatch.setattr(host, "_GROUPS", tmp_path)
+    monkeypatch.setattr(host, "_SELF", tmp_path / "self")
+    memory = psutil.virtual_memory()
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory._replace(available=64 * GiB))
+    return tmp_path
+
+
+def limit(folder: Path, names: tuple[str, str, str], limit: object, used: int, cache: int = 0) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {cache}\n")
+
+
+def test_without_groups_it_is_the_machines(groups: Path) -> None:
+    assert host._available_bytes() == 64 * GiB
+
+
+@pytest.mark.parametrize("inside", ["/", "/user.slice", "/user.slice/jupyter-ada.service"])
+def test_a_limit_of_version_2_holds_in_all_groups_within(groups: Path, inside: str) -> None:
+    (groups / "self").write_text("0::/user.slice/jupyter-ada.service\n")
+    for place in ("/", "/user.slice", "/user.slice/jupyter-ada.service"):
+        limit(groups / place[1:], V2, 4 * GiB if place == inside else "max", GiB)
+    assert host._available_bytes() == 3 * GiB
+
+
+def test_a_limit_of_version_1_beside_other_controllers(groups: Path) -> None:
+    (groups / "self").write_text("5:cpu,cpuacct:/other\n4:memory:/docker/1\n0::/\n")
+    limit(groups / "memory" / "docker" / "1", V1, 2 * GiB, GiB)
+    limit(groups / "other", V1, GiB, 0)
+    assert host._available_bytes() == GiB
+
+
+def test_file_cache_makes_room(groups: Path) -> None:
+    (groups / "self").write_text("0::/job\n")
+    limit(groups / "job", V2, 4 * GiB, 4 * GiB - 5, cache=3 * GiB)
+    assert host._available_bytes() == 3 * GiB + 5
+
+
+def test_a_limit_is_said_with_what_it_leaves(groups: Path) -> None:
+    (groups / "self").write_text("0::/job\n")
+    limit(groups / "job", V2, 2 * GiB, GiB)
+    host.check_host_memory(GiB // 2)
+    with pytest.raises(MemoryError, match=r"1\.0 GiB free, too little for the 1\.0 GiB"):
+        host.check_host_memory(GiB)
+
+
+def test_this_machine_has_some() -> None:
+    assert 0 < host._available_bytes() <= psutil.virtual_memory().total
