@@ -201,8 +201,13 @@ def real_cp() -> Any | None:
 
 
 @contextmanager
-def bench() -> Iterator[VirtualBackend]:
-    """A fresh virtual device like the one in use, for a while, with none of the learner's arrays.
+def bench(info: DeviceInfo | None = None) -> Iterator[VirtualBackend]:
+    """A fresh virtual device for a while, with none of the learner's arrays.
+
+    Parameters
+    ----------
+    info
+        What it is; None: like the one in use.
 
     Yields
     ------
@@ -211,7 +216,7 @@ def bench() -> Iterator[VirtualBackend]:
     """
     from virtualgpu.model import machine as slot
 
-    fresh = _new_virtual(virtual_side().device_info())
+    fresh = _new_virtual(virtual_side().device_info() if info is None else info)
     before = slot.current()
     slot.use(fresh.machine)
     try:
