@@ -50,10 +50,11 @@ def test_pages_say_what_the_text_says_and_escape_it() -> None:
 
 
 def test_a_verdict_shows_a_sign_beside_its_colour() -> None:
-    verdict = check("00-blocks", lambda n, threads: n // threads)
+    verdict = check("00-blocks", lambda n, info: (n // 512, 512))
     assert "✗ 00-blocks: not yet:" in verdict._repr_html_()
     assert "&lt;" not in verdict._repr_html_()
-    assert "✓ 00-blocks: passed:" in check("00-blocks", lambda n, threads: -(-n // threads))._repr_html_()
+    passed = check("00-blocks", lambda n, info: (-(-n // 512), 512))
+    assert "✓ 00-blocks: passed:" in passed._repr_html_()
 
 
 def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:

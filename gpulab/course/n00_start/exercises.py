@@ -66,8 +66,6 @@ def _census(answer: Any, n: int, info: DeviceInfo, where: str) -> None:
             f" but a grid has at most {info.max_grid_dim[0]:,} blocks there (info.max_grid_dim[0]): take "
             "larger ones."
         )
-    if threads == -(-n // blocks) and blocks > threads:
-        raise NotYet(f"{case}, which is {blocks} blocks of {threads} threads: the blocks come first.")
     with session.bench(info) as side:
         seen, spare = side.cp.zeros(n, np.int32), side.cp.zeros(1, np.int32)
         census = side.cp.RawKernel(CENSUS, "census")
@@ -78,6 +76,8 @@ def _census(answer: Any, n: int, info: DeviceInfo, where: str) -> None:
             f"{case}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave {missed:,} "
             f"element{'s' if missed > 1 else ''} uncounted; round up."
         )
+    if idle >= threads == -(-n // blocks):
+        raise NotYet(f"{case}, which is {blocks} blocks of {threads} threads: the blocks come first.")
     if idle >= threads:
         raise NotYet(
             f"{case}: {idle:,} threads have nothing to do, a whole block or more;"

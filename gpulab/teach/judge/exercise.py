@@ -36,6 +36,10 @@ class NotYet(Exception):
     """The answer is not right yet; the message says why, in a sentence for the learner."""
 
 
+class Unwritten(NotYet):
+    """There is no answer yet: the stub's TODO still stands there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of a kernel, such as ``const float* x``; ``type`` is what it points to, or the scalar's."""

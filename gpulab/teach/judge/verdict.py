@@ -49,6 +49,10 @@ class Verdict:
         """The stage whose failure the message tells."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
+    def _found(self, stage: StageResult) -> str:
+        """What a stage's row says: the message stands above already."""
+        return "see above" if stage.said == self.message else stage.said or stage.state
+
     @property
     def _golf(self) -> list[Score]:
         return [score for score in self.scores if score.golf]
@@ -58,7 +62,7 @@ class Verdict:
 
     def __str__(self) -> str:
         wide = max((len(stage.name) for stage in self.stages), default=0)
-        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {s.said or s.state}" for s in self.stages]
+        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {self._found(s)}" for s in self.stages]
         return "\n".join([repr(self), *rows, *(f"  score: {score.said}" for score in self._golf)])
 
     def _repr_html_(self) -> str:
@@ -69,7 +73,7 @@ class Verdict:
             return ""
         rows = "".join(
             f'<tr><td style="text-align:left;white-space:nowrap">{_SIGNS[s.state]} {html.escape(s.name)}</td>'
-            f'<td style="text-align:left">{html.escape(s.said or s.state)}</td></tr>'
+            f'<td style="text-align:left">{html.escape(self._found(s))}</td></tr>'
             for s in self.stages
         )
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)

@@ -13,7 +13,7 @@ import numpy as np
 from gpulab import session
 from gpulab.teach.judge.compare import Array, values_of
 from gpulab.teach.judge.draw import garbage
-from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet
+from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, SanitizerReport
 
@@ -22,7 +22,6 @@ WATCHDOG_S = 1.0
 # Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
-_TODO = "the kernel still has its TODO; write the body first."
 
 
 class Fault(Exception):
@@ -145,7 +144,7 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
         bench.compile(source)
     except Exception as error:
         if has_todo(source):
-            raise NotYet(_TODO) from None
+            raise unwritten() from None
         log = getattr(error, "log", None)
         if isinstance(log, str):
             raise NotYet(f"it does not compile: {_first_error(log, source.code)}") from None
@@ -159,7 +158,7 @@ def has_todo(source: KernelSource) -> bool:
 
 def unwritten() -> NotYet:
     """The verdict on a stub."""
-    return NotYet(_TODO)
+    return Unwritten("the kernel still has its TODO; write the body first.")
 
 
 def _first_error(log: str, code: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.teach.judge import budget, draw
-from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
+from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage, Unwritten
 from gpulab.teach.judge.kernel.bench import Fault, Run, bench, compiled, on_gpu, read
 from gpulab.teach.judge.kernel.trial import Trial, measured_case
 from gpulab.teach.judge.verdict import StageResult, Verdict
@@ -34,10 +34,10 @@ def judge_kernel(exercise: KernelExercise, answer: Any) -> Verdict:
         try:
             source = read(exercise, answer)
             compiled(place, exercise, source)
+            trial = Trial(exercise, source, place, draw.seed_of(name + source.code))
+            done = _judged(trial)
         except NotYet as reason:
             return Verdict(name, False, str(reason))
-        trial = Trial(exercise, source, place, draw.seed_of(name + source.code))
-        done = _judged(trial)
     failed = [stage for stage in done if stage.state == "failed"]
     # What few threads do alone costs more as well: the last stage that failed has the reason.
     message = failed[-1].said if failed else exercise.praise
@@ -53,6 +53,8 @@ def _judged(trial: Trial) -> list[StageResult]:
         try:
             said = " ".join(filter(None, (found[stage].said, step(trial))))
             found[stage] = StageResult(stage, "passed", said)
+        except Unwritten:
+            raise
         except NotYet as reason:
             found[stage] = StageResult(stage, "failed", str(reason))
     return list(found.values())
