@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, WarpStepper
-from gpulab.views._base import View
+from gpulab.views._base import View, module_text
+from gpulab.views._text import duration
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
 from tests.views import synthetic
@@ -230,6 +231,21 @@ def test_pointing_and_keys_say_what_the_record_holds(bare: Bare) -> None:
     box = page.locator("canvas").bounding_box()
     page.mouse.move(box["x"] + 54 + 5, box["y"] + 7.5 * 17)
     assert " on SM 7: from 0 ns" in said.text_content()
+
+
+def test_times_read_as_python_writes_them(bare: Bare) -> None:
+    """The browser writes the times of very many blocks itself; numbers look one way in every view."""
+    page = bare.open(launch())
+    random = np.random.default_rng(1)
+    times = [0, 1, 7, 99, 100, 999, 1000, 12_340, 999_400, 4_100_000, 2_000_000_000, 3_661_000_000_000]
+    times += (10 ** random.uniform(0, 12, 300)).astype(int).tolist()
+    page.add_script_tag(
+        content=module_text("parts/view").replace("export default", "const unused =")
+        + ";window.written = duration"
+    )
+    written = page.evaluate("times => times.map(window.written)", times)
+    wrong = [(w, duration(t)) for w, t in zip(written, times, strict=True) if w != duration(t)]
+    assert len(wrong) <= 3, "halfway between two texts either may be taken"
 
 
 def test_a_wider_page_is_laid_out_anew_without_python(bare: Bare) -> None:

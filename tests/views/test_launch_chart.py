@@ -151,7 +151,7 @@ def test_of_very_many_blocks_a_share_is_drawn_over_what_all_kept_busy() -> None:
     assert "busy (1 of 4 blocks is drawn, on every SM)" in legends(view)
     shown = blocks(view)
     assert column(view, "row").size <= 65_536 + 108
-    assert set(column(view, "sm").tolist()) == set(range(108))
+    assert set(column(view, "row").tolist()) == set(range(108))
     busy = {}
     for name in ("row", "x0", "x1"):
         code, offset, length = shown["busy"][name]["$"]

@@ -13,10 +13,11 @@ import pytest
 from PIL import Image
 
 from gpulab.views import LaunchChart
-from gpulab.views._text import duration, number
+from gpulab.views._text import number
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.plots import dag, lane_grid, line, plot, spans, texts_of, x_axis
+from gpulab.views.parts.plot_picture import said
+from gpulab.views.parts.plots import dag, lane_grid, line, plot, spans, x_axis
 from tests.views import synthetic
 from tests.views.sample import queue_view
 
@@ -67,14 +68,20 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
     assert column(tree["true"]).tolist() == [1]
 
 
-def test_a_text_column_reads_as_each_value_would() -> None:
-    random = np.random.default_rng(1)
-    values = np.concatenate([10 ** random.uniform(0, 8.9, 4000), [0, 1, 999, 1000, 12_000, 999_400]]).round()
-    codes, texts = texts_of(values, duration)
-    assert len(texts) < 4000
-    wrong = [v for v, c in zip(values, codes, strict=True) if texts[c] != duration(v)]
-    # A number halfway between two texts may take either.
-    assert len(wrong) <= len(values) * 0.01
+def test_pieces_make_sentences() -> None:
+    item = {"x0": np.array([5, 1_500]), "x1": np.array([1_234, 4_100_000]), "row": np.array([0, 1]),
+            "names": ["SM 3", "SM 7"], "block": np.array([2, 12_345])}  # fmt: skip
+    pieces = [
+        "Block ",
+        ["block"],
+        " on ",
+        ["row", "names"],
+        " for ",
+        ["x1", "time", "x0"],
+        ["row", ["", " late"]],
+    ]
+    assert said(item, 0, pieces) == "Block 2 on SM 3 for 1.23 µs"
+    assert said(item, 1, pieces) == "Block 12,345 on SM 7 for 4.1 ms late"
 
 
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])

@@ -105,7 +105,7 @@ class DeviceCard(View, module="device/card"):
             table([[q.name, q.text(self.info)] for q in quantities], title=heading)
             for heading, quantities in facts.LIMITS.items()
         ]
-        limits = row(*groups, least=[200] * len(groups))
+        limits = row(*groups, least=[260] * len(groups))
         return column(
             facts.overview((self.info, *self.others), self.info),
             fold(f"All limits of {self.info.name}", limits, opened=not (self.has_metrics or self.others)),

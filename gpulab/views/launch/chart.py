@@ -214,7 +214,7 @@ def _limits(waves: Waves) -> Box:
     )
     inner = column(
         words(f"Blocks per SM that each limit alone would allow, with {used} a block:", "note"),
-        bars(limit_bars(fit), label=0.34),
+        bars(limit_bars(fit), label=0.44),
         gap=3,
     )
     return fold(f"Theoretical occupancy {limiter_words(fit)}", inner, opened=False)
@@ -260,7 +260,6 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     # Four bytes hold times up to 2.1 s exactly, and halve what a slider sends.
     kind = np.int32 if max(trace.span_ns, waves.blocks) < 1 << 31 else np.float64
     start, end = trace.start_ns[order], trace.end_ns[order]
-    (since, until, took), times = plots.texts_of(np.stack((start, end, end - start)), duration)
     # Places that a sample or a small launch leaves free would only make its rows look empty.
     partial = trace.sampled > 1 or sms.size < trace.sm_count
     expected = 1 if partial else trace.occupancy.blocks_per_sm
@@ -273,17 +272,16 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     block = [part for name in used for part in (", ", [f"block_{name}"])][1:]
     block = block if len(used) == 1 else ["(", *block, ")"]
     return plots.spans(
-        start.astype(kind), end.astype(kind), np.searchsorted(sms, trace.sm_id[order]).astype(np.int32),
+        start.astype(kind), end.astype(kind), np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8), SHADES,
         rows=max(1, sms.size), top=0, height=height, lane=waves.slot.astype(np.uint16),
         lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1), busy=ground,
         row_names=[f"SM {sm}" for sm in sms.tolist()], written=block,
         **{f"block_{name}": axes[name].astype(kind) for name in used},
-        sm=trace.sm_id[order].astype(np.int32), wave=waves.wave + np.uint16(1), tail=waves.in_tail,
-        since=since, until=until, took=took, times=times,
-        say=["Block ", *block, " on SM ", ["sm"], ": from ", ["since", "times"], " to ",
-             ["until", "times"], " (", ["took", "times"], "), wave ", ["wave"],
-             ["tail", ["", ", the tail"]], "."],
+        wave=waves.wave + np.uint16(1),
+        say=["Block ", *block, " on ", ["row", "row_names"], ": from ", ["x0", "time"], " to ",
+             ["x1", "time"], " (", ["x1", "time", "x0"], "), wave ", ["wave"],
+             ["colour", ["", "", ", the tail"]], "."],
     )  # fmt: skip
 
 

@@ -26,8 +26,8 @@ Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), re
 
 An item with ``say`` can be pointed at and walked with the arrow keys. Its sentence is a list of pieces:
 a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number (a list,
-or the name of one in the item); the columns are arrays with one element a span or rect. `texts_of`
-makes such a column of texts.
+or the name of one in the item), ``[column, "time"]`` a time in nanoseconds, less that of a third, if any;
+the columns are arrays with one element a span or rect.
 
 A plot with ``trait`` and ``values`` sends the value of what is clicked or walked to, and outlines what
 the trait holds; ``marks`` are texts above it.

@@ -109,8 +109,8 @@ function slider(frame, { label, trait, values, texts }) {
       ask();
       return;
     }
-    // After the next frame the new picture is on the screen.
-    requestAnimationFrame(() => requestAnimationFrame(() => {
+    // What waits for the end of the next frame comes when the new picture is on the screen.
+    requestAnimationFrame(() => setTimeout(() => {
       const took = performance.now() - movedAt;
       const failed = model.get("failed");
       note.textContent = failed || `new picture in ${Math.round(took)} ms`;

@@ -23,8 +23,8 @@ _LETTERS = ("fg", "muted", "tail-text", "on-accent", "error")
 _GROUNDS = ("bg", "grid", "other", "accent", "accent-2")
 _STYLES = {
     # style -> size, weight, colour
-    "plain": (11.5, "normal", "fg"), "heading": (12, "bold", "fg"), "note": (10.5, "normal", "muted"),
-    "strong": (11.5, "bold", "fg"), "mono": (10.5, "mono", "fg"), "title": (15.5, "bold", "fg"),
+    "plain": (11.5, "normal", "fg"), "heading": (12, "bold", "fg"), "note": (11, "normal", "muted"),
+    "strong": (11.5, "bold", "fg"), "mono": (11, "mono", "fg"), "title": (15.5, "bold", "fg"),
 }  # fmt: skip
 
 Painter = Callable[[Pen, float, float], None]
@@ -119,10 +119,10 @@ def _numbers(box: Box, width: float) -> tuple[float, Painter]:
     def paint(pen: Pen, x: float, y: float) -> None:
         for at, (term, value, detail) in enumerate(box["rows"]):
             left, top = x + (at % across) * (wide + 16), y + (at // across) * 36
-            pen.text(left, top + 7, shortened(term, wide, 10.5), size=10.5, colour="muted")
+            pen.text(left, top + 7, shortened(term, wide, 11), size=11, colour="muted")
             pen.text(left, top + 22, value, size=14, weight="bold")
             rest = wide - text_width(value, 14, "bold") - 7
-            pen.text(left + wide - rest, top + 23, shortened(detail, rest, 10), size=10, colour="muted")
+            pen.text(left + wide - rest, top + 23, shortened(detail, rest, 11), size=11, colour="muted")
 
     return 36.0 * rows, paint
 
@@ -131,14 +131,14 @@ def _bars(box: Box, width: float) -> tuple[float, Painter]:
     rows = box["rows"]
     label = box["label"] * width
     values = [f"{each['value']} {each.get('mark', '')}".strip() for each in rows]
-    value_wide = max((text_width(value, 10.5, "bold") for value in values), default=0.0)
+    value_wide = max((text_width(value, 11, "bold") for value in values), default=0.0)
     track = max(10.0, width - label - value_wide - 12)
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for at, each in enumerate(rows):
             middle, strong = y + 16 * at + 8, bool(each.get("strong"))
             weight = "bold" if strong else "normal"
-            pen.text(x, middle, shortened(each["label"], label - 4, 10.5, weight), size=10.5, weight=weight)
+            pen.text(x, middle, shortened(each["label"], label - 4, 11, weight), size=11, weight=weight)
             left = x + label
             if each["share"] is not None:
                 pen.rect(left, middle - 4.5, left + track, middle + 4.5, "grid")
@@ -146,60 +146,63 @@ def _bars(box: Box, width: float) -> tuple[float, Painter]:
                 pen.rect(left, middle - 4.5, left + full, middle + 4.5,
                          each.get("colour") or ("accent" if strong else "other"))  # fmt: skip
             mark = f" {each['mark']}" if each.get("mark") else ""
-            pen.text(x + width, middle, mark, size=10.5, weight=weight, colour="tail-text", anchor="end")
-            end = x + width - text_width(mark, 10.5, weight)
-            pen.text(end, middle, each["value"], size=10.5, weight=weight, anchor="end")
+            pen.text(x + width, middle, mark, size=11, weight=weight, colour="tail-text", anchor="end")
+            end = x + width - text_width(mark, 11, weight)
+            pen.text(end, middle, each["value"], size=11, weight=weight, anchor="end")
 
     return 16.0 * len(rows), paint
 
 
 def _table(box: Box, width: float) -> tuple[float, Painter]:
-    """The last cell stands right; the others share what it leaves, in smaller letters where need be."""
+    """The last cell stands right; the others share what it leaves, and what is longer breaks at words."""
     headings = [box["headings"]] if box["headings"] else []
-    rows = headings + box["rows"]
-    size = next(
-        (s for s in (10.5, 9.5) if all(sum(text_width(c, s) + 8 for c in r) <= width for r in rows)), 9
-    )
-    widths = [max(text_width(cell, size) for cell in cells) for cells in zip(*rows, strict=True)]
+    rows, size = headings + box["rows"], 11
+    needed = [max(text_width(cell, size) for cell in cells) + 10 for cells in zip(*rows, strict=True)]
+    # Where there is too little room the widest columns give it, and nobody else.
+    most = max(needed)
+    while sum(min(wide, most) for wide in needed) > width and most > 40:
+        most -= 4
+    widths = [min(wide, most) for wide in needed]
     spare = max(0.0, width - sum(widths)) / max(1, len(widths) - 1)
+    broken = [[wrapped(cell, wide - 8, size) for cell, wide in zip(r, widths, strict=True)] for r in rows]
+    highs = [2 + 14.0 * max(map(len, cells)) for cells in broken]
     top = 18.0 if box["title"] else 0.0
 
     def paint(pen: Pen, x: float, y: float) -> None:
         if box["title"]:
             pen.text(x, y + 9, box["title"], size=11, weight="bold")
-        for at, cells in enumerate(rows):
-            middle, left = y + top + 16 * at + 8, x
-            colour = "muted" if at < len(headings) else "fg"
-            name, *inner, last = cells
-            end = x + width - text_width(last, size) - 6
-            for place, (cell, wide) in enumerate(zip((name, *inner), widths, strict=False)):
-                room = min(wide + spare, end - left) if inner else end - left
-                pen.text(
-                    left, middle, shortened(cell, room, size), size=size, colour=colour if place else "muted"
-                )
+        below = y + top
+        for at, (cells, high) in enumerate(zip(broken, highs, strict=True)):
+            left = x
+            for place, (lines, wide) in enumerate(zip(cells, widths, strict=True)):
+                last = place == len(widths) - 1
+                colour = "fg" if place and at >= len(headings) else "muted"
+                edge, anchor = (x + width, "end") if last else (left, "start")
+                for down, line in enumerate(lines):
+                    pen.text(edge, below + 8 + 14 * down, line, size=size, colour=colour, anchor=anchor)
                 left += wide + spare
-            pen.text(x + width, middle, last, size=size, colour=colour, anchor="end")
-            pen.rect(x, middle + 8, x + width, middle + 8.5, "grid")
+            below += high
+            pen.rect(x, below, x + width, below + 0.5, "grid")
 
-    return top + 16.0 * len(rows) + 2, paint
+    return top + sum(highs) + 2, paint
 
 
 def _matrix(box: Box, width: float) -> tuple[float, Painter]:
     """Labels, then columns as wide as their texts need; headings break at words."""
-    rows, size = box["rows"], 10.5
+    rows, size = box["rows"], 11
     texts = list(zip(*([text for text, _ in each["cells"]] for each in rows), strict=True))
     label = max(text_width(each["label"], size, "bold") for each in rows) + 10
     needed = [max(text_width(text, size, "bold") for text in column) for column in texts]
     spare = max(0.0, (width - label - sum(needed)) / len(needed))
     widths = [each + spare for each in needed]
-    heads = [wrapped(text, wide - 8, 10) for text, wide in zip(box["headings"], widths, strict=True)]
-    top = 12.0 * max(map(len, heads)) + 6
+    heads = [wrapped(text, wide - 8, 11) for text, wide in zip(box["headings"], widths, strict=True)]
+    top = 13.0 * max(map(len, heads)) + 6
 
     def paint(pen: Pen, x: float, y: float) -> None:
         left = x + label
         for lines, wide in zip(heads, widths, strict=True):
             for at, line in enumerate(lines):
-                pen.text(left, y + top - 6 - 12 * (len(lines) - at - 0.5), line, size=10, colour="muted")
+                pen.text(left, y + top - 6 - 13 * (len(lines) - at - 0.5), line, size=11, colour="muted")
             left += wide
         for at, each in enumerate(rows):
             weight = "bold" if each["strong"] else "normal"

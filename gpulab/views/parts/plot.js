@@ -15,12 +15,20 @@ function pixelOf(colour) {
 
 const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
+/** A time as `duration` writes it in Python. */
+export function duration(ns) {
+  const [unit, scale] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((each) => ns >= each[1]) ?? ["ns", 1];
+  const value = ns / scale;
+  return `${value >= 100 || Number.isInteger(value) ? grouped(Math.round(value)) : Number(value.toPrecision(3))} ${unit}`;
+}
+
 /** The sentence of one span or rect, or another text of such pieces. */
 export function said(item, at, pieces = item.say) {
   return pieces.map((piece) => {
     if (typeof piece === "string") return piece;
-    const [name, texts] = piece;
+    const [name, texts, less] = piece;
     const number = item[name][at];
+    if (texts === "time") return duration(number - (less ? item[less][at] : 0));
     return texts ? (typeof texts === "string" ? item[texts] : texts)[number] : grouped(number);
   }).join("");
 }

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from gpulab.views._text import duration
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, Item
 from gpulab.views.parts.pen import SHARPNESS, Pen, text_width
@@ -120,6 +121,9 @@ def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
             continue
         column, *named = piece
         value = int(item[column][at])
+        if named[:1] == ["time"]:
+            texts.append(duration(value - sum(int(item[other][at]) for other in named[1:])))
+            continue
         among = item[named[0]] if named and isinstance(named[0], str) else named[0] if named else None
         texts.append(f"{value:,}" if among is None else among[value])
     return "".join(texts)

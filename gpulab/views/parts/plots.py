@@ -171,22 +171,6 @@ def y_name(text: str, y: float, domain: tuple[float, float], left: int) -> Item:
     return labels([float(domain[0])], [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True)
 
 
-def texts_of(
-    values: npt.NDArray[Any], text: Callable[[float], str]
-) -> tuple[npt.NDArray[np.uint32], list[str]]:
-    """A column of numbers into `texts`, one text for all values equal in three significant digits.
-
-    `text` must round to three digits or fewer below 100, and to whole units above.
-    """
-    flat = np.asarray(values, np.float64)
-    magnitude = np.floor(np.log10(np.maximum(np.abs(flat), 1e-300)))
-    # Units change at powers of a thousand: there 100 to 999 are whole, and the rest has three digits.
-    grain = 10.0 ** (magnitude - 2)
-    key = np.round(flat / grain) * grain
-    _, first, code = np.unique(key, return_index=True, return_inverse=True)
-    return code.astype(np.uint32).reshape(flat.shape), [text(float(flat.flat[at])) for at in first]
-
-
 def lane_grid(
     states: npt.NDArray[Any], colours: Sequence[str], *, top: float, row_height: float, **more: Any
 ) -> Item:

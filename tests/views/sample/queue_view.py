@@ -10,7 +10,7 @@ import numpy as np
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, time_unit
 from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
-from gpulab.views.parts.plots import dag, labels, plot, spans, texts_of, x_axis
+from gpulab.views.parts.plots import dag, labels, plot, spans, x_axis
 from virtualgpu.records import Provenance
 
 KINDS = {"kernel": "accent", "copy": "good-text", "memset": "tail-text"}
@@ -84,7 +84,6 @@ class QueueView(View):
         streams = sorted({each.stream for each in self.work})
         start = np.array([w.start_ns for w in self.work])
         end = np.array([w.end_ns for w in self.work])
-        (since, until), times = texts_of(np.stack((start, end)), duration)
         height = ROW_PX * len(streams)
         domain = (0.0, float(self.span_ns))
         unit, scale = time_unit(self.span_ns)
@@ -95,9 +94,8 @@ class QueueView(View):
             height + 34,
             domain,
             spans(start, end, at, kinds, list(KINDS.values()), rows=len(streams), top=0, height=height,
-                  name=np.arange(len(self.work)), since=since, until=until, times=times,
-                  say=[["name", [w.name for w in self.work]], ": ", ["since", "times"], " to ",
-                       ["until", "times"]]),
+                  name=np.arange(len(self.work)),
+                  say=[["name", [w.name for w in self.work]], ": ", ["x0", "time"], " to ", ["x1", "time"]]),
             labels(start, middle, [w.name for w in self.work], colour="on-accent", dx=4, room=end - start),
             labels([0.0] * len(streams), [ROW_PX * (i + 0.5) for i in range(len(streams))],
                    [f"stream {s}" for s in streams], anchor="end", dx=-5, pin=True),
