@@ -18,10 +18,12 @@ from typing import Any
 from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
-# As many columns as a notebook has on a small screen beside JupyterLab's side bar.
-WIDTH = 84
+# As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
+WIDTH = 72
 _PACKAGES = ("gpulab", "virtualgpu")
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
+# IPython's, of 75 columns.
+_HEADING = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
 _CUPY = (
     "This session uses a virtual GPU, without CuPy: write `from gpulab import cp`, which has CuPy's "
     "interface. For unchanged programs run `import virtualgpu; virtualgpu.as_cupy()` first; cupy and cupyx "
@@ -78,7 +80,16 @@ def _show(
 
 def _broken(part: str, said: set[str]) -> str:
     """Break those lines of a part of a traceback that are of a message, unless they show source text."""
-    return "\n".join(_wrapped(line) if _COLOURS.sub("", line) in said else line for line in part.split("\n"))
+    lines = []
+    for line in part.split("\n"):
+        text = _COLOURS.sub("", line)
+        if text in said:
+            line = _wrapped(line)
+        elif len(text) > WIDTH and _HEADING.fullmatch(text):
+            filling = "-" if text.startswith("-") else " "
+            line = line.replace(filling * (len(text) - WIDTH + 2), filling * 2, 1)
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _wrapped(line: str) -> str:
