@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser = _parser()
         options, rest = parser.parse_known_args(given)
         if options.command == "lab":
-            return _lab(options.notebooks, options.folder, rest)
+            return _lab(options.notebooks, options.folder, rest, hub=options.hub)
         if rest:
             parser.error(f"unknown argument {rest[0]}")
         if options.command == "doctor":
@@ -76,6 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     lab.add_argument(
         "--notebooks", type=Path, metavar="FOLDER", help="open the notebooks of this folder and copy nothing"
+    )
+    lab.add_argument(
+        "--hub", action="store_true", help="serve one learner of a JupyterHub, whose spawner calls this"
     )
     commands.add_parser("copy", parents=[own], help="make or renew your copies as `lab` does, open nothing")
     reset = commands.add_parser("reset", parents=[own], help="begin notebooks anew; the old ones are kept")
@@ -118,7 +121,7 @@ def _say(sentences: Sequence[str]) -> None:
         print(f"gpulab: {sentence}", file=sys.stderr)
 
 
-def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str]) -> int:
+def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *, hub: bool) -> int:
     if as_it_is is None:
         from gpulab import copies
 
@@ -127,11 +130,16 @@ def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str]) -
     first = find_first_notebook(as_it_is)
     if importlib.util.find_spec("jupyterlab") is None:
         raise CommandError("JupyterLab is not installed: pip install jupyterlab")
-    # The address that JupyterLab prints leads to the first notebook, too: a classroom opens that one.
-    front = f"--LabApp.default_url=/lab/tree/{quote(first.name)}"
+    # The address that JupyterLab prints leads to the first notebook, too.
+    front = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(first.name)}"
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
     settings = f"--LabApp.app_settings_dir={Path(__file__).parent / 'data' / 'lab_settings'}"
-    command = [sys.executable, "-m", "jupyterlab", *_as_root(), settings, front, *arguments, first.name]
+    options = [*_as_root(), settings, front, *arguments]
+    if hub:
+        # In place of this process, which the hub watches and ends.
+        os.chdir(first.parent)
+        os.execv(sys.executable, [sys.executable, "-m", "jupyterhub.singleuser", *options])
+    command = [sys.executable, "-m", "jupyterlab", *options, first.name]
     with subprocess.Popen(command, cwd=first.parent) as process:
         while True:
             try:

@@ -79,6 +79,26 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
 
 
+def test_a_hub_gets_a_server_in_place_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The hub ends the process it has started: a child of it would live on."""
+    started: list[list[str]] = []
+
+    def replaced(program: str, words: list[str]) -> None:
+        assert Path.cwd() == tmp_path / "course"
+        started.append(words)
+        raise SystemExit(0)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.os, "execv", replaced)
+    with pytest.raises(SystemExit):
+        cli.main(["lab", "--hub", "--folder", "course"])
+    (words,) = started
+    assert words[1:3] == ["-m", "jupyterhub.singleuser"]
+    (front,) = [word for word in words if word.startswith("--ServerApp.default_url=/lab/tree/00")]
+    assert (tmp_path / "course" / front.rpartition("/")[2]).is_file()
+    assert not words[-1].endswith(".ipynb") or words[-1] == front, "a hub opens no browser"
+
+
 def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:
     done = run("lab", "--notebooks", str(tmp_path))
     assert done.returncode == 1

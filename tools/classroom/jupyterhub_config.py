@@ -1,0 +1,31 @@
+"""A classroom on one computer: everybody with an account on it gets a server and copies of their own.
+
+As root, with gpulab, JupyterHub and its proxy installed as the README says:
+``jupyterhub -f tools/classroom/jupyterhub_config.py``. What a classroom may want to change stands here.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821
+
+# Copies the notebooks to `gpulab-course` in the learner's home folder and opens the first there.
+c.Spawner.cmd = [sys.executable, "-m", "gpulab", "lab", "--hub"]
+# Thirty servers that start at once take longer than one.
+c.Spawner.start_timeout = c.Spawner.http_timeout = 300
+c.Spawner.environment = {
+    # "auto" takes a GPU that is here, and all share it; "virtual:A100" gives everybody the same figures.
+    "GPULAB_DEVICE": os.environ.get("GPULAB_DEVICE", "auto"),
+    # Threads of a learner's virtual GPU. A kernel of the course takes milliseconds: a few are enough.
+    "VIRTUALGPU_THREADS": os.environ.get("VIRTUALGPU_THREADS", "2"),
+}
+# Whoever has an account may log in. To name them instead: c.Authenticator.allowed_users = {"ada", "alan"}.
+c.Authenticator.allow_all = True
+# Passwords travel here: add c.JupyterHub.ssl_key and ssl_cert, or stay behind a server that has them.
+c.JupyterHub.bind_url = "http://:8000"
+
+state = Path(os.environ.get("GPULAB_HUB_STATE", "/var/lib/gpulab-hub"))
+state.mkdir(parents=True, exist_ok=True, mode=0o700)
+c.JupyterHub.db_url = f"sqlite:///{state / 'jupyterhub.sqlite'}"
+c.JupyterHub.cookie_secret_file = str(state / "cookie_secret")
