@@ -16,7 +16,7 @@ from gpulab.teach.quizzes import Quiz
 from gpulab.teach.store import store
 from gpulab.views.tables import Table
 
-_HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right first time", "scores")
+_HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right first time", "best scores")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +173,9 @@ def _of(folder: folders.Folder) -> NotebookProgress:
 
 
 def _exercise(name: str) -> Exercised:
-    kept = store().get("exercises", name)
-    if isinstance(kept, dict):
-        return Exercised(name, bool(kept.get("passed")), str(kept.get("best") or ""))
-    return Exercised(name, bool(kept))
+    scores = store().get("scores", name)
+    best = [f"{figure:,} {counter}" for counter, figure in scores.items()] if isinstance(scores, dict) else []
+    return Exercised(name, bool(store().get("exercises", name)), ", ".join(best))
 
 
 def _prediction(key: str) -> Predicted:

@@ -60,7 +60,8 @@ class PredictionQuestion:
         ``"share"`` in points, a ``"count"`` by how many too few, an ``"index"`` by how far off; a
         ``"choice"`` is right or not. By default it follows from `choices` and `unit`.
     comparison : int, float or str
-        A tempting answer. It stands beside what was found where nobody answered.
+        A tempting answer. It stands beside what was found where nobody answered. ``"{sms}"`` takes the
+        value that the notebook's cell gives.
     misconception : str
         What those believe who give `comparison`; for instructors.
     because : str

@@ -179,7 +179,7 @@ class Quiz:
         )
         content = f"<b>{page.prose(self.title)}</b><ol>{questions}</ol>"
         live = page.in_jupyter()
-        text = f"{self.title}: {len(self.questions)} questions." if live else str(self)
+        text = f"{self.title}." if live else str(self)
         return page.bundle_of(quiz_form(self) if live else None, text, content)
 
 

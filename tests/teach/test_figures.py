@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from gpulab.course.n00_start import figures
+from gpulab import session
+from gpulab.course.n00_start import device_card, figures
+from gpulab.session.choose import DeviceChoice
 from gpulab.teach import picture
 
 
@@ -24,35 +28,50 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
 
 
 def test_pictures_are_png_with_a_sentence() -> None:
-    bundle, metadata = figures.stack()._repr_mimebundle_()
-    assert metadata == {"image/png": {"alt": repr(figures.stack())}}
+    bundle, metadata = figures.stacks()._repr_mimebundle_()
+    assert metadata == {"image/png": {"alt": repr(figures.stacks())}}
     assert isinstance(bundle["image/png"], bytes)
-    assert size_of(bundle["image/png"]) == (760, 390)
-    assert bundle["text/plain"] == repr(figures.stack())
-    assert "on the virtual GPU" in repr(figures.stack())
+    assert size_of(bundle["image/png"]) == (860, 430)
+    assert bundle["text/plain"] == repr(figures.stacks())
 
 
-def test_text_stays_inside_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest device name of the table must not run out of its box."""
-    from gpulab import session
-    from gpulab.session.choose import DeviceChoice
+def test_the_stacks_say_what_stands_in_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
+    assert repr(figures.stacks()).endswith("what stands in for each layer without a GPU is in italics.")
+    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("cuda", "NVIDIA H200", (9, 0)))
+    assert repr(figures.stacks()).endswith("CUDA runtime, CUDA driver, GPU.")
 
-    longest = max(session.table(), key=lambda info: len(info.name)).name
-    drawn = []
+
+def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes = []
     of = picture.Picture.of
 
     def measure(figure: figures.Figure, caption: str) -> picture.Picture:
         made = of(figure, caption)
         renderer = figure.canvas.get_renderer()
-        drawn.extend(
-            (text.get_text(), text.get_window_extent(renderer).x1)
-            for text in figure.axes[0].texts
-            if text.get_text()
-        )
+        boxes.extend(t.get_window_extent(renderer) for t in figure.axes[0].texts if t.get_text())
         return made
 
     monkeypatch.setattr(picture.Picture, "of", measure)
-    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", longest, (8, 0)))
-    figures.stack()
-    assert drawn
-    assert not [text for text, right in drawn if right > 755]
+    monkeypatch.setattr(figures, "which_device", lambda: DeviceChoice("virtual", "T4", (7, 5)))
+    figures.stacks()
+    left, right = [box for box in boxes if box.x0 < 400], [box for box in boxes if box.x0 >= 400]
+    assert (len(left), len(right)) == (11, 16)
+    assert all(box.x1 < 365 for box in left)
+    assert all(box.x1 < 845 for box in right)
+    apart = [(one, other) for n, one in enumerate(right) for other in right[:n]]
+    assert not [pair for pair in apart if pair[0].overlaps(pair[1])]
+
+
+def test_a_picture_has_a_pixel_for_each_number() -> None:
+    turns = np.arange(12, dtype=np.int32).reshape(3, 4)
+    assert size_of(figures.picture(turns).png) == (4, 3)
+
+
+def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
+    info = session.table_info("H200")
+    card = device_card.SmallCard(info)
+    assert [number for number, _ in card.numbers] == ["132", "141 GiB", "4,814 GB/s"]
+    assert repr(card).endswith(f"; {info.provenance.label}.")
+    assert "published for H200 (NVIDIA H200 datasheet" in card._repr_html_()
+    assert device_card.SmallCard(replace(info, memory_bandwidth_gbps=None)).numbers[2][0] == "not known"

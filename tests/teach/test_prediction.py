@@ -45,6 +45,13 @@ def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
     assert nobody.right is None
 
 
+def test_the_answer_for_comparison_may_come_from_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = PredictionQuestion("98-sms", "Of {sms} SMs?", "So.", unit="SMs", comparison="{sms}")
+    monkeypatch.setattr(folders, "prediction", {"98-sms": asked}.get)
+    predict("98-sms", sms=40)
+    assert "For comparison: 40 SMs." in repr(reveal("98-sms", 4, VIRTUAL))
+
+
 def test_a_field_that_is_missing_is_named() -> None:
     with pytest.raises(TypeError, match="'98-blocks' needs n="):
         predict("98-blocks")

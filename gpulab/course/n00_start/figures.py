@@ -1,8 +1,13 @@
-"""Figures of notebook 00: the layers a call goes through, and how threads are numbered."""
+"""Figures of notebook 00: a picture, two stacks, numbered threads."""
 
 from __future__ import annotations
 
+import io
+
+import numpy as np
+import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.image import imsave
 from matplotlib.patches import FancyBboxPatch, Rectangle
 
 from gpulab.session import which_device
@@ -17,51 +22,70 @@ _BLOCKS = tuple(map(light, ("accent-2", "tail", "good", "warn")))
 _INK, _SOFT = light("fg"), light("muted")
 
 
-def stack() -> Picture:
-    """The layers from a Python line to the SMs, for the device in use."""
-    choice = which_device()
-    virtual = choice.kind == "virtual"
-    layers = [
-        ("Your cell", "y = 2 * x + 1        kernel(grid, block, args)", _HOST),
-        ("cp", "the virtual GPU's module, shaped like CuPy" if virtual else "CuPy", _HOST),
-        ("NVRTC", "CUDA C++ text → PTX, at run time", _HOST),
-        (
-            ("engine", "PTX → CPU code that runs 32 lanes in step", _HOST)
-            if virtual
-            else ("CUDA driver", "PTX → machine code (SASS); queues work on a stream", _HOST)
-        ),
-        (
-            "Device",
-            f"{'virtual ' if virtual else ''}{choice.device}: the grid of blocks is dealt out",
-            _DEVICE,
-        ),
-        ("SMs", "hold several blocks each and issue their warps of 32 threads", _DEVICE),
-    ]
-    figure = Figure(figsize=(7.6, 3.9), dpi=_DPI)
-    axes = figure.add_axes((0.01, 0.01, 0.98, 0.98))
-    axes.set(xlim=(0, 10), ylim=(0, len(layers) * 1.15), xticks=[], yticks=[])
+def picture(turns: npt.NDArray[np.int32]) -> Picture:
+    """Numbers of turns (height, width) as colours: the fewer, the darker; inside the set black."""
+    shown = np.log1p(np.where(turns == turns.max(), 0, turns))
+    file = io.BytesIO()
+    imsave(file, shown, cmap="inferno", format="png")
+    height, width = turns.shape
+    return Picture(file.getvalue(), f"Mandelbrot's set, {width} by {height} pixels, one GPU thread a pixel.")
+
+
+_WAY = (
+    ("Your cell", "kernel(grid, block, args)", _HOST),
+    ("cp", "checks, and finds the compiled kernel", _HOST),
+    ("stream", "a queue: here the call returns", _DEVICE),
+    ("grid", "its blocks are dealt out to SMs", _DEVICE),
+    ("SM", "issues warps of 32 threads", _DEVICE),
+)
+# Layer, what belongs to it, and what stands in its place without a GPU.
+_LAYERS = (
+    ("Framework", "PyTorch, JAX, CuPy", "cp", _HOST),
+    ("Libraries", "cuBLAS, cuDNN, cuFFT, NCCL", "NumPy, modelled times", _HOST),
+    ("CUDA runtime", "memory, streams; NVRTC compiles", "NVRTC, or what it made", _HOST),
+    ("CUDA driver", "PTX → machine code; contexts", "PTX → code for your CPU", _HOST),
+    ("GPU", "SMs, caches, memory", "your CPU, 32 lanes at a time", _DEVICE),
+)
+
+
+def stacks() -> Picture:
+    """The way of one launch from Python to an SM, beside the layers of software that it crosses."""
+    virtual = which_device().kind == "virtual"
+    figure = Figure(figsize=(8.6, 4.3), dpi=_DPI)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 17.2), ylim=(0, 8.6))
     axes.axis("off")
-    for row, (name, what, colour) in enumerate(layers):
-        bottom = (len(layers) - 1 - row) * 1.15 + 0.18
-        axes.add_patch(
-            FancyBboxPatch(
-                (0.3, bottom), 8.0, 0.72, boxstyle="round,pad=0.03", facecolor=colour, edgecolor=_INK
+    axes.text(0.3, 8.1, "The way of one launch", weight="bold", color=_INK, fontsize=11)
+    axes.text(8.1, 8.1, "The layers of software", weight="bold", color=_INK, fontsize=11)
+    for row, ((step, does, ground), (layer, holds, stand_in, layer_ground)) in enumerate(
+        zip(_WAY, _LAYERS, strict=True)
+    ):
+        bottom = 6.5 - 1.55 * row
+        for left, width, name, text, colour in (
+            (0.3, 7.0, step, does, ground),
+            (8.1, 8.8, layer, holds, layer_ground),
+        ):
+            box = FancyBboxPatch(
+                (left, bottom), width, 1.05, boxstyle="round,pad=0.05", facecolor=colour, edgecolor=_INK
             )
-        )
-        axes.text(0.5, bottom + 0.36, name, va="center", weight="bold", color=_INK, fontsize=10)
-        axes.text(2.2, bottom + 0.36, what, va="center", color=_INK, fontsize=10)
+            axes.add_patch(box)
+            axes.text(left + 0.2, bottom + 0.72, name, va="center", weight="bold", color=_INK, fontsize=10)
+            axes.text(left + 0.2, bottom + 0.27, text, va="center", color=_INK, fontsize=9)
+        if virtual:
+            told = f"here: {stand_in}"
+            axes.text(
+                16.7, bottom + 0.72, told, va="center", ha="right", color=_INK, fontsize=8.5, style="italic"
+            )
         if row:
             axes.annotate(
-                "",
-                xy=(1.1, bottom + 0.76),
-                xytext=(1.1, bottom + 1.14),
+                "", xy=(1.0, bottom + 1.12), xytext=(1.0, bottom + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _INK},
-            )
-    axes.text(8.5, 4.6, "host:\nPython,\nordinary\nmemory", va="center", color=_SOFT, fontsize=9)
-    axes.text(8.5, 1.15, "device:\nits own\nmemory", va="center", color=_SOFT, fontsize=9)
-    place = "on the virtual GPU" if virtual else "on this GPU"
+            )  # fmt: skip
+    place = "; what stands in for each layer without a GPU is in italics" if virtual else ""
     return Picture.of(
-        figure, f"The layers a Python line goes through {place}, from the cell down to the SMs."
+        figure,
+        "Left, the way of one launch: your cell, cp, a stream, the grid, an SM. Right, the layers of "
+        f"software: framework, libraries, CUDA runtime, CUDA driver, GPU{place}.",
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gpulab.teach import folders
@@ -57,7 +59,7 @@ def predict(
     if key:
         asked = PredictionQuestion(key, question, "", tuple(choices), unit, comparison=default)
     else:
-        asked = _question(question)
+        asked = _for_now(_question(question), fields)
     prediction = _prediction(store().path, asked.key)
     prediction.ask(asked, filled(asked.question, fields, asked.key))
     if answer is not None:
@@ -92,8 +94,8 @@ def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) ->
     """
     asked = _question(key)
     prediction = _prediction(store().path, key)
-    if prediction.asked is not asked:
-        prediction.ask(asked, asked.question)
+    if not prediction.question:  # the cell that asks has not run since the kernel started
+        prediction.ask(_for_now(asked, fields), asked.question)
     return prediction.reveal(found, source, filled(asked.because, fields, key))
 
 
@@ -111,6 +113,12 @@ def filled(text: str, fields: dict[str, Value], key: str) -> str:
         )
     except (KeyError, IndexError) as missing:
         raise TypeError(f"The prediction {key!r} needs {str(missing).strip(chr(39))}=...") from None
+
+
+def _for_now(asked: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
+    """The question with a tempting answer that depends on the device, such as ``"{sms}"``, put in."""
+    name = re.fullmatch(r"\{(\w+)\}", str(asked.comparison))
+    return replace(asked, comparison=fields.get(name[1])) if name else asked
 
 
 def _figure(value: Value) -> str:
