@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -88,8 +88,8 @@ class VirtualBackend:
             case Hazards():
                 from virtualgpu.sanitizer import sanitize
 
-                with _restored(prepared):
-                    return sanitize(prepared, what)
+                with _restored(prepared) as restore:
+                    return sanitize(prepared, what, restore)
             case Blocks(restore=True):
                 with _restored(prepared):
                     return prepared.run().trace
@@ -133,12 +133,16 @@ def _submitted(prepared: PreparedLaunch, trace: TraceRequest | None = None) -> F
 
 
 @contextmanager
-def _restored(launch: PreparedLaunch) -> Iterator[None]:
-    """Put back the contents of every array argument, also after a fault."""
+def _restored(launch: PreparedLaunch) -> Iterator[Callable[[], None]]:
+    """Put back the contents of every array argument, also after a fault; yields what does so at once."""
     memory = launch.device.memory
     saved = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
-    try:
-        yield
-    finally:
+
+    def restore() -> None:
         for address, contents in saved.items():
             memory.view(address, contents.size)[:] = contents
+
+    try:
+        yield restore
+    finally:
+        restore()

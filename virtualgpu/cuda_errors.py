@@ -6,6 +6,7 @@ written against CuPy catches the same things. The rest of the message says what 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from virtualgpu.errors import FaultSite, GpulabError
@@ -99,11 +100,24 @@ class MisalignedAddressError(KernelFault):
         super().__init__(716, "cudaErrorMisalignedAddress", message, site)
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a launch had come that was stopped.
+
+    ``moving``: not long before, blocks or threads were still coming to their end.
+    """
+
+    ended: int
+    blocks: int
+    moving: bool
+
+
 class LaunchTimeoutError(KernelFault):
     """cudaErrorLaunchTimeout (702): the watchdog or the user stopped a kernel."""
 
-    def __init__(self, message: str, site: FaultSite) -> None:
+    def __init__(self, message: str, site: FaultSite, progress: Progress | None = None) -> None:
         super().__init__(702, "cudaErrorLaunchTimeout", message, site)
+        self.progress = progress
 
 
 class DeviceAssertError(KernelFault):

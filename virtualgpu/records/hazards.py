@@ -50,7 +50,8 @@ class SanitizerReport:
     """What checking one launch found. ``hazards`` come in the order of their severity.
 
     ``fault`` names the exception an ordinary launch would raise, and is empty if it would end well.
-    ``left_out`` says what the checks did not cover.
+    ``left_out`` says what the checks did not cover. Where time ran out on a launch that was getting on,
+    ``blocks_checked`` are the blocks that came to their end; it is None where all did, or a fault ended it.
     """
 
     provenance: Provenance
@@ -63,10 +64,16 @@ class SanitizerReport:
     hazards: tuple[Hazard, ...] = ()
     fault: str = ""
     left_out: str = ""
+    blocks_checked: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the checks saw the launch to its end."""
+        return not self.fault and self.blocks_checked is None
 
     @property
     def clean(self) -> bool:
-        """Whether nothing above the severity ``info`` was found."""
+        """Whether nothing above the severity ``info`` was found in what was checked (see `complete`)."""
         return not self.fault and all(hazard.severity == "info" for hazard in self.hazards)
 
     def found(self, kind: str) -> tuple[Hazard, ...]:

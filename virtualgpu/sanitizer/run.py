@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.cuda_errors import KernelFault
+from virtualgpu.cuda_errors import KernelFault, LaunchTimeoutError, Progress
 from virtualgpu.engine.observe.origin import Makers, base_pointer, makers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
@@ -23,6 +23,7 @@ from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings, SharedNa
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
+    from virtualgpu.engine import RunOptions
     from virtualgpu.engine.lower.codegen import Kernel
     from virtualgpu.launch.prepare import PreparedLaunch
 
@@ -41,8 +42,14 @@ _TOOL_OF = {
 _SEVERITY = ("error", "warning", "info")
 
 
-def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
+def sanitize(
+    launch: PreparedLaunch, what: Hazards, restore: Callable[[], None] = lambda: None
+) -> SanitizerReport:
     """Run a launch under checks. Its arrays keep what the kernel wrote.
+
+    Checks take longer than a launch, so time may run out on a kernel that does end: one of which blocks or
+    threads were still ending, or that ends when it is launched plainly after `restore` has put back what its
+    arrays held. The report then says how far the checks came, and calls nothing endless.
 
     Raises
     ------
@@ -74,15 +81,20 @@ def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
             block_order=order,
             watchdog_s=PATIENCE * launch.device.watchdog_s,
         )
+        stopped = None
         try:
             launch.run(options)
         except KernelFault as error:
             fault = error
-            if _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
+            if isinstance(error, LaunchTimeoutError) and error.progress is not None:
+                restore()
+                if error.progress.moving or _ends(launch, options):
+                    fault, stopped = None, error.progress
+            if fault is not None and _TOOL_OF.get(fault.kind, "program") in set(TOOLS) - set(names):
                 raise
         if checker is not None:
             checker.flush()
-    if "memory" in names and left and fault is None:
+    if "memory" in names and left and fault is None and stopped is None:
         hazards.append(_leak(left, name))
     if checker is not None:
         words = -(-shared_bytes // unit), -(-kernel.local_bytes // unit)
@@ -104,8 +116,19 @@ def sanitize(launch: PreparedLaunch, what: Hazards) -> SanitizerReport:
         block_order=f"{what.order}, seed {what.seed}" if what.order == RANDOM else what.order,
         hazards=tuple(hazards),
         fault=type(fault).__name__ if fault is not None else "",
-        left_out=_left_out(fault, findings, checker),
+        left_out=_left_out(fault, stopped, options.watchdog_s, findings, checker),
+        blocks_checked=None if stopped is None else stopped.ended,
     )
+
+
+def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
+    """Whether a launch comes to its end without checks, in the time that it has."""
+    watchdog_s = launch.device.watchdog_s
+    try:
+        launch.run(replace(options, observer=None, trap_nan=False, stdout=None, watchdog_s=watchdog_s))
+    except KernelFault:
+        return False
+    return True
 
 
 def _checker(
@@ -211,10 +234,21 @@ def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     )
 
 
-def _left_out(fault: KernelFault | None, findings: Findings, checker: Checker | None) -> str:
+def _left_out(
+    fault: KernelFault | None,
+    stopped: Progress | None,
+    limit_s: float,
+    findings: Findings,
+    checker: Checker | None,
+) -> str:
     notes = []
     if fault is not None:
         notes.append("The launch stopped at the fault; what would have come after it was not checked.")
+    if stopped is not None:
+        notes.append(
+            f"Stopped after {limit_s:g} s with {stopped.ended:,} of {stopped.blocks:,} blocks done: launch "
+            f"fewer, or give them longer with gl.use_device(watchdog_s={limit_s:g})."
+        )
     if findings.more:
         notes.append(f"Only the first {MOST_HAZARDS} pairs of source lines are listed.")
     if checker is not None and checker.left_out:

@@ -259,33 +259,68 @@ def under_way(c: Context, b: Block, g: Checker, step: int, now: int, word: int) 
     return met or step == LANDED
 
 
-def touch_shared(c: Context, b: Block, g: Checker, s: Site, address: int, now: int, step: int) -> None:
-    """One lane's access to shared memory."""
-    word = address >> g.shift
-    host = c.shared + address
-    part = 0
-    while part < s.parts:
-        if word >= g.shared_words:
-            return
-        if b.written:
-            tag = b.written + 4 * word
-            if s.reads and load32(tag) != b.number + 1:
-                note(c, b, g, UNWRITTEN | 1 << 6, 0, word, 0, now, 1)
-            if s.writes:
-                store32(tag, b.number + 1)
-        if g.races:
-            hasty = 0
-            if step or b.copied:
-                b.copied = 1
-                hasty = under_way(c, b, g, step, now, word)
-            if hasty == 0:
-                planes = b.planes + 8 * word
-                touch_word(
-                    c, b, g, s, s.kind_shared, planes, b.step, b.floor, now, 1, 0, word, host, part
-                )  # fmt: skip
-        word += 1
-        part += 1
-        host += 1 << g.shift
+def touch_shared(
+    c: Context, b: Block, g: Checker, s: Site, word: int, now: int, step: int, part: int
+) -> None:  # fmt: skip
+    """One lane's access to a word of shared memory."""
+    if b.written:
+        tag = b.written + 4 * word
+        if s.reads and load32(tag) != b.number + 1:
+            note(c, b, g, UNWRITTEN | 1 << 6, 0, word, 0, now, 1)
+        if s.writes:
+            store32(tag, b.number + 1)
+    if g.races:
+        hasty = 0
+        if step or b.copied:
+            b.copied = 1
+            hasty = under_way(c, b, g, step, now, word)
+        if hasty == 0:
+            host = c.shared + (word << g.shift)
+            touch_word(
+                c, b, g, s, s.kind_shared, b.planes + 8 * word, b.step, b.floor, now, 1, 0, word, host, part
+            )  # fmt: skip
+
+
+def read_shared(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, first: int) -> None:
+    """Plain reads of shared memory by the lanes of a warp, the most frequent access of most kernels.
+
+    Words that nobody has written since the last barrier need no comparison; the reads are kept.
+    """
+    planes = b.planes
+    swaps = planes + 3 * STRONG_WRITE * b.step
+    reads = planes + 3 * WEAK_READ * b.step
+    step = b.step
+    floor = b.floor
+    tags = b.written
+    tag = b.number + 1
+    shift = g.shift
+    parts = s.parts
+    rest = mask
+    while rest:
+        lane = lowest(rest)
+        rest = rest & (rest - 1)
+        now = first | lane
+        word = load64(lanes + 8 * lane) >> shift
+        part = 0
+        while part < parts:
+            at_word = 8 * word
+            if (
+                load64(planes + at_word) >= floor
+                or load64(swaps + at_word) >= floor
+                or (tags != 0 and load32(tags + 4 * word) != tag)
+            ):
+                touch_shared(c, b, g, s, word, now, 0, part)
+            else:
+                last = load64(reads + at_word)
+                if last >= floor:
+                    apart = (last ^ now) & _THREAD
+                    if apart:
+                        store64(reads + at_word + step, last)
+                        if apart >> 5:
+                            store64(reads + at_word + 2 * step, last)
+                store64(reads + at_word, now)
+            word += 1
+            part += 1
 
 
 def find_region(c: Context, g: Checker, b: Block, address: int) -> int:
@@ -374,6 +409,9 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
     b.values = values
     first = (b.segment + 1) << WHO_BITS | s.number << THREAD_BITS | c.warp << 5
     space = s.space
+    if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied == 0 and g.races:
+        read_shared(c, b, g, s, lanes, mask, first)
+        return
     outside = 0
     rest = mask
     while rest:
@@ -389,7 +427,12 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
             if here:
                 address = address & _OFFSET
         if here == SHARED:
-            touch_shared(c, b, g, s, address, now, step)
+            word = address >> g.shift
+            part = 0
+            while part < s.parts:
+                touch_shared(c, b, g, s, word, now, step, part)
+                word += 1
+                part += 1
         elif here == GLOBAL:
             if address >= g.heap_start and address < g.heap_end:
                 outside = outside | 1 << lane

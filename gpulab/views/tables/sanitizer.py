@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from math import prod
 
 from gpulab.views._text import number, shape
 from gpulab.views.tables import Shown, Table, short
@@ -43,7 +44,11 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
             for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
         ]
         found = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts if count]
-        return ", ".join(found) if found else "Nothing found."
+        text = ", ".join(found) if found else "Nothing found."
+        if self.blocks_checked is None:
+            return text
+        done = f"{number(self.blocks_checked)} of {number(prod(self.grid))} blocks checked"
+        return f"{done}: {text[:1].lower()}{text[1:]}"
 
     def tables(self) -> tuple[Table, ...]:
         """One row a place: a race has two, the earlier one first; no table where nothing was found."""

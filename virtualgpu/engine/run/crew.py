@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.cuda_errors import Progress
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.run import faults
+from virtualgpu.engine.run import barriers, faults
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.engine.run.worker import Worker
 
@@ -72,6 +73,9 @@ class Crew:
             self._room = min(self._room, -(-launch.options.resident_blocks // crews))
         self.workers = [Worker(launch, live)]
         self.spent_s: Callable[[], float] = lambda: 0.0
+        self._over = 0  # blocks that have ended before the running worker took up the block at `_first`
+        self._first = 0
+        self._running: Worker | None = None
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
         """Run all blocks; False after a fault."""
@@ -82,8 +86,10 @@ class Crew:
         while position < len(order) or aside:
             running = worker
             if position < len(order) and len(aside) < room:
+                self._first, self._running = position, worker
                 status = worker.start(order, position)
-                position = worker.next
+                position, self._running = worker.next, None
+                self._over += position - self._first - (status != layout.DONE)
                 if status == layout.YIELDS:
                     aside.append(worker)
                     worker = Worker(self.launch, self.live)
@@ -94,6 +100,7 @@ class Crew:
                 if status == layout.YIELDS:
                     aside.append(oldest)
                 elif status == layout.DONE:
+                    self._over += 1
                     worker = oldest
             if status == layout.FAULT:
                 if len(aside) + 1 >= room and position < len(order):
@@ -101,6 +108,26 @@ class Crew:
                 self.launch.abort[0] = 1
                 return False
         return True
+
+    @property
+    def ended(self) -> int:
+        """Blocks that have come to their end so far."""
+        running = self._running
+        return self._over + (max(running.next - self._first, 0) if running is not None else 0)
+
+    @property
+    def seen(self) -> tuple[int, int, int]:
+        """Blocks that have ended, the block that runs, and how many of its threads have ended."""
+        running = self._running
+        if running is None:
+            return self.ended, -1, 0
+        exited = np.count_nonzero(barriers.lane_pcs(running) == layout.EXITED)
+        return self.ended, int(running.context[0]["block_linear"]), int(exited)
+
+
+def _moved(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
+    """Whether a block has ended, or a thread of the block that runs."""
+    return now[0] > before[0] or (now[1] == before[1] and now[2] > before[2])
 
 
 def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]) -> list[Worker]:
@@ -117,6 +144,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
     """
     deadline = time.monotonic() + _BUSY_MACHINE * launch.options.watchdog_s
     left_s = launch.options.watchdog_s
+    ended = 0
     done: list[Worker] = []
     for piece, order in pieces:
         if not order.size:
@@ -127,11 +155,16 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         live = piece.memory.live()
         crews = [Crew(piece, live, workers) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
-        futures = _run(launch, crews, parts, left_s, deadline)
+        futures, moved_s = _run(launch, crews, parts, left_s, deadline)
         left_s -= max(crew.spent_s() for crew in crews)
         done += [worker for crew in crews for worker in crew.workers]
         fine = all(future.result() for future in futures)
+        ended += sum(crew.ended for crew in crews)
         if not fine:
+            idle_s = max(crew.spent_s() for crew in crews) - moved_s
+            launch.progress = piece.progress = Progress(
+                ended, launch.block_clock.size, idle_s < launch.options.watchdog_s / 2
+            )
             break
     _print(launch)
     broken = next((w.error for w in done if w.error is not None), None)
@@ -164,17 +197,27 @@ def _run(
     parts: Sequence[npt.NDArray[np.int64]],
     left_s: float,
     deadline: float,
-) -> list[concurrent.futures.Future[bool]]:
+) -> tuple[list[concurrent.futures.Future[bool]], float]:
     """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews.
 
     The watchdog stops them, too: after `left_s` of computing, or at the `deadline` of a busy machine.
+
+    Returns
+    -------
+    tuple
+        The parts, and after how many seconds of computing the last thread or block was seen to end.
     """
     futures: list[concurrent.futures.Future[bool]] = []
+    seen, moved_s = [crew.seen for crew in crews], 0.0
     try:
         for crew, part in zip(crews, parts, strict=True):
             futures.append(_pool().submit(crew.run, part))
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
             spent_s = max(crew.spent_s() for crew in crews)
+            now = [crew.seen for crew in crews]
+            if any(map(_moved, seen, now)):
+                moved_s = spent_s
+            seen = now
             if spent_s > left_s or time.monotonic() > deadline:
                 launch.abort[0] = 1
     except BaseException as interruption:
@@ -184,7 +227,7 @@ def _run(
             faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
             raise KeyboardInterrupt(faults.stopped(faulty, launch.packed.title, launch.source)) from None
         raise
-    return futures
+    return futures, moved_s
 
 
 def _print(launch: RunningLaunch) -> None:

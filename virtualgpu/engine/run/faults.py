@@ -55,6 +55,7 @@ class Fault:
     watchdog_s: float
     message: str = ""
     base: int | None = None  # the pointer that the address was computed from
+    progress: errors.Progress | None = None
 
 
 def _count(number: int, unit: str) -> str:
@@ -170,18 +171,20 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
             site,
         )
     if fault.code == layout.ABORTED:
+        why = f": {fault.message}" if fault.message else ""
+        remedy = (
+            "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device()."
+        )
         if fault.message:
-            why = f": {fault.message}"
             remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
-        else:
-            why = ""
-            remedy = (
-                "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device()."
-            )
+        elif fault.progress is not None and fault.progress.moving:
+            why = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
+            remedy = "Blocks were still ending: give it longer with watchdog_s in gl.use_device()."
         return errors.LaunchTimeoutError(
             f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped{why} "
             f"({where}). {remedy}",
             site,
+            fault.progress,
         )
     if fault.code == layout.ASSERTED:
         return errors.DeviceAssertError(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.cuda_errors import Progress
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe.observer import Observer
@@ -113,6 +114,7 @@ class RunningLaunch:
     trace_block: int = -1
     trace_warp: int = -1
     trace: TraceBuffers | None = None
+    progress: Progress | None = None  # of a launch that was stopped
 
     def __post_init__(self) -> None:
         blocks = math.prod(self.packed.grid)

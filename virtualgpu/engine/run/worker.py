@@ -198,7 +198,7 @@ class Worker:
 
     def start(self, order: npt.NDArray[np.int64], first: int) -> int:
         """Run blocks from a position of an order on; the position reached is ``next`` after it."""
-        self.context[0]["block_order"] = order.ctypes.data
+        self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
         status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
         self._read_trace()
         return status
@@ -290,7 +290,7 @@ class Worker:
             (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
             results.unlinear(number, launch.packed.block), int(row["fault_address"]), int(row["fault_size"]),
             launch.shared_bytes, launch.kernel.local_bytes, launch.options.watchdog_s, message,
-            None if instruction is None else self.base_pointer(function, instruction),
+            None if instruction is None else self.base_pointer(function, instruction), launch.progress,
         )  # fmt: skip
 
     def _somewhere(self, row: Any) -> int:
