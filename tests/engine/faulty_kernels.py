@@ -213,7 +213,7 @@ RACES = (
     Faulty("zeroed_without_barrier", block=64, hazards=("WAW",), space="shared", tool="racecheck"),
     Faulty("reduction_without_barrier", block=64, hazards=("RAW",), space="shared", tool="racecheck"),
     Faulty("blocks_write_one_word", grid=4, hazards=("WAW",), space="global", tool="racecheck"),
-    Faulty("lost_update", grid=4, hazards=("WAR", "RAW", "WAW"), space="global", tool="racecheck"),
+    Faulty("lost_update", grid=4, hazards=("lost update",), space="global", tool="racecheck"),
     Faulty("stencil_in_place", grid=4, hazards=("WAR",), space="global", tool="racecheck"),
     Faulty(
         "last_block_without_fence",

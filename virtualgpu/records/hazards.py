@@ -26,8 +26,9 @@ class Hazard:
     """One kind of mistake between two source lines, or at one, with its first occurrence.
 
     ``tool`` is the check that found it (``memory``, ``race``, ``init``, ``sync``, ``nan`` or
-    ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``uninitialised read``, ``out of
-    bounds`` ...). ``second`` is where it showed, ``first`` the earlier access it clashes with.
+    ``program``), ``kind`` names it (``RAW``, ``WAR``, ``WAW``, ``lost update``, ``uninitialised
+    read``, ``out of bounds`` ...). ``second`` is where it showed, ``first`` the earlier access it
+    clashes with.
     ``address`` is a device address in global memory and an offset in shared or local memory.
     ``count`` counts occurrences: accesses of one thread to one word.
     """

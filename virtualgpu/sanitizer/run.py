@@ -19,7 +19,11 @@ from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
 from virtualgpu.sanitizer.block_orders import RANDOM, block_sequence
 from virtualgpu.sanitizer.checker import Checker, Shape
-from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings, SharedNames
+from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings
+from virtualgpu.sanitizer.report.declarations import declarations
+from virtualgpu.sanitizer.report.hazards import Report
+from virtualgpu.sanitizer.report.names import Names
+from virtualgpu.sanitizer.report.updates import Update, updates
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
@@ -62,7 +66,7 @@ def sanitize(
     order = block_sequence(what.order, prod(launch.grid), what.seed)
     kernel = launch.module.program(launch.device).generated(launch.packed.name, observe=True, trap_nan=nan)
     memory = launch.device.memory
-    name, code = launch.stats.name, launch.module.code
+    name = launch.stats.name
     unit = granule_bytes([i for _, i in kernel.tables.accesses])
     shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
     shape = Shape(order.size, prod(launch.block), shared_bytes, kernel.local_bytes, unit)
@@ -97,10 +101,7 @@ def sanitize(
     if "memory" in names and left and fault is None and stopped is None:
         hazards.append(_leak(left, name))
     if checker is not None:
-        words = -(-shared_bytes // unit), -(-kernel.local_bytes // unit)
-        hazards += findings.hazards(
-            name, code, launch.grid, launch.block, SharedNames(kernel.tables.shared, *words)
-        )
+        hazards += _report(launch, kernel, findings, shape).hazards()
     if fault is not None:
         known = (fault.kind, fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != known]
@@ -119,6 +120,32 @@ def sanitize(
         left_out=_left_out(fault, stopped, options.watchdog_s, findings, checker),
         blocks_checked=None if stopped is None else stopped.ended,
     )
+
+
+def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
+    """What tells of findings, with the names of the source."""
+    module, plan = launch.module.program(launch.device).module, kernel.plans[0]
+    shared = [v for v in module.variables.values() if v.space == "shared"]
+    for each in module.functions.values():
+        shared += each.shared.values()
+    unit = shape.granule_bytes
+    names = Names(
+        memory=launch.device.memory,
+        declared=declarations(launch.module.code),
+        offsets=kernel.tables.shared,
+        sizes={v.name: 0 if v.dynamic else v.size_bytes for v in shared},
+        pointers=launch.names,
+        words=-(-shape.shared_bytes // unit),
+        local_words=-(-shape.local_bytes // unit),
+    )
+    racing = {id(kernel.plans[n].function): kernel.plans[n].function for n, _ in kernel.tables.accesses}
+    found: dict[int, Update] = {}
+    for function in racing.values() if findings.found else ():
+        found |= updates(function)
+    return Report(
+        findings, launch.stats.name, launch.module.code.split("\n"), launch.grid, launch.block, names,
+        plan.flow, plan.function, found,
+    )  # fmt: skip
 
 
 def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
@@ -153,7 +180,6 @@ def _checker(
         unwritten_words=_unwritten(memory, shape.granule_bytes, list(launch.arrays)),
     )
     findings.sites, findings.ordering = checker.sites, checker.ordering
-    findings.flow = kernel.plans[0].flow
     return checker
 
 

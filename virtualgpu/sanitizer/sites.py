@@ -20,8 +20,7 @@ class Site:
     """One memory instruction: its place in the source and what it does to memory."""
 
     number: int
-    line: int
-    text: str
+    instruction: ir.Instruction
     space: str
     size_bytes: int
     writes: bool
@@ -35,6 +34,11 @@ class Site:
     copies: bool  # a cp.async, whose data arrive later
     low: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
     high: int
+
+    @property
+    def line(self) -> int:
+        """The source line it stands in."""
+        return self.instruction.line
 
     def kind(self, space: str) -> int:
         """Class of the access. Volatile counts as strong where flags are passed."""
@@ -85,8 +89,7 @@ def site(
     atomic = kind == "atomic"
     return Site(
         number=number,
-        line=i.line,
-        text=i.text,
+        instruction=i,
         space=space if space in _SUBSPACES else "",
         size_bytes=memory_ops.size_of(i),
         writes=kind != "load",
@@ -105,7 +108,7 @@ def site(
 
 def register_site(number: int, i: ir.Instruction) -> Site:
     """Describe an instruction that touches no memory."""
-    return Site(number, i.line, i.text, "", 0, *(False,) * 9, *UNBOUNDED)
+    return Site(number, i, "", 0, *(False,) * 9, *UNBOUNDED)
 
 
 def granule_bytes(instructions: list[ir.Instruction]) -> int:

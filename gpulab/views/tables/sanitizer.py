@@ -14,6 +14,7 @@ _RACES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
     "WAW": ("writes", "writes it"),
+    "lost update": ("updates", "updates it"),
     "copy not awaited": ("copies", "comes too early"),
 }
 
@@ -82,7 +83,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
 
 
 def _name(hazard: Hazard) -> str:
-    kind = f"{hazard.kind} race" if hazard.tool == "race" else hazard.kind
+    kind = f"{hazard.kind} race" if hazard.kind in ("RAW", "WAR", "WAW") else hazard.kind
     return f"{kind}, {hazard.space} memory" if hazard.space else kind
 
 

@@ -742,7 +742,7 @@ extern "C" __global__ void k(float* x, float* y, int n){
   y[t]=s[t];
 }
 
-//! wrong: histogram plain | 4 256 | RAW WAR WAW
+//! wrong: histogram plain | 4 256 | lost-update
 extern "C" __global__ void k(float* x, int* y, int n){
   __shared__ int h[64];
   int t=threadIdx.x;
@@ -798,7 +798,7 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! wrong: ticket lock no fence | 6 32 | RAW WAR WAW
+//! wrong: ticket lock no fence | 6 32 | lost-update
 __device__ int ticket;
 __device__ volatile int serving;
 extern "C" __global__ void k(float* x, float* y, int n){
@@ -810,7 +810,7 @@ extern "C" __global__ void k(float* x, float* y, int n){
   }
 }
 
-//! wrong: shared lock no fence | 1 128 | RAW WAR WAW
+//! wrong: shared lock no fence | 1 128 | lost-update
 extern "C" __global__ void k(float* x, float* y, int n){
   __shared__ int l;
   __shared__ float s;

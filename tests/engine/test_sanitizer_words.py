@@ -1,0 +1,204 @@
+"""What ``gl.sanitize`` says: elements as the source names them, one finding a mistake, remedies that fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from virtualgpu.compile import nvrtc
+from virtualgpu.records import Hazard
+from virtualgpu.sanitizer.report.declarations import declarations
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    with session.on_device("virtual:A100"):
+        yield
+
+
+def found(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str = "") -> tuple[Hazard, ...]:
+    """Hazards of a kernel whose body begins in line 2."""
+    spelled = "float* x, float* y, int* n"
+    code = f'{head}extern "C" __global__ void k({spelled}) {{\n{body}\n}}'
+    given = args or (cp.ones(4096, np.float32), cp.zeros(4096, np.float32), cp.arange(4096, dtype=np.int32))
+    return gl.sanitize(cp.RawKernel(code, "k"), grid, block, given).hazards
+
+
+# -- names ------------------------------------------------------------------------------------------------
+
+DECLARED = """
+#define T 16
+#define WIDE (T + 1)
+constexpr unsigned int WARPS = 4, LANES = 32;
+/* __shared__ float hidden[3]; */
+__device__ unsigned int counts[3][4], last;  // int not[1];
+__constant__ __align__(16) float coefficients[2 * T];
+template <int N> __global__ void k() {
+  __shared__ float As[T][T], Bs[T][WIDE];
+  __shared__ alignas(128) half padded[N][N + 8];
+  extern __shared__ double dynamic[];
+  __shared__ volatile int* rows[WARPS];
+  __shared__ float4 corners[LANES / WARPS];
+  __shared__ Node nodes[1 << 2];
+  __shared__ bool done;
+  __shared__ float cube[2][3][4];
+}
+__global__ void other() { __shared__ float cube[24]; __shared__ int As[2]; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "size_bytes", "spelled"),
+    [
+        ("As", 128, 1024, "As[2][0]"),
+        ("As", 4, 8, "As[1]"),
+        ("Bs", 4 * (2 * 17 + 1), 4 * 16 * 17, "Bs[2][1]"),
+        ("padded", 2 * (3 * 40 + 5), 2 * 32 * 40, "padded[3][5]"),
+        ("dynamic", 24, 0, "dynamic[3]"),
+        ("rows", 16, 32, "rows[2]"),
+        ("corners", 20, 128, "corners[1].y"),
+        ("nodes", 14, 48, "byte 2 of nodes[1]"),
+        ("done", 0, 1, "done"),
+        ("counts", 20, 48, "counts[1][1]"),
+        ("last", 0, 4, "last"),
+        ("coefficients", 8, 128, "coefficients[2]"),
+        ("cube", 20, 96, ""),  # two of this name and size
+        ("hidden", 4, 12, ""),
+        ("As", 4, 100, ""),  # none of this size
+        ("nothing", 4, 8, ""),
+    ],
+)
+def test_elements_by_their_declaration(name: str, offset: int, size_bytes: int, spelled: str) -> None:
+    assert declarations(DECLARED).element(name, offset, size_bytes) == spelled
+
+
+@needs_nvrtc
+def test_places_have_the_names_of_the_source() -> None:
+    tile = "__shared__ float s[8][32];\nif (threadIdx.x == 40) s[n[2]][n[1]] = x[0];\n"
+    assert [h.array for h in found(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
+    x, y, n = cp.ones((4, 8), np.float32), cp.zeros(512, np.float32), cp.zeros(1, np.int32)
+    (hazard,) = found("if (threadIdx.x % 32 == 0) x[13] = threadIdx.x;", x, y, n)
+    assert hazard.array == "x[13] ([1, 5] of shape (4, 8))"
+    (hazard,) = found("if (threadIdx.x % 32 == 0) y[3] = threadIdx.x;", x, y[100:], n)
+    assert hazard.array == "y[3]", "as the kernel counts, from where its pointer points"
+    (hazard,) = found("if (threadIdx.x % 32 == 0) box[1] = threadIdx.x;", head="__device__ int box[2];\n")
+    assert hazard.array == "box[1]"
+
+
+# -- one finding a mistake --------------------------------------------------------------------------------
+
+UPDATES = {
+    "x[0] += 1;": "atomicAdd(&x[0], ...)",
+    "y[n[threadIdx.x] % 8] -= 2;": "atomicAdd(&y[0], ...)",
+    "__shared__ int h[2][4]; if (threadIdx.x < 8) h[0][threadIdx.x] = 0; __syncthreads();\n"
+    "h[1][threadIdx.x % 2]++; __syncthreads(); n[blockIdx.x * 256 + threadIdx.x] = h[0][threadIdx.x % 8];":
+        "atomicAdd(&h[1][0], ...)",
+    "n[0] = max(n[0], (int)threadIdx.x);": "atomicMax(&n[0], ...)",
+    "n[0] |= 1 << threadIdx.x % 32;": "atomicOr(&n[0], ...)",
+    "x[0] *= 1.5f;": "a loop around atomicCAS()",
+    "int v = n[threadIdx.x] % 97;\nif (v > x[0])\nx[0] = v;": "Compare and write in one atomic",
+}  # fmt: skip
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("body", UPDATES, ids=lambda body: body.split(";")[0][:30])
+@pytest.mark.parametrize("grid", [1, 3])
+def test_an_update_without_an_atomic_is_one_finding(body: str, grid: int) -> None:
+    hazards = found(body, grid=grid)
+    lost = [hazard for hazard in hazards if hazard.kind == "lost update"]
+    assert len(lost) == 1
+    assert lost[0].severity == "error"
+    assert UPDATES[body] in lost[0].message
+    assert "__sync" not in lost[0].message
+    places = {(hazard.first.line, hazard.second.line) for hazard in hazards if hazard is not lost[0]}
+    assert not places & {(lost[0].first.line, lost[0].second.line)}
+
+
+TREE = """__shared__ float s[256]; int t = threadIdx.x; s[t] = x[t]; __syncthreads();
+for (int d = 128; d > 0; d /= 2) { if (t < d) s[t] += s[t + d]; __syncthreads(); }
+y[t] = s[0];"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x[threadIdx.x] += 1;",
+        "atomicAdd(&x[0], 1);",
+        TREE,
+    ],
+    ids=["own element", "atomic", "tree"],
+)
+def test_updates_that_are_right_are_left_alone(body: str) -> None:
+    assert found(body) == ()
+
+
+@needs_nvrtc
+def test_a_reduction_without_barriers_is_no_lost_update() -> None:
+    kinds = {h.kind for h in found(TREE.replace("__syncthreads();", ""))}
+    assert kinds & {"RAW", "WAR"}
+    assert "lost update" not in kinds
+
+
+@needs_nvrtc
+def test_lanes_warps_and_blocks_at_the_same_lines_are_one_finding() -> None:
+    body = "int i = blockIdx.x * 64 + threadIdx.x;\nif (i) y[i] = y[i - 1];"
+    hazards = found(body, grid=4, block=64)
+    assert [(h.kind, h.first.block != h.second.block) for h in hazards if h.severity == "error"] == [
+        ("RAW", True)
+    ]
+    assert "Blocks run in any order" in hazards[0].message
+
+
+# -- remedies ---------------------------------------------------------------------------------------------
+
+TILES = """__shared__ float s[256];
+for (int turn = 0; turn < n[7]; turn++) {
+s[threadIdx.x] = x[threadIdx.x + turn];
+FIRST
+y[threadIdx.x] += s[255 - threadIdx.x];
+SECOND
+}"""
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(
+    ("first", "second", "remedy"),
+    [
+        ("__syncthreads();", "", "barrier in line 5 does not part two turns of the loop. Put"),
+        ("__syncthreads();", "", "Put __syncthreads() after line 6, before line 4 runs again"),
+        ("", "__syncthreads();", "Put __syncthreads() between lines 4 and 6"),
+        ("__syncthreads();", "__syncthreads();", ""),
+    ],
+    ids=["no second barrier", "and where", "no first barrier", "both"],
+)  # fmt: skip
+def test_the_remedy_says_where_the_barrier_belongs(first: str, second: str, remedy: str) -> None:
+    messages = [h.message for h in found(TILES.replace("FIRST", first).replace("SECOND", second))]
+    assert any(remedy in message for message in messages) if remedy else not messages
+
+
+@needs_nvrtc
+def test_the_remedy_of_one_line() -> None:
+    for hazard in found("x[threadIdx.x] = x[255 - threadIdx.x];"):
+        assert "Read into a variable, then __syncthreads(), then write" in hazard.message
+    (hazard,) = [h for h in found("x[threadIdx.x % 64] = threadIdx.x;") if h.severity == "error"]
+    assert "Let one thread write it" in hazard.message
+
+
+@needs_nvrtc
+def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when_it_is_right() -> None:
+    body = "if (n[0] < 100)\natomicAdd(&n[0], 1);"
+    hazards = found(body, grid=4, block=32)
+    assert {(h.kind, h.severity) for h in hazards if "old or the new value" in h.message} <= {
+        ("RAW", "warning"), ("WAR", "warning"),
+    }  # fmt: skip
+    assert any("wrong where the read needs the last one" in h.message for h in hazards)
+    plain = found("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
+    assert any(h.severity == "error" for h in plain)

@@ -1,0 +1,280 @@
+"""From gathered findings to hazards a learner can read: source lines, threads, elements and remedy.
+
+What is one mistake is one hazard: the same pair of lines among lanes, warps and blocks, and all that an
+update without an atomic gives rise to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.observe import results
+from virtualgpu.records import Dim3, Hazard, Place, Severity
+from virtualgpu.sanitizer.checker import Access, Arrival
+from virtualgpu.sanitizer.findings import (
+    ABSENT,
+    FREED,
+    HASTY,
+    OUTSIDE_BLOCK,
+    STRAY,
+    UNWRITTEN,
+    Apart,
+    Finding,
+    Findings,
+)
+from virtualgpu.sanitizer.ordering import Ordering
+from virtualgpu.sanitizer.report import sentences
+from virtualgpu.sanitizer.report.names import Names
+from virtualgpu.sanitizer.report.updates import Update
+from virtualgpu.sanitizer.sites import Site
+
+LOST_UPDATE = "lost update"
+_RACES = ("WAW", "RAW", "WAR")
+
+
+@dataclass(frozen=True, slots=True)
+class _Race:
+    """A race between two lines, in all its relations; ``relation`` is the widest of them."""
+
+    kind: str
+    relation: int
+    found: Finding
+    update: Update | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is needed to tell of findings: the launch, its source, the names of its places.
+
+    ``updates`` are the kernel's read-modify-writes, by the ids of their instructions.
+    """
+
+    findings: Findings
+    kernel: str
+    lines: Sequence[str]
+    grid: Dim3
+    block: Dim3
+    names: Names
+    flow: cfg.Flow
+    function: ir.Function
+    updates: Mapping[int, Update]
+
+    def hazards(self) -> list[Hazard]:
+        """One hazard a mistake, but none for memory that the system keeps for itself."""
+        races: list[_Race] = []
+        others: list[Hazard] = []
+        for (kind, space, _, _, relation), found in self.findings.found.items():
+            if space == "shared" and self._is_reserved(found):
+                continue
+            if kind in _RACES:
+                races.append(_Race(kind, relation, found, self._update(found)))
+            else:
+                others.append(self._other(kind, space, found))
+        apart = [self._apart(found) for found in self.findings.apart_from.values()]
+        merged = list(_merged(races, self._site))
+        return [*apart, *(self._race(race, merged) for race in merged), *others]
+
+    @property
+    def _ordering(self) -> Ordering:
+        assert self.findings.ordering is not None
+        return self.findings.ordering
+
+    def _site(self, access: Access) -> Site:
+        return self.findings.sites[access.site]
+
+    def _update(self, found: Finding) -> Update | None:
+        """The read-modify-write that both sides of a race are."""
+        assert found.first is not None
+        pair = [
+            self.updates.get(id(self._site(access).instruction)) for access in (found.first, found.second)
+        ]
+        return pair[0] if pair[0] is not None and pair[0] == pair[1] else None
+
+    def _is_reserved(self, found: Finding) -> bool:
+        at = self.names.offsets.get(layout.RESERVED_SHARED)
+        address = self._address("shared", found)
+        return at is not None and at <= address < at + layout.RESERVED_SHARED_BYTES
+
+    def _address(self, space: str, found: Finding) -> int:
+        unit = self.findings.granule_bytes
+        if space == "global":
+            return found.start + found.word * unit
+        size = self.names.words if space == "shared" else self.names.local_words
+        return found.word % max(size, 1) * unit
+
+    def _element(self, space: str, address: int) -> str:
+        if space == "global":
+            return self.names.device(address)
+        return (
+            self.names.shared(address) if space == "shared" else f"byte {address:,} of the thread's own stack"
+        )
+
+    def _place(self, access: Access) -> Place:
+        number = results.unlinear(self._ordering.block(access.segment), self.grid)
+        return self._at(self._site(access).line, number, results.unlinear(access.thread, self.block))
+
+    def _at(self, line: int, block: Dim3, thread: Dim3) -> Place:
+        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        return Place(line, text, block, thread)
+
+    # -- races ---------------------------------------------------------------------------------------
+
+    def _race(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
+        found, kind = race.found, race.kind
+        assert found.first is not None
+        first, second = self._place(found.first), self._place(found.second)
+        address = self._address(found.space, found)
+        array = self._element(found.space, address)
+        if race.update is not None:
+            locks = any(site.swaps for site in self.findings.sites)
+            message = sentences.update_message(race.update, first, second, array, race.relation, locks)
+            return Hazard(
+                "race", LOST_UPDATE, "error", found.space, self.kernel, first, second, address, array,
+                found.count, message,
+            )  # fmt: skip
+        # As compute-sanitizer grades them: lanes of a warp mostly run in step.
+        severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
+        stale, weak = self._only_stale(found), self._beside_atomics(race)
+        if stale or (kind == "WAW" and found.agree):
+            severity = "info"
+        elif weak:
+            severity = "warning"
+        message = sentences.race_message(
+            kind, first, second, array, self._remedied(race, all_races), found.agree, stale, weak
+        )
+        return Hazard(
+            "race", kind, severity, found.space, self.kernel, first, second, address, array, found.count,
+            message + (sentences.AFTER_COPY if self._site(found.first).copies else ""),
+        )  # fmt: skip
+
+    def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.Remedied:
+        """Where a remedy belongs, and how far it must reach: what parts warps parts lanes as well."""
+        mine, space = self._lines(race.found), race.found.space
+        relation = max(
+            other.relation
+            for other in all_races
+            if self._lines(other.found) == mine and other.found.space == space
+        )
+        in_loop, barrier = self._turns(race.found)
+        if relation == sentences.BLOCK and self._ordering.has_messages:
+            relation = sentences.FLAGS
+        return sentences.Remedied(relation, in_loop, barrier)
+
+    def _lines(self, found: Finding) -> frozenset[int]:
+        assert found.first is not None
+        return frozenset((self._site(found.first).line, self._site(found.second).line))
+
+    def _turns(self, found: Finding) -> tuple[bool, int]:
+        """Whether both accesses stand in a loop, and the line of a barrier between them."""
+        assert found.first is not None
+        first, second = (self._site(access).instruction for access in (found.first, found.second))
+        own = self.function.instructions
+        if not all(self._comes_again(i) for i in (first, second)):
+            return False, 0
+        between = (i.line for i in own if cfg.is_block_barrier(i) and first.line < i.line < second.line)
+        return True, next(between, 0)
+
+    def _comes_again(self, i: ir.Instruction) -> bool:
+        """Whether an instruction of the kernel stands in a loop, or is one of several copies of a turn."""
+        own = self.function.instructions
+        if i.pc >= len(own) or own[i.pc] is not i:
+            return False
+        copies = sum((o.line, o.column, o.parts) == (i.line, i.column, i.parts) for o in own)
+        return copies > 1 or cfg.is_in_loop(self.flow, i.pc)
+
+    def _only_stale(self, found: Finding) -> bool:
+        """A plain read against compare-and-swap: the swap notices if what was read is out of date."""
+        assert found.first is not None
+        pair = [self._site(access) for access in (found.first, found.second)]
+        return any(
+            one.swaps and not other.writes and not other.strong for one, other in (pair, reversed(pair))
+        )
+
+    def _beside_atomics(self, race: _Race) -> bool:
+        """A plain read in global memory of what other blocks change by atomics: old or new, never torn."""
+        found = race.found
+        assert found.first is not None
+        pair = [self._site(access) for access in (found.first, found.second)]
+        return (
+            found.space == "global"
+            and race.relation == sentences.GRID
+            and any(one.strong and one.writes and not other.writes for one, other in (pair, reversed(pair)))
+        )
+
+    # -- everything else -----------------------------------------------------------------------------
+
+    def _other(self, kind: str, space: str, found: Finding) -> Hazard:
+        second, site = self._place(found.second), self._site(found.second)
+        if kind == ABSENT:
+            return Hazard(
+                "sync", kind, "warning", "", self.kernel, None, second, None, "", found.count,
+                sentences.absent_message(second, found.word),
+            )  # fmt: skip
+        address = self._address(space, found)
+        array = self._element(space, address)
+        tool, first = "memory", None
+        severity: Severity = "error"
+        if kind in (FREED, OUTSIDE_BLOCK):
+            key = kind, space, 0, site.line, 0
+            array, message = sentences.heap_words(
+                kind == FREED, site, second, address, *self.findings.heap_blocks[key]
+            )
+        elif kind == STRAY:
+            message = sentences.stray_message(self.findings.memory, site, second, address, array)
+        elif kind == UNWRITTEN:
+            tool, severity = "init", "warning"
+            message = sentences.unwritten_message(space, second, array)
+        else:
+            assert kind == HASTY
+            assert found.first is not None
+            tool, first = "race", self._place(found.first)
+            message = sentences.hasty_message(site, first, second, array)
+        return Hazard(
+            tool, kind, severity, space, self.kernel, first, second, address, array, found.count, message
+        )  # fmt: skip
+
+    def _apart(self, found: Apart) -> Hazard:
+        """A barrier that not all threads reach together."""
+
+        def place(arrival: Arrival) -> Place:
+            return self._at(
+                arrival.instruction.line,
+                results.unlinear(found.block, self.grid),
+                results.unlinear(arrival.thread, self.block),
+            )
+
+        second = place(found.here)
+        overlooked = found.other is None and self._is_overlooked(found.here.instruction)
+        first = None if found.other is None else place(found.other)
+        return Hazard(
+            "sync", "divergent barrier", "warning" if overlooked else "error", "", self.kernel, first, second,
+            None, "", found.count, sentences.apart_message(found.here.mask, first, second, overlooked),
+        )  # fmt: skip
+
+    def _is_overlooked(self, barrier: ir.Instruction) -> bool:
+        """Whether compute-sanitizer says nothing of a barrier that only some lanes of a warp come to.
+
+        Asked on an H200 (2025.3.1), it sees neither those in loops nor those that vote.
+        """
+        return "red" in barrier.parts or cfg.is_in_loop(self.flow, barrier.pc)
+
+
+def _merged(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[_Race]:
+    """Races that are one mistake as one, the widest of them for all."""
+    groups: dict[tuple[object, ...], list[_Race]] = {}
+    for race in races:
+        found, update = race.found, race.update
+        assert found.first is not None
+        if update is not None:
+            key: tuple[object, ...] = found.space, update.load, update.store
+        else:
+            key = found.space, race.kind, site(found.first).line, site(found.second).line
+        groups.setdefault(key, []).append(race)
+    for group in groups.values():
+        widest = max(group, key=lambda race: (race.relation, not race.found.agree))
+        count = sum(race.found.count for race in group)
+        agree = all(race.found.agree for race in group)
+        yield replace(widest, found=replace(widest.found, count=count, agree=agree))

@@ -1,0 +1,195 @@
+"""Sentences that say what a finding means, and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.records import Place
+from virtualgpu.sanitizer import structures
+from virtualgpu.sanitizer.report.updates import Update
+from virtualgpu.sanitizer.sites import Site
+
+WARP, BLOCK, GRID, FLAGS = structures.IN_WARP, structures.IN_BLOCK, structures.ACROSS_BLOCKS, 3
+_WAIT = {WARP: "__syncwarp()", BLOCK: "__syncthreads()", FLAGS: "__syncthreads()"}
+_WHY = {
+    WARP: "{}: lanes of a warp do not wait for each other by themselves.",
+    BLOCK: "{}.",
+    FLAGS: "{}; where not all threads pass, let the second wait for a flag that the first sets afterwards, "
+    "behind a fence.",
+}
+AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
+
+
+def heap_words(
+    freed: bool, site: Site, second: Place, address: int, start: int, size: int
+) -> tuple[str, str]:
+    """What an access that missed the blocks of the device heap is nearest to, and a sentence about it."""
+    does = f"thread {second.thread} of block {second.block} {'writes' if site.writes else 'reads'}"
+    if not start:
+        return "device heap", f"{does} the device heap where malloc() gave no block: check the pointer."
+    array = f"byte {address - start:,} of a block of {size:,} bytes on the device heap"
+    if freed:
+        return array, f"{does} {array} that has been freed: use it before free(), or take another."
+    return array, f"{does} {site.size_bytes} bytes at {array}: check the index against what malloc() gave."
+
+
+def _of(place: Place, relation: int) -> str:
+    return f"thread {place.thread}" + (f" of block {place.block}" if relation == GRID else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Remedied:
+    """Where the remedy of a race belongs.
+
+    ``relation`` says whom it must part. ``in_loop``: both accesses stand in a loop; then ``barrier`` is the
+    line of a barrier between them that does not part two turns of it, 0 for none.
+    """
+
+    relation: int
+    in_loop: bool = False
+    barrier: int = 0
+
+
+def race_message(
+    kind: str, first: Place, second: Place, array: str, where: Remedied, agree: bool, stale: bool, weak: bool
+) -> str:
+    """Of a race. `agree`: both write the same; `stale`, `weak`: a plain read beside a swap or an atomic."""
+    did = "wrote" if kind != "WAR" else "read"
+    does = "reads" if kind == "RAW" else "writes"
+    what = (
+        f"thread {second.thread} of block {second.block} {does} {array} that {_of(first, where.relation)} "
+        f"{did}, and nothing says which comes first."
+    )
+    if stale:
+        return f"{what} The compare-and-swap fails if the value read is out of date, so it does no harm."
+    if kind == "WAW" and agree:
+        return f"{what} All of them write the same value, so the result does not depend on it."
+    if weak:
+        return (
+            f"{what} The other access is atomic, so the plain read gives the old or the new value: right "
+            "where both will do, as in a search that tries again, wrong where the read needs the last one."
+        )
+    return f"{what} {_remedy(kind, first.line, second.line, where)}"
+
+
+def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
+    low, high = sorted((first, second))
+    if where.relation == GRID:
+        if kind == "WAW":
+            return "Blocks run in any order and at once: let one thread write it, or use an atomic."
+        return "Blocks run in any order and at once: write to another array, use an atomic, or launch twice."
+    wait, why = _WAIT[where.relation], _WHY[where.relation]
+    if where.in_loop and first == second:
+        return why.format(f"Put {wait} between two turns of the loop")
+    if where.in_loop and (where.barrier or first > second):
+        stands = (
+            f"The barrier in line {where.barrier} does not part two turns of the loop. "
+            if where.barrier
+            else ""
+        )
+        return why.format(f"{stands}Put {wait} after line {high}, before line {low} runs again")
+    if first != second:
+        return why.format(f"Put {wait} between lines {low} and {high}")
+    if kind == "WAW":
+        return "Let one thread write it, or give each an element of its own."
+    return why.format(f"Read into a variable, then {wait}, then write")
+
+
+def update_message(
+    update: Update, first: Place, second: Place, array: str, relation: int, locks: bool
+) -> str:
+    """Of a read-modify-write by several threads."""
+    what = (
+        f"thread {second.thread} of block {second.block} and {_of(first, relation)} both read {array}, "
+        "change it and write it back: one of the two changes can get lost."
+    )
+    if update.atomic == "compare":
+        fix = (
+            "Compare and write in one atomic: atomicMax() or atomicMin() for integers, a loop around "
+            "atomicCAS() for the rest."
+        )
+    elif update.atomic in ("", "none"):
+        fix = "Make it one atomic: a loop around atomicCAS() does where no other atomic fits."
+    else:
+        fix = (
+            f"Use {update.atomic}(&{array.split(' (')[0]}, ...)."
+            if " of " not in array
+            else (f"Use {update.atomic}().")
+        )
+    lock = " If a lock guards it, put __threadfence() before the lock is opened." if locks else ""
+    return f"{what} {fix}{lock}"
+
+
+def apart_message(mask: int, first: Place | None, second: Place, overlooked: bool) -> str:
+    """Of a barrier that not all threads reach together: without those of `first`, or of their warp."""
+    who = f"thread {second.thread} of block {second.block}"
+    if first is None:
+        return (
+            f"{who} comes to this barrier with {mask.bit_count()} of the threads of its warp; the others "
+            "go another way. Every thread of the block must reach the same barrier: move it out of the "
+            "branch or the loop that parts them."
+            + (
+                " CUDA C++ leaves undefined what happens; compute-sanitizer does not see it."
+                if overlooked
+                else ""
+            )
+        )
+    where = f"line {first.line}" if first.line != second.line else "another place of the same line"
+    return (
+        f"{who} waits at this barrier while thread {first.thread} waits at the one of {where}. A GPU lets "
+        "both pass; CUDA C++ leaves undefined what happens. Every thread of the block must reach the same "
+        "barrier: move it out of the branch."
+    )
+
+
+def absent_message(second: Place, lane: int) -> str:
+    """Of a shuffle from a lane that takes no part."""
+    return (
+        f"thread {second.thread} of block {second.block} takes a value from lane {lane} of its warp, which "
+        "takes no part in the shuffle: what it gets is undefined. Let every lane that is read from execute "
+        "the shuffle too."
+    )
+
+
+def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
+    """Of an access to a word that an asynchronous copy was going to."""
+    does = "copies to" if site.copies else "reads" if not site.writes else "writes"
+    fix = f"Wait for it between lines {first.line} and {second.line} (cp.async.wait_group, which is"
+    if first.line == second.line:
+        fix = "Wait for it before (cp.async.wait_group, which is"
+    barrier = "" if first.thread == second.thread else ", then __syncthreads()"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array}, where what thread {first.thread} "
+        f"copies there asynchronously (line {first.line}) has not arrived. {fix} __pipeline_wait_prior, "
+        f"consumer_wait or cuda::barrier's wait in CUDA C++){barrier}."
+    )
+
+
+def stray_message(memory: DeviceMemory, site: Site, second: Place, address: int, array: str) -> str:
+    """Of an access that left its array for another."""
+    meant = memory.nearest(site.low)
+    label = meant.label if meant is not None else "array"
+    off = (
+        f"{site.low - address:,} bytes before"
+        if address < site.low
+        else f"{address - site.high:,} bytes past"
+    )
+    does = "writes" if site.writes else "reads"
+    return (
+        f"thread {second.thread} of block {second.block} {does} {array} through a pointer to the {label}: "
+        f"{off} its {'start' if address < site.low else 'end'}. Check the index against its size; on a GPU "
+        "this goes unnoticed."
+    )
+
+
+def unwritten_message(space: str, second: Place, array: str) -> str:
+    """Of a read of what nothing has written."""
+    fix = {
+        "global": "Fill it first, or make it with cp.zeros.",
+        "shared": "Write it, and wait with __syncthreads(), before reading.",
+    }
+    return (
+        f"thread {second.thread} of block {second.block} reads {array}, which nothing has written. "
+        f"{fix.get(space, 'Give the local array a value first.')}"
+    )

@@ -1,0 +1,86 @@
+"""Read-modify-write without an atomic: a load, and a store to the same address of what was made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.observe.origin import Makers, makers
+
+# Instructions to look back over; an update takes a few.
+_MOST = 24
+_ATOMICS = {
+    "add": "atomicAdd", "sub": "atomicAdd", "fma": "atomicAdd", "mad": "atomicAdd", "min": "atomicMin",
+    "max": "atomicMax", "and": "atomicAnd", "or": "atomicOr", "xor": "atomicXor",
+}  # fmt: skip
+_MOVES = ("mov", "cvt", "selp")
+_WITHOUT_FLOATS = ("atomicMin", "atomicMax")
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One such pair: where the load and the store stand, and the atomic that does the same, if one does."""
+
+    load: int
+    store: int
+    atomic: str
+
+
+def updates(function: ir.Function) -> dict[int, Update]:
+    """The updates of a function, by the ids of their loads and stores."""
+    known = makers(function)
+    found: dict[int, Update] = {}
+    for i in function.instructions:
+        if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
+            continue
+        target, value = i.operands[0], i.operands[1]
+        if isinstance(target, ir.Address) and isinstance(target.base, ir.Register | ir.Symbol):
+            load, atomic = _source(known, target, value)
+            if load is None:
+                load, atomic = _compared(function, known, target, i)
+            if load is not None:
+                made = Update(load.line, i.line, atomic)
+                found[id(i)] = made
+                found.setdefault(id(load), made)
+    return found
+
+
+def _source(known: Makers, target: ir.Address, value: ir.Operand | None) -> tuple[ir.Instruction | None, str]:
+    """The load from the target that the stored value was made of, and the atomic that would do it."""
+    if not isinstance(value, ir.Register):
+        return None, ""
+    todo, seen, first = [value.name], {value.name}, ""
+    for name in todo:
+        if len(seen) > _MOST:
+            return None, ""
+        for maker in known.by_register.get(name, ()):
+            if maker.root == "ld":
+                if maker.operands[1] == target:
+                    return maker, first
+                continue
+            if maker.root in ("atom", "call"):
+                continue
+            if not first and maker.root not in _MOVES:
+                first = _ATOMICS.get(maker.root, "none")
+                if first in _WITHOUT_FLOATS and maker.type.startswith(("f", "bf")):
+                    first = "none"
+            for operand in maker.operands[1:]:
+                if isinstance(operand, ir.Register) and operand.name not in seen:
+                    seen.add(operand.name)
+                    todo.append(operand.name)
+    return None, ""
+
+
+def _compared(
+    function: ir.Function, known: Makers, target: ir.Address, store: ir.Instruction
+) -> tuple[ir.Instruction | None, str]:
+    """The load from the target that a branch around the store compares."""
+    for i in function.instructions[max(0, store.pc - _MOST) : store.pc]:
+        if i.root != "setp":
+            continue
+        for operand in i.operands[1:]:
+            if isinstance(operand, ir.Register):
+                for maker in known.by_register.get(operand.name, ()):
+                    if maker.root == "ld" and maker.operands[1] == target:
+                        return maker, "compare"
+    return None, ""
