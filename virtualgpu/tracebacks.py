@@ -87,7 +87,7 @@ def _own_frames(
         # Code that dataclasses make has no file, but the name of our module.
         if path.startswith(ours) or str(frame.f_globals.get("__name__")).partition(".")[0] in names:
             inside = True
-        elif not (inside and path.startswith((*_libraries(), "<frozen", "<__array"))):
+        elif not (inside and _is_library(path)):
             inside = False
             kept.append(traceback)
         traceback = traceback.tb_next
@@ -100,6 +100,11 @@ def _own_frames(
 @functools.lru_cache(maxsize=1024)
 def _resolved(name: str) -> str:
     return name if name.startswith("<") else Path(name).resolve().as_posix()
+
+
+def _is_library(path: str) -> bool:
+    # Cython names its sources, as CuPy's, relative to a folder that is not there.
+    return path.startswith((*_libraries(), "<frozen", "<__array")) or path.endswith((".pyx", ".pxi"))
 
 
 @functools.lru_cache(maxsize=1)

@@ -121,6 +121,13 @@ def test_a_line_ends_where_the_compiler_thinks_so() -> None:
         cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 99))
 
 
+def test_a_template_that_nobody_instantiated_is_not_called_missing() -> None:
+    with pytest.raises(RuntimeError, match=r"never instantiated the template.*name_expressions"):
+        cp.RawModule(code=TEMPLATE).get_function("scale")
+    with pytest.raises(CompileException, match=r"name_expressions\(2\): error[^$]*Did you mean 'float'"):
+        cp.RawModule(code=TEMPLATE, name_expressions=["scale<flaot,3>"]).compile()
+
+
 TEMPLATE = "template <typename T, int N> __global__ void scale(T* p) { p[threadIdx.x] *= N; }"
 
 

@@ -321,7 +321,8 @@ def _compile_now(
         log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
         if status:
             reason = library.nvrtcGetErrorString(status).decode()
-            raise NvrtcCompileError(log or f"NVRTC gave up: {reason}.")
+            told = log.replace("__nv_name_map", "name_expressions")
+            raise NvrtcCompileError(told or f"NVRTC gave up: {reason}.")
         lowered = {}
         for expression in expressions:
             name = ctypes.c_char_p()

@@ -129,7 +129,7 @@ class CompiledModule:
 
     def _why_missing(self, name: str) -> str:
         symbols = set(self.resources)
-        if not symbols:
+        if not symbols and name not in kernel_names(self.code):
             return f"there is no kernel '{name}', nor any other __global__ function in this source."
         mangled = next((s for s in symbols if re.match(rf"_Z\w*?{len(name)}{re.escape(name)}", s)), None)
         if mangled or (name in kernel_names(self.code) and name not in symbols):

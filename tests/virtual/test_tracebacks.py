@@ -1,0 +1,97 @@
+"""Tracebacks without the packages' frames: what stays, what goes, and that nothing is lost for good."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from virtualgpu.tracebacks import trimmed
+
+PACKAGE = Path("/a/package")
+
+
+def function(name: str, path: str, body: str = "return f()") -> Callable[..., Any]:
+    """``def name(f)`` as it were in a file."""
+    namespace: dict[str, Any] = {}
+    exec(compile(f"def {name}(f=None):\n    {body}", path, "exec"), namespace)
+    made: Callable[..., Any] = namespace[name]
+    return made
+
+
+learner = function("learner", "/tmp/ipykernel_1/2.py")
+ours = function("ours", f"{PACKAGE}/inner.py")
+callback = function("callback", "/tmp/ipykernel_1/3.py")
+library = function("library", traceback.__file__)
+cython = function("cython", "cupy/_core/raw.pyx")
+raises = function("raises", f"{PACKAGE}/raises.py", "raise ValueError('why')")
+catches = function(
+    "catches", f"{PACKAGE}/catches.py",
+    "try:\n        f()\n    except ValueError as error:\n        raise TypeError('more') from error",
+)  # fmt: skip
+
+
+def called(*functions: Callable[..., Any]) -> BaseException:
+    """What comes out of functions that call each other."""
+
+    call: Callable[..., Any] = functions[-1]
+    for outer in reversed(functions[:-1]):
+        call = functools.partial(outer, call)  # which has no frame of its own
+    with pytest.raises((TypeError, ValueError)) as raised:
+        call()
+    return raised.value
+
+
+def shown(error: BaseException) -> list[str]:
+    here = Path(__file__).name
+    frames = traceback.extract_tb(error.__traceback__)
+    return [frame.name for frame in frames if Path(frame.filename).name != here]
+
+
+@pytest.mark.parametrize(
+    ("functions", "names"),
+    [
+        ((learner, ours, raises), ["learner"]),
+        ((learner, ours, library, ours, raises), ["learner"]),
+        ((learner, ours, cython, raises), ["learner"]),
+        ((learner, library, ours, raises), ["learner", "library"]),
+        ((learner, ours, callback, ours, raises), ["learner", "callback"]),
+        ((learner, ours, library, callback, raises), ["learner", "callback"]),
+    ],
+)
+def test_what_is_shown(functions: tuple[Callable[..., Any], ...], names: list[str]) -> None:
+    error = called(*functions)
+    before = shown(error)
+    with trimmed(error, [PACKAGE]) as shorter:
+        assert shown(error) == names
+        assert shorter
+    assert shown(error) == before
+    assert len(before) == len(functions)
+
+
+def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
+    error = called(learner, catches, raises)
+    with trimmed(error, [PACKAGE]):
+        assert "direct cause" not in "".join(traceback.format_exception(error))
+    assert "direct cause" in "".join(traceback.format_exception(error))
+    assert isinstance(error.__cause__, ValueError)
+
+
+def test_an_error_of_the_programs_own_stays_in_the_chain() -> None:
+    wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
+    error = called(learner, catches, wrong)
+    with trimmed(error, [PACKAGE]):
+        assert "direct cause" in "".join(traceback.format_exception(error))
+        assert "mine" in "".join(traceback.format_exception(error))
+
+
+def test_what_has_nothing_to_do_with_the_packages_is_left_alone() -> None:
+    wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
+    error = called(learner, library, wrong)
+    with trimmed(error, [PACKAGE]) as shorter:
+        assert not shorter
+        assert shown(error) == ["learner", "library", "wrong"]
