@@ -22,7 +22,6 @@ RELATIVE_ERROR = {"f2": 4e-3, "f4": 1e-5, "c8": 1e-5, "f8": 1e-12, "c16": 1e-12}
 DIFFERENT = {
     "i[1.0]": "CuPy takes the whole number; NumPy's error teaches more",
     "i['a']": "NumPy's error, which says what an index may be",
-    "cp.sum(n)": "CuPy sums on the host here; the virtual GPU says that the array is not on the device",
     "cp.sum([1, 2])": "the virtual GPU says that a list is not on the device",
     "cp.choose(cp.array([0, 1]), [cp.array([1, 2]), cp.array([3, 4])])": "CuPy fails with a list of choices",
     "cp.vectorize(lambda x: x + 1)(i)": "not there, which the error says",

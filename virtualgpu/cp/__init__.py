@@ -69,6 +69,7 @@ from virtualgpu.cp._routines.documented import add_examples as _add_examples
 from virtualgpu.cp._routines.documented import document_methods as _document_methods
 from virtualgpu.cp._routines.files import *
 from virtualgpu.cp._routines.functions import *
+from virtualgpu.cp._routines.memoize import memoize
 from virtualgpu.cp._routines.ufunc import ufunc
 from virtualgpu.cp.cuda._memory.pool import MemoryPool as _MemoryPool
 from virtualgpu.cp.cuda._memory.pool import default_memory_pool as _default_memory_pool
@@ -98,7 +99,6 @@ _COMPILED = {
 _REMEDIES = {
     "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
     "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
-    "memoize": "use functools.cache",
     "int": "use Python's int, or cp.int64 and its relatives",
     "float": "use Python's float, or cp.float32 and its relatives",
     "object": "device arrays hold numbers only",

@@ -18,9 +18,9 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda._memory.pool import check_room
 from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.memory.host import check_host_memory
 
 
 def _size(size: Any) -> tuple[int, ...]:
@@ -64,13 +64,13 @@ class _Distributions:
         values = tuple(_parameter(value) for value in parameters)
         shape = None if size is None and any(np.ndim(v) for v in values) else _size(size)
         if shape is not None:
-            check_host_memory(math.prod(shape) * np.dtype(dtype).itemsize)
+            check_room(math.prod(shape) * np.dtype(dtype).itemsize)
         return _output(getattr(self._host, name)(*values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
         kind = _float_dtype(dtype)
         shape = _size(size)
-        check_host_memory(math.prod(shape) * kind.itemsize)
+        check_room(math.prod(shape) * kind.itemsize)
         return _output(getattr(self._host, name)(size=shape, dtype=kind), kind, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
@@ -168,6 +168,14 @@ class Generator(_Distributions):
 
     def __init__(self, bit_generator: Any) -> None:
         self.bit_generator = bit_generator
+
+    @property
+    def bit_generator(self) -> Any:
+        """Where the random bits come from; another one may be set."""
+        return self._host.bit_generator
+
+    @bit_generator.setter
+    def bit_generator(self, bit_generator: Any) -> None:
         self._host = np.random.Generator(bit_generator)
 
     def random(self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None) -> ndarray:

@@ -328,10 +328,10 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         """The same memory, read as another dtype."""
         return self._view_of(self._host.view() if dtype is None else self._host.view(checked_dtype(dtype)))
 
-    def reshape(self, *shape: Any, order: Any = "C") -> ndarray:
+    def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> ndarray:
         """The array with another shape; a view where possible."""
         wanted = shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return self._module.reshape(self, wanted, order=order)  # type: ignore[no-any-return]
+        return self._module.reshape(self, wanted, order=order, copy=copy)  # type: ignore[no-any-return]
 
     def transpose(self, *axes: Any) -> ndarray:
         """The array with permuted axes (a view)."""

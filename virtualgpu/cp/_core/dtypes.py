@@ -53,6 +53,7 @@ class Flags:
         self.f_contiguous = bool(host.flags.f_contiguous)
         self.owndata = owndata
         self.forc = self.c_contiguous or self.f_contiguous
+        self.fnc = self.f_contiguous and not self.c_contiguous
 
     def __getitem__(self, name: str) -> bool:
         return bool(getattr(self, name.lower()))

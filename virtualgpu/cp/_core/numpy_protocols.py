@@ -11,6 +11,8 @@ import numpy as np
 
 from virtualgpu.cp._core.arguments import unsupported
 
+_COMPARISONS = (np.greater, np.greater_equal, np.less, np.less_equal, np.equal, np.not_equal)
+
 
 def call_numpy_ufunc(
     kind: Any, function: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
@@ -26,6 +28,8 @@ def call_numpy_ufunc(
             raise unsupported(value)
         if not isinstance(value, known):
             return NotImplemented
+    if function in _COMPARISONS:  # NumPy scalars come here as arrays of no dimension (numpy/numpy#12142)
+        inputs = tuple(x[()] if isinstance(x, np.ndarray) and not x.ndim else x for x in inputs)
     if out is not None:
         kwargs["out"] = out[0] if len(out) == 1 else out
     return (target if method == "__call__" else getattr(target, method))(*inputs, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +14,8 @@ from virtualgpu.cp._core.dlpack import from_interface
 from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
 from virtualgpu.cp._routines.from_numpy import lift
 from virtualgpu.cp._routines.functions import stack
+from virtualgpu.cp.cuda._memory.pool import check_room
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.memory.host import check_host_memory
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
@@ -224,7 +225,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> nd
     if stop is None:
         start, stop = 0, start
     size = (float(stop) - float(start)) / float(step) if step else 0.0
-    check_host_memory(int(max(0.0, size) * np.dtype(dtype or np.float64).itemsize))
+    check_room(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
     return _generated(np.arange, start, stop, step, dtype=dtype)
 
 
@@ -241,6 +242,7 @@ def linspace(
     if np.ndim(start) or np.ndim(stop):
         between = lift(np.linspace, operands=0)
         return between(start, stop, num, endpoint, retstep, dtype, axis)
+    check_room(num * np.dtype(dtype or np.float64).itemsize)
     result = _generated(np.linspace, start, stop, num, endpoint=endpoint, dtype=dtype, axis=axis)
     if not retstep:
         return result
@@ -249,14 +251,22 @@ def linspace(
 
 
 def logspace(
-    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: float = 10.0, dtype: Any = None
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    base: float = 10.0,
+    dtype: Any = None,
+    axis: int = 0,
 ) -> ndarray:
     """`num` values spaced evenly on a log scale."""
-    return _generated(np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype)
+    check_room(num * np.dtype(dtype or np.float64).itemsize)
+    return _generated(np.logspace, start, stop, num, endpoint=endpoint, base=base, dtype=dtype, axis=axis)
 
 
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C") -> ndarray:  # noqa: N803
     """Ones on a diagonal, zeros elsewhere."""
+    check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
     return _generated(np.eye, N, M, k, dtype=dtype, order=order)
 
 
@@ -267,6 +277,7 @@ def identity(n: int, dtype: Any = float) -> ndarray:
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float) -> ndarray:  # noqa: N803
     """Ones at and below a diagonal, zeros elsewhere."""
+    check_room(N * (N if M is None else M) * np.dtype(dtype).itemsize)
     return _generated(np.tri, N, M, k, dtype=dtype)
 
 

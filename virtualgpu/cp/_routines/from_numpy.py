@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -164,6 +165,17 @@ def lift(
         return result
 
     document(call, function, title, lacks)
+    return call
+
+
+def reduction(function: Callable[..., Any], *, name: str = "", lacks: tuple[str, ...] = ()) -> Any:
+    """`lift`, where CuPy calls the array's own method, which answers for a NumPy array on the host."""
+    lifted = lift(function, name=name, lacks=lacks)
+
+    @functools.wraps(lifted)
+    def call(a: Any, *args: Any, **kwargs: Any) -> Any:
+        return (function if isinstance(a, np.ndarray | np.generic) else lifted)(a, *args, **kwargs)
+
     return call
 
 

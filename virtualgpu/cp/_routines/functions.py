@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from virtualgpu.cp._core.arguments import Traceable
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.operators import check_kind
-from virtualgpu.cp._routines.from_numpy import host_only, lift
+from virtualgpu.cp._routines.from_numpy import host_only, lift, reduction
 from virtualgpu.cp._routines.ufunc import ufunc
 
 _REDUCTION = ("initial", "where")
@@ -84,15 +85,31 @@ left_shift, right_shift = ufunc(np.left_shift), ufunc(np.right_shift)
 bitwise_invert, bitwise_left_shift, bitwise_right_shift = invert, left_shift, right_shift
 
 # Reductions and statistics
-sum, prod = lift(np.sum, lacks=_REDUCTION), lift(np.prod, lacks=_REDUCTION)
-max = amax = lift(np.max, name="max", lacks=_REDUCTION)
-min = amin = lift(np.min, name="min", lacks=_REDUCTION)
-argmax, argmin = lift(np.argmax), lift(np.argmin)
+sum, prod = reduction(np.sum, lacks=_REDUCTION), reduction(np.prod, lacks=_REDUCTION)
+max = amax = reduction(np.max, name="max", lacks=_REDUCTION)
+min = amin = reduction(np.min, name="min", lacks=_REDUCTION)
+
+
+def _argmax(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    found = (
+        np.argmax(a, axis, keepdims=keepdims) if out is None else np.argmax(a, axis, out, keepdims=keepdims)
+    )
+    return found if dtype is None else np.asarray(found, dtype)
+
+
+def _argmin(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    found = (
+        np.argmin(a, axis, keepdims=keepdims) if out is None else np.argmin(a, axis, out, keepdims=keepdims)
+    )
+    return found if dtype is None else np.asarray(found, dtype)
+
+
+argmax, argmin = reduction(_argmax, name="argmax"), reduction(_argmin, name="argmin")
 all, any = lift(np.all, lacks=("where",)), lift(np.any, lacks=("where",))
-mean = lift(np.mean, lacks=("where",))
+mean = reduction(np.mean, lacks=("where",))
 std, var = (
-    lift(np.std, lacks=("where", "mean", "correction")),
-    lift(np.var, lacks=("where", "mean", "correction")),
+    reduction(np.std, lacks=("where", "mean", "correction")),
+    reduction(np.var, lacks=("where", "mean", "correction")),
 )
 median, average, ptp = lift(np.median), lift(np.average, operands=1), lift(np.ptp)
 percentile, quantile = lift(np.percentile), lift(np.quantile)
@@ -135,9 +152,19 @@ isin, in1d = lift(np.isin, operands=2), lift(np.isin, name="in1d", operands=2)
 _reshaped, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
 
 
-def reshape(a: ndarray, shape: Any, order: Any = "C", **keywords: Any) -> ndarray:
-    """`a` with another shape: a view where possible, else a copy that lies in memory in that order."""
-    result: Any = _reshaped(a, shape, order=order, **keywords)
+def reshape(
+    a: ndarray, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: bool | None = None
+) -> ndarray:
+    """`a` with another shape: a view where possible, else a copy that lies in memory in that order.
+
+    With ``copy=True`` it is one always; with ``copy=False`` it is a ``ValueError`` where it had to be.
+    """
+    wanted = shape if newshape is None else newshape
+    if copy and isinstance(a, ndarray):
+        a = a.copy(order="K")
+    result: Any = _reshaped(a, wanted, order=order)
+    if copy is False and isinstance(result, ndarray) and result.base is None:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
     if order in ("C", None) or not isinstance(result, ndarray) or result.base is not None:
         return result  # type: ignore[no-any-return]
     return result.astype(result.dtype, order=order, copy=False)
@@ -147,6 +174,26 @@ swapaxes, moveaxis, rollaxis = lift(np.swapaxes), lift(np.moveaxis), lift(np.rol
 squeeze, expand_dims = lift(np.squeeze), lift(np.expand_dims)
 atleast_1d, atleast_2d, atleast_3d = lift(np.atleast_1d), lift(np.atleast_2d), lift(np.atleast_3d)
 broadcast_to, broadcast_arrays = lift(np.broadcast_to), lift(np.broadcast_arrays)
+
+
+class broadcast:  # noqa: N801 - CuPy's name
+    """Device arrays, and scalars, as they look broadcast against each other.
+
+    Attributes
+    ----------
+    values : list
+        Views of the arrays in the common shape.
+    shape, nd, size
+        Of that shape.
+    """
+
+    def __init__(self, *arrays: Any) -> None:
+        given = [a for a in arrays if isinstance(a, ndarray)]
+        self.shape = np.broadcast_shapes(*(a.shape for a in given))
+        self.nd, self.size = len(self.shape), math.prod(self.shape)
+        self.values = [broadcast_to(a, self.shape) if isinstance(a, ndarray) else a for a in arrays]
+
+
 stack = lift(np.stack)
 
 
@@ -178,7 +225,7 @@ nonzero, argwhere, flatnonzero = (
     lift(np.flatnonzero, waits=True),
 )
 extract, compress = lift(np.extract, operands=2, waits=True), lift(np.compress, waits=True)
-choose, select = lift(np.choose), lift(np.select)
+select = lift(np.select)
 diagonal, tril, triu = lift(np.diagonal), lift(np.tril), lift(np.triu)
 diagflat = lift(np.diagflat)
 
@@ -187,7 +234,13 @@ def _diag(v: Any, k: int = 0) -> Any:
     return np.array(np.diag(v, k))  # a copy in both directions, as in CuPy
 
 
-diag = lift(_diag, name="diag")
+_diagonal_of = lift(_diag, name="diag")
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """A matrix with the vector `v` (a list, too) on its `k`-th diagonal, or that diagonal of a matrix."""
+    on_device = isinstance(v, ndarray | Traceable)
+    return _diagonal_of(v if on_device else ndarray._module.array(v), k)
 
 
 def _sort(a: Any, axis: int | None = -1, kind: str | None = None) -> Any:
@@ -223,14 +276,26 @@ copyto, putmask, place, fill_diagonal = (
 
 def _take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: Any = "wrap") -> Any:
     # A kernel cannot raise, so CuPy wraps indices around where NumPy raises.
-    return np.take(a, indices, axis=axis, out=out, mode="wrap" if mode is None else mode)
+    mode = "wrap" if mode is None else mode
+    extent = np.size(a) if axis is None else np.shape(a)[axis]
+    return np.take(a, _within(indices, extent, mode), axis=axis, out=out, mode=mode)
 
 
 def _put(a: Any, ind: Any, v: Any, mode: Any = "wrap") -> None:
-    np.put(a, ind, v, mode=mode)
+    np.put(a, _within(ind, np.size(a), mode), v, mode=mode)
 
 
-take, put = lift(_take, name="take"), lift(_put, name="put")
+def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
+    return np.choose(_within(a, len(choices), mode), choices, out=out, mode=mode)
+
+
+def _within(indices: Any, extent: int, mode: Any) -> Any:
+    """Indices that wrap around, brought into range: NumPy takes a step for each time that they do."""
+    given = np.asarray(indices)
+    return given % extent if mode == "wrap" and extent and given.dtype.kind in "iu" else indices
+
+
+take, put, choose = lift(_take, name="take"), lift(_put, name="put"), lift(_choose, name="choose")
 
 
 # Products
@@ -246,8 +311,9 @@ def _matmul_flop(a: Any, b: Any, *_: Any) -> float:
     return 2.0 * float(math.prod(shape_a) * columns * batch)
 
 
-def _matmul(a: Any, b: Any, out: Any = None) -> Any:
-    return np.matmul(a, b) if out is None else np.matmul(a, b, out=out)
+def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any = None) -> Any:
+    keywords = {"out": out, "axes": axes, "casting": casting}
+    return np.matmul(a, b, **{name: value for name, value in keywords.items() if value is not None})
 
 
 matmul = lift(_matmul, name="matmul", operands=2, flop=_matmul_flop)
@@ -282,12 +348,14 @@ iscomplexobj, isrealobj = host_only(np.iscomplexobj), host_only(np.isrealobj)
 isfortran, isdtype, common_type = host_only(np.isfortran), host_only(np.isdtype), host_only(np.common_type)
 
 
-def shares_memory(a: ndarray, b: ndarray) -> bool:
+def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
     """Whether two device arrays have elements in common."""
+    if max_work is not None:
+        raise NotImplementedError("Not supported for integer `max_work`.")
     return bool(np.shares_memory(a._host, b._host))
 
 
-def may_share_memory(a: ndarray, b: ndarray) -> bool:
+def may_share_memory(a: ndarray, b: ndarray, max_work: int = 0) -> bool:
     """Whether the memory ranges of two device arrays overlap."""
     return bool(np.may_share_memory(a._host, b._host))
 

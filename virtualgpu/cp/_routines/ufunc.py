@@ -134,13 +134,19 @@ class ufunc:  # noqa: N801 - CuPy's name
                 words.append(_name_of(np.result_type(value)).rstrip("0123456789"))
         return f"{self.name}__{'_'.join(words)}"
 
+    @property
+    def types(self) -> list[str]:
+        """The operand and result types there are, as characters such as ``"ff->f"``."""
+        known = set("?bBhHiIlLqQefdFD->")
+        return [types for types in self._function.types if set(types) <= known]
+
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         """Unbuffered in-place operation at indices, as `numpy.ufunc.at`."""
         if self.__name__ not in _SCATTERING:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
         key = a._key(indices)
-        value = operand(b, device)
+        value = b if isinstance(b, np.ndarray) else operand(b, device)
 
         def run(_held: Any = b) -> None:
             with np.errstate(all="ignore"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -15,6 +16,7 @@ __all__ = ["Device", "get_compute_capability", "get_device_id"]
 __getattr__ = module_getattr("cp.cuda.device", globals())
 
 
+@functools.total_ordering
 class Device:
     """One virtual GPU by its number; ``with Device(1):`` makes it current for a block.
 
@@ -45,8 +47,8 @@ class Device:
     def __hash__(self) -> int:
         return hash(self.id)
 
-    def __lt__(self, other: Device) -> bool:
-        return self.id < other.id
+    def __lt__(self, other: object) -> bool:
+        return self.id < other.id if isinstance(other, Device) else NotImplemented
 
     def __enter__(self) -> Device:
         machine = _machine.current()

@@ -18,6 +18,7 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run import barriers, faults
 from virtualgpu.engine.run.launch import RunningLaunch
 from virtualgpu.engine.run.worker import Worker
+from virtualgpu.model.memory.host import is_nearly_full, out_of_host_memory
 
 _STACK_BYTES = 64 << 20
 # What is said of a launch that the watchdog stopped while no more blocks could start.
@@ -28,6 +29,8 @@ _FULL = (
 # Wall time that a launch may take, in watchdogs: its thread may get a small share of a core.
 _BUSY_MACHINE = 20
 _POLL_S = 0.02
+# How often a launch looks how much memory the host has left.
+_MEMORY_S = 0.25
 # Below this many warps a second thread costs more than it saves.
 _PARALLEL_WARPS = 2048
 # Host memory that blocks set aside may take.
@@ -212,12 +215,20 @@ def _run(
     try:
         for crew, part in zip(crews, parts, strict=True):
             futures.append(_pool().submit(crew.run, part))
+        look_s = time.monotonic() + _MEMORY_S
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
             spent_s = max(crew.spent_s() for crew in crews)
             now = [crew.seen for crew in crews]
             if any(map(_moved, seen, now)):
                 moved_s = spent_s
             seen = now
+            if time.monotonic() > look_s:
+                look_s = time.monotonic() + _MEMORY_S
+                if is_nearly_full():
+                    raise out_of_host_memory(
+                        f"hardly any memory left: kernel '{launch.packed.title}' was stopped, since what it "
+                        "writes is kept in host memory. Use smaller arrays."
+                    )
             if spent_s > left_s or time.monotonic() > deadline:
                 launch.abort[0] = 1
     except BaseException as interruption:

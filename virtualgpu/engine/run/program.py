@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,9 +21,12 @@ from virtualgpu.engine.run.crew import run
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
 
 _WORKSPACE_BYTES = 64
+# Place in the order, instructions, sectors and wavefronts; SM, start, end and duration.
+_BYTES_A_BLOCK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,11 @@ class Program:
         kernel, code, in_order = _compiled(self.ptx, packed.name, count, False, observing, options.trap_nan)
         if kernel.tables.services:
             memory.open_heap()  # before the launch looks at what is live
+        check_host_memory(
+            math.prod(packed.grid) * _BYTES_A_BLOCK,
+            f"that the virtual GPU notes about the {math.prod(packed.grid):,} blocks of kernel "
+            f"'{packed.title}'. Launch fewer blocks; a grid-stride loop lets them do more each",
+        )
         launch = RunningLaunch(
             kernel=kernel,
             code=code,

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 import psutil
 
+from virtualgpu.cuda_errors import OutOfMemoryError
+
 # Below this size nobody looks: asking takes longer than the copy.
 _CHECKED_BYTES = 256 << 20
 _MARGIN_BYTES = 256 << 20
@@ -50,20 +52,33 @@ def _left_in_groups() -> Iterator[int]:
                 yield limit_bytes - used_bytes + int(facts[cache])
 
 
-def check_host_memory(size_bytes: int) -> None:
-    """Make sure that the host can hold `size_bytes` more.
+def is_nearly_full() -> bool:
+    """Whether so little host memory is left that the operating system may soon end processes."""
+    return _available_bytes() < _MARGIN_BYTES
+
+
+def check_host_memory(size_bytes: int, what: str = "") -> None:
+    """Make sure that the host can hold `size_bytes` more: of an array's contents, or of `what`.
 
     Raises
     ------
-    MemoryError
+    OutOfMemoryError
         If it cannot. The virtual device may well have the room: say so and what to do.
     """
     if size_bytes < _CHECKED_BYTES:
         return
     free = _available_bytes()
     if size_bytes + _MARGIN_BYTES > free:
-        raise MemoryError(
-            f"This computer has {free / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:.1f} GiB "
+        what = what or (
             "of contents of this array: the virtual GPU keeps contents in host memory. Use a smaller array; "
-            "cp.empty and cp.zeros cost no host memory until something writes to them."
+            "cp.empty and cp.zeros cost no host memory until something writes to them"
         )
+        raise out_of_host_memory(
+            f"{free / 2**30:.1f} GiB free, too little for the {size_bytes / 2**30:,.1f} GiB {what}.",
+            size_bytes,
+        )
+
+
+def out_of_host_memory(why: str, size_bytes: int = 0) -> OutOfMemoryError:
+    """The error for a computer, not a device, that has too little memory."""
+    return OutOfMemoryError(size_bytes, 0, why=f"This computer has {why}")

@@ -23,6 +23,7 @@ from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import Machine, VirtualDevice
+from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
 ALLOCATION_UNIT_BYTES = 512
@@ -470,6 +471,21 @@ def alloc(size: int) -> MemoryPointer:
     allocator = get_allocator()
     pointer: MemoryPointer = allocator(size)
     return pointer
+
+
+def check_room(size: int) -> None:
+    """Make sure that the device, then the host, has room for an array, before its contents are computed.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If one of them has not.
+    """
+    pool, free = default_memory_pool(), _machine.current().current_device.memory.free_bytes
+    limit = pool.get_limit()
+    if size > free + pool.free_bytes() or 0 < limit < pool.used_bytes() + size:
+        alloc(size)  # refuses, but for an allocator with rules of its own
+    check_host_memory(size)
 
 
 def get_allocator() -> Callable[[int], Any]:
