@@ -337,7 +337,6 @@ def test_a_cut_trace_holds_whole_steps_only(steps: int) -> None:
     full, (whole,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
     trace = block_of(result)
     assert trace.truncated
-    assert f"cut after {steps} steps of all warps together" == trace.note
     assert sum(len(w) for w in trace.warps) == trace.steps == steps
     np.testing.assert_array_equal(after, whole)
     for cut, uncut in zip(trace.warps, block_of(full).warps, strict=True):

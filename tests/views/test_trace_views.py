@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -13,6 +15,7 @@ import gpulab as gl
 from gpulab import cp, session
 from gpulab.views import WarpStepper
 from gpulab.views.warp.steps import WarpSteps
+from virtualgpu import cuda_errors
 from virtualgpu.protocol import Block, Launch, Warp
 from virtualgpu.records import BlockTrace, WarpTrace
 from virtualgpu.records.warp.loops import Loops, find_loops
@@ -38,6 +41,15 @@ extern "C" __global__ void calls(int* x)
 {
     int v = x[threadIdx.x];
     x[threadIdx.x] = power(v, 4) + power(~v, 5);
+}
+extern "C" __global__ void endless(volatile int* x)
+{
+    while (threadIdx.x < 32 || x[0] == 0) x[threadIdx.x] = threadIdx.x + 1;
+}
+extern "C" __global__ void waiting(volatile int* x)
+{
+    if (threadIdx.x > 31) while (x[0] == 0) {}
+    __syncthreads();
 }
 extern "C" __global__ void reversed(float* x)
 {
@@ -170,3 +182,34 @@ def test_the_course_call_traces_a_whole_block() -> None:
     for each in (view, one, cut):
         assert each.png().startswith(b"\x89PNG")
         each.close()
+
+
+@pytest.mark.parametrize("whole_block", [False, True])
+def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
+    gl.use_device("virtual:A100", watchdog_s=3)
+    x = cp.zeros(64, dtype=np.int32)
+    begun = time.monotonic()
+    view = gl.warps(cp.RawKernel(CODE, "endless"), 3, 64, (x,), max_steps=900, whole_block=whole_block)
+    assert time.monotonic() - begun < 2.5
+    assert len(view.record.warps[0] if whole_block else view.record) > 300
+    assert "The trace stops after 900 steps" in view.describe()
+    assert "The kernel was stopped" in view.describe()
+    assert int(x[31]) == 32  # what it wrote until then
+    assert re.search(r", iteration \d+ of \d+\+: ", view.steps.sentence(40, by_line=True))
+    view.close()
+
+
+def test_a_warp_that_waits_for_an_endless_one_is_shown() -> None:
+    gl.use_device("virtual:A100", watchdog_s=3)
+    view = gl.warps(cp.RawKernel(CODE, "waiting"), 1, 64, (cp.zeros(64, dtype=np.int32),))
+    assert "The kernel was stopped" in view.describe()
+    assert view.trace.instruction[view.trace.text_index[-1]].startswith("bar")
+    view.close()
+
+
+def test_other_faults_are_raised_as_ever() -> None:
+    gl.use_device("virtual:A100", watchdog_s=3)
+    with pytest.raises(cuda_errors.IllegalAddressError):
+        gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (cp.zeros(8, dtype=np.float32),))
+    with pytest.raises(cuda_errors.LaunchTimeoutError):  # of a block that is not the traced one
+        gl.warps(cp.RawKernel(CODE, "endless"), 3, 64, (cp.zeros(64, dtype=np.int32),), block_index=1)

@@ -35,6 +35,7 @@ class TraceBuffers:
     """Bounded memory for a trace: about 570 bytes a step. Pages that are not used take none.
 
     `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
+    ``stopped`` tells that the block computed so long that it was not let to its end.
     """
 
     def __init__(self, max_steps: int, others: bool) -> None:
@@ -45,6 +46,7 @@ class TraceBuffers:
         self.steps = self.all_steps[:0]
         self.rows = self.all_rows[:0]
         self.truncated = False
+        self.stopped = False
         self.shared_address = 0
         self.shared_bytes = 0
         self.shared: npt.NDArray[np.uint8] | None = None
@@ -69,7 +71,7 @@ class TraceBuffers:
         rows = self.all_rows[: self._filled(row, "trace_rows", self.all_rows)]
         # The last step is incomplete where the rows ran out.
         self.rows = rows[rows["step"] < len(self.steps)]
-        self.truncated = bool(row["truncated"])
+        self.truncated = bool(row["truncated"]) or self.stopped
         self.shared_address = int(row["shared"])
         self.shared_bytes = shared.size
         if row["block_linear"] == row["trace_block"]:

@@ -24,6 +24,10 @@ _TAG_SHIFT = 56
 _SHARED, _LOCAL, _GENERIC = (results.SPACES.index(s) for s in ("shared", "local", "generic"))
 # What an access costs depends on its addresses' places within 32 banks of 4 bytes only.
 _PERIOD_BYTES = 128
+_STOPPED = (
+    "The kernel was stopped, for this block computed on and on: look for a loop that cannot end. Arrays hold "
+    "what was written until then. A long kernel needs a higher watchdog_s in gl.use_device()."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
     rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _unsorted(raw.rows) else raw.rows
     index = facts.bases[raw.steps["function"]] + raw.steps["pc"]
     shared = _shared_writes(raw, rows, index, facts)
-    note = f"cut after {len(raw.steps):,} steps of all warps together" if raw.truncated else ""
+    note = _STOPPED if raw.stopped else ""
     chosen = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
         _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
@@ -238,7 +242,7 @@ def _warp(
         value_type=tuple(t[0] if t else "" for t in facts.register_types),
         value_register=tuple(r[0] if r else "" for r in facts.registers),
         truncated=raw.truncated,
-        note=note if request.whole_block or not note else f"cut after {count:,} steps",
+        note=note,
         detail=detail,
     )
 

@@ -31,6 +31,9 @@ _BUSY_MACHINE = 20
 _POLL_S = 0.02
 # How often a launch looks how much memory the host has left.
 _MEMORY_S = 0.25
+# Share of the watchdog's time that a traced block may compute on without a thread's end: what it did so far
+# is worth showing by then.
+_TRACED_SHARE = 0.06
 # Below this many warps a second thread costs more than it saves.
 _PARALLEL_WARPS = 2048
 # Host memory that blocks set aside may take.
@@ -79,6 +82,10 @@ class Crew:
         self._over = 0  # blocks that have ended before the running worker took up the block at `_first`
         self._first = 0
         self._running: Worker | None = None
+
+    @property
+    def trace_is_full(self) -> bool:
+        return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
         """Run all blocks; False after a fault."""
@@ -158,7 +165,7 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
         live = piece.memory.live()
         crews = [Crew(piece, live, workers) for _ in range(workers)]
         parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
-        futures, moved_s = _run(launch, crews, parts, left_s, deadline)
+        futures, moved_s = _run(piece, crews, parts, left_s, deadline)
         left_s -= max(crew.spent_s() for crew in crews)
         done += [worker for crew in crews for worker in crew.workers]
         fine = all(future.result() for future in futures)
@@ -173,8 +180,9 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
     broken = next((w.error for w in done if w.error is not None), None)
     if broken is not None and launch.options.observer is not None:
         raise broken
+    stopped = any(piece.trace is not None and piece.trace.stopped for piece, _ in pieces)
     found = [(w, f) for w in done if (f := w.fault()) is not None]
-    if found:
+    if found and not (stopped and all(fault.code == layout.ABORTED for _, fault in found)):
         found.sort(key=lambda pair: pair[1].code == layout.ABORTED)
         worker, fault = found[0]
         raise faults.to_exception(fault, launch.packed.title, launch.source, launch.memory) from worker.error
@@ -203,13 +211,15 @@ def _run(
 ) -> tuple[list[concurrent.futures.Future[bool]], float]:
     """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews.
 
-    The watchdog stops them, too: after `left_s` of computing, or at the `deadline` of a busy machine.
+    The watchdog stops them, too: after `left_s` of computing, or at the `deadline` of a busy machine. A block
+    that is traced is stopped earlier where nothing of it ends, and its trace says so.
 
     Returns
     -------
     tuple
         The parts, and after how many seconds of computing the last thread or block was seen to end.
     """
+    trace, alone = launch.trace, sum(part.size for part in parts) == 1
     futures: list[concurrent.futures.Future[bool]] = []
     seen, moved_s = [crew.seen for crew in crews], 0.0
     try:
@@ -231,6 +241,9 @@ def _run(
                     )
             if spent_s > left_s or time.monotonic() > deadline:
                 launch.abort[0] = 1
+            elif trace is not None and spent_s - moved_s > _TRACED_SHARE * launch.options.watchdog_s:
+                trace.stopped = alone or any(crew.trace_is_full for crew in crews)
+                launch.abort[0] |= trace.stopped
     except BaseException as interruption:
         launch.abort[0] = 1
         concurrent.futures.wait(futures)

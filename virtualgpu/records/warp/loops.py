@@ -66,7 +66,7 @@ def find_loops(trace: WarpTrace) -> Loops:
         runs.append(np.full(heads.size, number))
         ats.append(ats[-1] + heads.size)
         more = "+" if trace.truncated and last == len(trace) - 1 else ""
-        turns = [f"{at} of {heads.size}{more}" for at in range(1, heads.size + 1)]
+        turns = [f"{at:,} of {heads.size:,}{more}" for at in range(1, heads.size + 1)]
         around = f"{words[outer[-1]]}, inside it " if outer[-1] >= 0 else "iteration "
         words += [around + each for each in turns]
         alone += [f"iteration {each}\n{each.replace(' of ', '/')}" for each in turns]
