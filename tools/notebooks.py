@@ -31,8 +31,25 @@ def clean(notebook: Any) -> Any:
         cell.metadata = {key: cell.metadata[key] for key in ("tags", "jupyter") if key in cell.metadata}
         if cell.cell_type != "code":
             continue
-        cell.outputs = joined([output for output in map(clean_output, cell.outputs) if output is not None])
+        outputs = with_pictures(cell.outputs)
+        cell.outputs = joined([output for output in map(clean_output, outputs) if output is not None])
     return notebook
+
+
+def with_pictures(outputs: list[Any]) -> list[Any]:
+    """Outputs with each view's picture, which follows it as an output of its own, in the view's place."""
+    views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
+    kept = []
+    for output in outputs:
+        alt = output.get("metadata", {}).get("image/png", {}).get("alt")
+        view = next((view for view in views if alt and view.data.get("text/plain") == alt), None)
+        if view is None or view is output:
+            kept.append(output)
+        else:
+            view.data |= output.data
+            view.metadata |= output.metadata
+            views.remove(view)
+    return kept
 
 
 def joined(outputs: list[Any]) -> list[Any]:

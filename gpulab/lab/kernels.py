@@ -7,7 +7,7 @@ can cost the CUDA context.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -66,15 +66,15 @@ def launch(
     >>> gl.launch(kernel, 4, 256, (x, y, n))
     >>> gl.launch(kernel, 4, 256, (x, y, n)).record.sm_id  # the SM of each block
     """
-    from gpulab.views import LaunchChart
+    from gpulab.views import LaunchChart, after_cell
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     other = recorded.beside(beside, asked) if beside is not None else None
     seen = session.observe(asked, Blocks())
     chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked), compare=other)
     predicted = seen.beside
-    if predicted is not None and other is None:
-        _when_shown(lambda: chart.lay_beside(predicted))
+    if predicted is not None and other is None and not after_cell(lambda: chart.lay_beside(predicted)):
+        chart.lay_beside(predicted)
     return chart
 
 
@@ -336,19 +336,3 @@ def before_volta() -> Iterator[None]:
         for device in machine.devices:
             device.independent_threads = False
         yield
-
-
-def _when_shown(work: Callable[[], None]) -> None:
-    """Do work once the notebook cell has shown its result; outside a notebook at once."""
-    from IPython.core.getipython import get_ipython
-
-    shell: Any = get_ipython()
-    if shell is None:
-        work()
-        return
-
-    def after(*_: Any) -> None:
-        shell.events.unregister("post_run_cell", after)
-        work()
-
-    shell.events.register("post_run_cell", after)

@@ -10,13 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from gpulab.views._base import after_cell
     from gpulab.views.device.card import DeviceCard
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.launch.chart import LaunchChart
     from gpulab.views.occupancy.chart import OccupancyChart
     from gpulab.views.warp.stepper import WarpStepper
 
-__all__ = ["DeviceCard", "DeviceComparison", "LaunchChart", "OccupancyChart", "WarpStepper"]
+__all__ = ["DeviceCard", "DeviceComparison", "LaunchChart", "OccupancyChart", "WarpStepper", "after_cell"]
 
 _HOMES = {
     "DeviceCard": "gpulab.views.device.card",
@@ -24,6 +25,7 @@ _HOMES = {
     "LaunchChart": "gpulab.views.launch.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
     "WarpStepper": "gpulab.views.warp.stepper",
+    "after_cell": "gpulab.views._base",
 }
 
 

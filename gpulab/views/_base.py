@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -138,23 +138,40 @@ class View(anywidget.AnyWidget):
         return self.sentence()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        data: dict[str, Any] = {"text/plain": repr(self)}
-        metadata: dict[str, Any] = {}
+        """Widget and sentence; the picture is an output of its own, made once the widget is on its way.
+
+        That output stays hidden beside a live widget (``parts.css``) and stands in for one that cannot
+        be shown: in an export, on a web page, in a notebook opened without its kernel. Where no cell runs
+        that could show it, the bundle holds it, too.
+        """
+        if self.comm is None:
+            return self._picture_bundle()
+        widget = {WIDGET_MIME: {"version_major": 2, "version_minor": 0, "model_id": self.model_id}}
+        if after_cell(self._show_picture):
+            return {"text/plain": repr(self), **widget}, {}
+        data, metadata = self._picture_bundle()
+        return {**data, **widget}, metadata
+
+    def _picture_bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
         try:
             drawn = self.png()
         except Exception as error:  # a missing picture must not take the widget with it
-            data["text/plain"] += f"\n(no picture: {type(error).__name__}: {error})"
-        else:
-            data["image/png"] = base64.b64encode(drawn).decode("ascii")
-            width, height = picture.nominal_size(drawn)
-            metadata["image/png"] = {"width": width, "height": height, "alt": repr(self)}
-        if self.comm is not None:
-            data[WIDGET_MIME] = {"version_major": 2, "version_minor": 0, "model_id": self.model_id}
-        return data, metadata
+            return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
+        width, height = picture.nominal_size(drawn)
+        data = {"text/plain": repr(self), "image/png": base64.b64encode(drawn).decode("ascii")}
+        return data, {"image/png": {"width": width, "height": height, "alt": repr(self)}}
+
+    def _show_picture(self) -> None:
+        from IPython.core.getipython import get_ipython
+
+        shell: Any = get_ipython()
+        data, metadata = self._picture_bundle()
+        shell.display_pub.publish(data=data, metadata=metadata)
 
     def close(self) -> None:
         """End the live view. Its picture and text still display."""
         super().close()
+        self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
         self.__dict__.pop("_repr_mimebundle_", None)
 
@@ -187,6 +204,31 @@ def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     for other_cell, other_run, other in getattr(shell, "_gpulab_views", ()):
         if other_cell == cell and other_run != run:
             other.close()
+            other.layout.close()
         elif other.comm is not None:
             kept.append((other_cell, other_run, other))
     shell._gpulab_views = [*kept, (cell, run, widget)]
+
+
+def after_cell(work: Callable[[], None]) -> bool:
+    """Do work once the notebook cell that runs now has shown its result; False where no cell runs."""
+    from IPython.core.displaypub import CapturingDisplayPublisher
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    request: dict[str, Any] = getattr(shell, "get_parent", dict)() or {}
+    header = request.get("header", {})
+    if (
+        header.get("msg_type") != "execute_request"
+        or threading.current_thread() is not threading.main_thread()
+        or isinstance(shell.display_pub, CapturingDisplayPublisher)
+    ):
+        return False
+
+    def after(*_: Any) -> None:
+        shell.events.unregister("post_run_cell", after)
+        if shell.get_parent().get("header", {}).get("msg_id") == header.get("msg_id"):
+            work()
+
+    shell.events.register("post_run_cell", after)
+    return True

@@ -28,6 +28,14 @@ def shown(outputs: list[Any]) -> dict[str, Any]:
     return dict(result.data)
 
 
+def view_and_picture(outputs: list[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a view's cell shows: first the view itself, then its picture."""
+    view, picture = outputs
+    assert (view.output_type, picture.output_type) == ("execute_result", "display_data")
+    assert picture.metadata["image/png"]["alt"] == view.data["text/plain"] == picture.data["text/plain"]
+    return dict(view.data), dict(picture.data)
+
+
 def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
     run(jupyter, SETUP)
     assert shown(run(jupyter, "gl.which_device()"))["text/plain"].startswith(
@@ -39,14 +47,41 @@ def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
         ("gl.warps(kernel, (n + 255) // 256, 256, args)", "Warp 0"),
         ("gl.occupancy(kernel)", ""),
     ):
-        data = shown(run(jupyter, call))
-        assert {"text/plain", "image/png", "application/vnd.jupyter.widget-view+json"} <= set(data), call
+        data, picture = view_and_picture(run(jupyter, call))
+        assert {"text/plain", "application/vnd.jupyter.widget-view+json"} == set(data), call
+        assert {"text/plain", "image/png"} == set(picture), call
         assert begins in data["text/plain"]
         assert ("published" if "device" in call else "modelled") in data["text/plain"], call
     data = shown(run(jupyter, "gl.count(kernel, (n + 255) // 256, 256, args)"))
     assert "<table" in data["text/html"]
     (output,) = run(jupyter, "print(bool((y == x + x).all()))")
     assert output.text.strip() == "True"
+
+
+def test_captured_views_bring_their_picture_and_leave_none_behind(jupyter: NotebookClient) -> None:
+    run(jupyter, "import gpulab as gl")
+    assert run(jupyter, "%%capture kept\ngl.device()") == []
+    (output,) = run(jupyter, "print(*sorted(kept.outputs[0].data))")
+    assert output.text.split() == ["application/vnd.jupyter.widget-view+json", "image/png", "text/plain"]
+
+
+def test_running_cells_again_leaves_no_models_in_the_kernel(jupyter: NotebookClient) -> None:
+    run(jupyter, SETUP)
+    calls = (
+        "gl.device()",
+        "gl.launch(kernel, 4, 256, args)",
+        "gl.warps(kernel, 4, 256, args)",
+        "gl.occupancy(kernel)",
+    )
+    counts = []
+    for _ in range(4):
+        for number, call in enumerate(calls):
+            # As JupyterLab, which tells the kernel which cell it runs.
+            told = f"get_ipython().get_parent()['metadata']['cellId'] = 'call-{number}'"
+            view_and_picture(run(jupyter, f"{told}\n{call}"))
+        (output,) = run(jupyter, "import ipywidgets.widgets.widget as w; print(len(w._instances))")
+        counts.append(int(output.text))
+    assert counts[-1] == counts[0]
 
 
 def test_a_crashing_kernel_leaves_the_notebook_alive(jupyter: NotebookClient) -> None:

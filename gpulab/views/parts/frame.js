@@ -117,7 +117,12 @@ export class Frame {
     return getComputedStyle(this.root).getPropertyValue(`--gl-${name}`).trim();
   }
 
+  /** Ends the view. JupyterLab keeps the element of a view that is gone: it is left empty. */
   ending() {
-    return () => this.endings.forEach((end) => end());
+    return () => {
+      this.endings.splice(0).forEach((end) => end());
+      this.root.remove();
+      for (const part of [this.root, this.body]) part.replaceChildren();
+    };
   }
 }
