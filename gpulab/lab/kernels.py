@@ -317,7 +317,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
 
 
 @contextmanager
-def before_volta() -> Iterator[None]:
+def before_volta(watchdog_s: float = 2.0) -> Iterator[None]:
     """Let the virtual GPU schedule warps as GPUs before Volta did, for a while.
 
     Their lanes shared one program counter: where a warp had split, one side ran until it met the
@@ -326,13 +326,19 @@ def before_volta() -> Iterator[None]:
         with gl.before_volta():
             spin_lock(grid, block, args)    # ends in a LaunchTimeoutError
 
+    Parameters
+    ----------
+    watchdog_s
+        Computing time in seconds after which a kernel counts as hung.
+
     Examples
     --------
     >>> with gl.before_volta():
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
     machine = session.virtual_side().machine
-    with machine.keeping("independent_threads"):
+    with machine.keeping("independent_threads"), machine.keeping("watchdog_s"):
         for device in machine.devices:
             device.independent_threads = False
+            device.watchdog_s = min(watchdog_s, device.watchdog_s)
         yield

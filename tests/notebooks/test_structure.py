@@ -38,14 +38,14 @@ def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
 
 def asked(source: str) -> list[str]:
     """Keys of the course's predictions that a cell asks for, or names of other predictions."""
-    return re.findall(r'gl\.predict\("(\d\d-[\w-]+)"', source) or re.findall(
+    return re.findall(r'gl\.predict\(\s*"(\d\d-[\w-]+)"', source) or re.findall(
         r"^(\w+) = gl\.predict\(", source, re.MULTILINE
     )
 
 
 def compared(source: str) -> list[str]:
     """Those that a cell compares."""
-    return re.findall(r'gl\.reveal\("(\d\d-[\w-]+)"', source) + re.findall(
+    return re.findall(r'gl\.reveal\(\s*"(\d\d-[\w-]+)"', source) + re.findall(
         r"^(?!gl)(\w+)\.reveal\(", source, re.MULTILINE
     )
 

@@ -1,68 +1,100 @@
 """Questions of notebook 01."""
 
-from gpulab.teach.question import Choice, Question
+from gpulab.teach.question import Choice, Question, WhyQuestion
 
-TITLE = "Device and capability: six questions"
+TITLE = "Devices"
 
 QUESTIONS = (
     Question(
         "A property reads “120”. Which compute capability is that?",
         (
-            Choice("12.0", "Everything but the last digit is the major version.", right=True),
             Choice("1.20", "The minor version is one digit, the last."),
-            Choice("1.2", "That would read “12”; capabilities that old are long unsupported."),
+            Choice("12.0", "Everything but the last digit is the major version.", right=True),
+            Choice("120.0", "No GPU has a three-digit major version."),
         ),
     ),
     Question(
         "GPU A has capability 7.5, GPU B has 7.0. Which is faster?",
         (
+            Choice("A, since its version is newer", "A T4 (7.5) has a third of a V100's (7.0) bandwidth."),
+            Choice("B: a minor version of 0 means a data-centre GPU", "A T4 stands in data centres, too."),
             Choice(
-                "The numbers do not tell: other figures do",
+                "nobody can tell from these two numbers alone",
                 "A capability lists features and limits; speed comes from SMs, clocks and memory.",
                 right=True,
             ),
-            Choice(
-                "A: the newer design is the faster", "A T4 (7.5) has a third of a V100's (7.0) bandwidth."
-            ),
-            Choice("B: “.0” marks the data-centre GPU", "It happens so for T4 and V100; 12.0 is a GeForce."),
         ),
     ),
     Question(
-        "Machine code (cubin) was built for sm_80. On which other device does it load?",
+        "When does a process get its CUDA context?",
         (
-            Choice("8.6", "Same major version and an equal or later minor one.", right=True),
-            Choice("9.0", "Another major version needs other machine code, or PTX."),
-            Choice("7.5", "Never on an older one."),
+            Choice("when CuPy is imported", "An import touches no device; it works without a driver."),
+            Choice(
+                "when it asks how many devices there are",
+                "That initialises the driver, but makes no context.",
+            ),
+            Choice(
+                "at the first call that needs device memory or a kernel",
+                "Initialisation is lazy.",
+                right=True,
+            ),
+        ),
+    ),
+    Question(
+        "A program uses the GPU, then forks workers (multiprocessing's “fork”). In a worker, CuPy …",
+        (
+            Choice("works: the worker inherits the context", "A context cannot be inherited."),
+            Choice(
+                "fails with an initialisation error", "Use “spawn”, or fork before the first use.", right=True
+            ),
+            Choice("works, but on a copy of the device's memory", "Device memory is not copied by fork."),
         ),
     ),
     Question(
         "Which launch fails on every NVIDIA GPU of today?",
         (
-            Choice("a block of 33 × 32 threads", "1,056 threads are above 1,024.", right=True),
             Choice("a block of 32 × 32 threads", "That is 1,024, the limit itself."),
+            Choice("a block of 33 × 32 threads", "1,056 threads are above 1,024.", right=True),
             Choice("a grid of 70,000 blocks in x", "x goes to 2,147,483,647; y and z stop at 65,535."),
-        ),
-    ),
-    Question(
-        "When is a CUDA context made?",
-        (
-            Choice("At the first call that needs the device", "Initialisation is lazy.", right=True),
-            Choice("When CuPy is imported", "An import touches no device; it works without a driver."),
-            Choice("At the first kernel, not before it", "An allocation or a copy needs the context, too."),
-            Choice("At `cp.cuda.Device(0).use()`", "Nothing has to be selected: 0 is current."),
         ),
     ),
     Question(
         "A text says that an A100's memory delivers 460 GB/s. What went wrong?",
         (
             Choice(
-                "It is what one HBM2e stack can give",
+                "that is what one HBM2e stack can give at most",
                 "An A100 has five stacks: 1.6 TB/s with 40 GB (HBM2), 2.0 TB/s with 80 GB (HBM2e).",
                 right=True,
             ),
-            Choice("It is the rate in one direction, and reads and writes add up", "HBM's peak counts both."),
             Choice(
-                "It is measured, and the data sheet's number is a peak", "Programs reach well over 1 TB/s."
+                "that is the rate of its NVLink connections together",
+                "NVLink moves 600 GB/s, both ways together.",
+            ),
+            Choice("nothing: programs reach about that much", "Programs reach 85 to 90 % of 2.0 TB/s."),
+        ),
+    ),
+    Question(
+        "A monitor shows 0 W and 0 °C. What does a careful tool say instead?",
+        (
+            Choice(
+                "the last reading that was not zero", "That would be an old number presented as a new one."
+            ),
+            Choice(
+                "that the reading is not available, and why",
+                "A reading that a machine cannot give is no zero.",
+                right=True,
+            ),
+            Choice("an error that ends the program", "Other readings may be there; each stands alone."),
+        ),
+    ),
+    WhyQuestion(
+        "Which GPU would you rent for decoding with a model of 60 GB, and why?",
+        (
+            "It must hold 60 GB (and the cache of keys and values): an A100 80 GB, H100 or H200.",
+            "Decoding reads all weights for each token and computes little: memory bandwidth decides.",
+            (
+                "The ratio of published bandwidths, not of TFLOP/s, is the speed-up at best: H200 over A100 "
+                "about 2.4."
             ),
         ),
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from gpulab.teach.judge import (
     Advice,
@@ -15,79 +18,245 @@ from gpulab.teach.judge import (
     NotYet,
     PythonExercise,
     advice,
-    blocks_for,
     call,
     draw,
-    spell,
 )
 from virtualgpu.records import Dim3
 
-
-def scale2d_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
-    """``y = 2 * x`` over a row-major matrix."""
-    rows, cols = size
-    x = data.floats((rows, cols))
-    grid = blocks_for(cols, block[0]), blocks_for(rows, block[1])
-    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": 2 * x})
-
-
-def _no_thread_outside(m: Mistake) -> bool:
-    return bool(m["cols"] % m.case.block[0] == 0 and m["rows"] % m.case.block[1] == 0)
-
-
-INDEX = KernelExercise(
-    "02-index",
-    "A matrix kernel",
-    "scale2d",
-    "const float* x, float* y, int rows, int cols",
-    scale2d_case,
-    "scale2d.cu",
-    naive="scale2d_down_the_rows.cu",
-    sizes=draw.matrices,
-    blocks=draw.planes,
-    measured=Measured((190, 250), (32, 8, 1)),
-    once=True,
-    budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
-    advice=(
-        Advice(
-            advice.both(advice.out_of_bounds, _no_thread_outside),
-            "No thread is outside this matrix, so the index is: row * cols + col, with col from x.",
-        ),
-        Advice(advice.out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
-        Advice(
-            advice.written_twice,
-            "Threads beyond the right edge write into the next row: guard the row and the column, each.",
-        ),
-        Advice(advice.transposed, "x counts columns and y counts rows; the index is row * cols + col."),
-        Advice(
-            advice.partly_unwritten,
-            "Some elements were never written. x counts columns and y counts rows; the index is "
-            "row * cols + col.",
-        ),
-    ),
-    praise="right for square, wide and tall matrices and for ragged edges on both sides.",
+_SECTORS = Budget(
+    "sectors",
+    "Neighbouring lanes should touch neighbouring elements, so let x, which runs fastest within a warp, "
+    "run along "
+    "the columns; and guard both edges, or threads beyond the last column do the next row's work once "
+    "more.",
 )
 
 
-def judge_waves(answer: Any) -> str:
-    """``waves(blocks, blocks_per_sm, sms)``: (full waves, blocks in the tail)."""
-    for blocks, per_sm, sms in ((216, 2, 108), (217, 2, 108), (1, 2, 108), (1000, 8, 40), (4096, 16, 132)):
-        found = call(answer, blocks, per_sm, sms, name="waves")
-        wanted = divmod(blocks, per_sm * sms)
-        if isinstance(found, list | tuple) and tuple(found) == wanted:
-            continue
-        shown = f"{spell('waves', (blocks, per_sm, sms))} returns {found!r}, it should be {wanted!r}"
-        if isinstance(found, list | tuple) and tuple(found) == divmod(blocks, sms):
-            raise NotYet(
-                f"{shown}: an SM holds {per_sm} blocks at once, so a wave is {per_sm} × {sms} blocks."
-            )
-        if isinstance(found, float | int):
-            raise NotYet(f"{shown}: return two numbers, full waves and the blocks left for the tail.")
-        raise NotYet(f"{shown}.")
-    return "full waves and tails are right."
+def _covering(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
+    return draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
 
+
+def scale2d(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Twice a row-major matrix, x along the columns."""
+    rows, cols = size
+    x = drawn.floats((rows, cols))
+    values = {"x": x, "rows": rows, "cols": cols}
+    return Case(_covering(rows, cols, block), values, {"y": 2 * x})
+
+
+def add_row(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The same row added to each row of a matrix."""
+    rows, cols = size
+    m, row = drawn.floats((rows, cols)), drawn.floats(cols)
+    with np.errstate(invalid="ignore"):
+        out = m + row
+    values = {"m": m, "row": row, "rows": rows, "cols": cols}
+    return Case(_covering(rows, cols, block), values, {"out": out})
+
+
+def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Squares, with too few, enough or too many threads."""
+    x = drawn.floats(size)
+    enough = draw.blocks_for(size, block[0])
+    few = max(1, enough // 5)
+    grid = few if size > 10_000 else int(drawn.rng.choice([1, few, enough, enough + 2]))
+    return Case(grid, {"x": x, "n": size}, {"y": x * x})
+
+
+def address(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Warp within the block and lane, for every thread of a grid of up to three dimensions."""
+    in_block = np.arange(prod(block), dtype=np.int32)
+    blocks = prod(size)
+    return Case(size, {}, {"warp": np.tile(in_block // 32, blocks), "lane": np.tile(in_block % 32, blocks)})
+
+
+def _grids(rng: np.random.Generator, at_once: int) -> list[Any]:
+    a, b, c = (int(n) for n in rng.integers(2, 6, 3))
+    return [
+        (1, 1, 1),
+        (a, 1, 1),
+        (1, b, 1),
+        (1, 1, c),
+        (a, b, 1),
+        (a, b + 1, c),
+        (7, 5, 3),
+        (at_once // 256, 3, 1),
+    ]
+
+
+def _boxes(rng: np.random.Generator) -> list[Dim3]:
+    a, b, c = (int(n) for n in rng.integers(2, 7, 3))
+    return [(int(rng.integers(33, 150)), 1, 1), (a + 7, b, 1), (a, b, c), (1, int(rng.integers(20, 70)), c)]
+
+
+def _only_part(m: Mistake) -> bool:
+    return m.start is not None and advice.partly_unwritten(m) and m.case.size[0] != m.case.size[1]
+
+
+def judge_achieved(answer: Any) -> str:
+    """``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
+    rng = np.random.default_rng(2)
+    for blocks, warps, sms, places in ((1, 32, 1, 64), (1, 8, 108, 64), (40, 4, 40, 32), (500, 3, 132, 48)):
+        start = rng.integers(0, 4000, blocks) + int(rng.integers(1, 9)) * 1000
+        end = start + rng.integers(100, 3000, blocks)
+        _judge_trace(answer, start, end, warps, sms, places)
+    _judge_trace(answer, np.array([5000]), np.array([9000]), 64, 1, 64)
+    empty = np.array([], dtype=np.int64)
+    found = call(
+        answer, empty, empty, 8, 108, 64, name="occupancy", shown="occupancy of a launch without blocks"
+    )
+    if not _is_number(found) or found != 0:
+        raise NotYet(f"a launch without blocks has occupancy 0, not {found!r}.")
+    return "achieved occupancy, idle SMs and late starts included."
+
+
+def _judge_trace(answer: Any, start: Any, end: Any, warps: int, sms: int, places: int) -> None:
+    durations = end - start
+    span = end.max() - start.min()
+    right = warps * durations.sum() / (span * sms * places)
+    shown = f"occupancy of {len(start)} block{'s' if len(start) > 1 else ''} of {warps} warps on {sms} SMs"
+    shown = shown.replace(" 1 SMs", " 1 SM")
+    found = call(answer, start, end, warps, sms, places, name="occupancy", shown=shown)
+    if not _is_number(found):
+        raise NotYet(f"{shown} gives {found!r}: return one number.")
+    if np.isclose(found, right, rtol=1e-6, atol=0):
+        return
+    said = f"{shown} is {right:.4g}, yours says {float(found):.4g}"
+    guesses = {
+        100 * right: "give a share from 0 to 1, not percent.",
+        right / warps: "a block holds a place for each of its warps, not one.",
+        right * sms: "idle SMs count: divide by the places of all of them.",
+        right * places: "divide by the places that each SM has.",
+        right * span / end.max(): "the launch begins with the first block's start, not at 0.",
+        warps
+        * durations.mean()
+        / (span * sms * places): "add up the blocks' times instead of averaging them.",
+        warps * len(start) / (sms * places): "blocks count only while they run: weight each by its time.",
+        right * span / durations.sum(): "the time runs from the first start to the last end; blocks overlap.",
+        right * span / durations.max(): "the time runs from the first start to the last end of all blocks.",
+    }
+    why = next((text for guess, text in guesses.items() if np.isclose(found, guess, rtol=1e-6)), "")
+    raise NotYet(f"{said}{f': {why}' if why else '.'}")
+
+
+def _is_number(value: Any) -> bool:
+    number = np.issubdtype(np.asarray(value).dtype, np.number)
+    return number and np.ndim(value) == 0 and not isinstance(value, bool)
+
+
+_GUARD = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
 
 EXERCISES = (
-    INDEX,
-    PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up"),
+    KernelExercise(
+        "02-stride",
+        "Any launch will do",
+        kernel="squares",
+        parameters="const float* x, float* y, int n",
+        once=True,
+        case=squares,
+        reference="squares.cu",
+        naive="squares_naive.cu",
+        level="warm-up",
+        budgets=(
+            Budget(
+                "sectors",
+                "Let each thread take element i, then the one a whole grid further on, so that "
+                "neighbouring "
+                "lanes stay neighbours.",
+            ),
+        ),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "The loop ends where i reaches n; a launch may have more threads than there are elements.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements had no thread: there may be fewer threads than elements, so each goes on, a "
+                "whole grid (gridDim.x * blockDim.x) at a time.",
+            ),
+            Advice(advice.endless, "Does i grow in every round?"),
+            Advice(
+                advice.written_twice,
+                "Threads do each other's work again: a whole grid is gridDim.x * blockDim.x.",
+            ),
+        ),
+        measured=Measured(1 << 16, slack=20),
+        praise="right for launches with too few, enough and too many threads.",
+    ),
+    KernelExercise(
+        "02-index",
+        "A matrix kernel",
+        kernel="scale2d",
+        parameters="const float* x, float* y, int rows, int cols",
+        once=True,
+        case=scale2d,
+        reference="scale2d.cu",
+        naive="scale2d_naive.cu",
+        sizes=draw.matrices,
+        blocks=draw.planes,
+        budgets=(_SECTORS,),
+        measured=Measured((130, 70), (32, 8, 1)),
+        advice=(
+            Advice(advice.out_of_bounds, f"{_GUARD} The index is row * cols + col, with col from x."),
+            Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
+            Advice(
+                _only_part,
+                "Some elements were never written: x counts columns and y counts rows; the index is "
+                "row * cols + col.",
+            ),
+        ),
+        praise="right for square, wide and tall matrices, for ragged edges on both sides and any block.",
+    ),
+    KernelExercise(
+        "02-repair",
+        "Repair: add a row",
+        kernel="add_row",
+        parameters="const float* m, const float* row, float* out, int rows, int cols",
+        once=True,
+        case=add_row,
+        reference="add_row.cu",
+        naive="add_row_naive.cu",
+        kind="repair",
+        sizes=draw.matrices,
+        blocks=draw.planes,
+        budgets=(_SECTORS,),
+        measured=Measured((130, 70), (32, 8, 1)),
+        advice=(
+            Advice(advice.fault("out of bounds", "row"), f"`row` has one element for each column. {_GUARD}"),
+            Advice(advice.out_of_bounds, f"{_GUARD} From one row to the next it is `cols` elements."),
+            Advice(advice.written_twice, f"Threads beyond the last column write into the next row. {_GUARD}"),
+            Advice(
+                _only_part,
+                "Some elements were never written: the grid covers the columns in x and the rows in y.",
+            ),
+        ),
+        praise="all three flaws are mended.",
+    ),
+    PythonExercise("02-achieved", "Achieved occupancy", judge_achieved),
+    KernelExercise(
+        "02-address",
+        "Any shape at all",
+        kernel="address",
+        parameters="int* warp, int* lane",
+        once=True,
+        case=address,
+        reference="address.cu",
+        level="stretch",
+        sizes=_grids,
+        blocks=_boxes,
+        measured=Measured((4, 3, 2), (8, 8, 4)),
+        advice=(
+            Advice(advice.out_of_bounds, "g runs from 0 to the number of all threads, without gaps."),
+            Advice(
+                advice.written_twice,
+                "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some places were never written: do all three dimensions of grid and block count?",
+            ),
+        ),
+        praise="every thread of every shape knows its warp and lane.",
+    ),
 )

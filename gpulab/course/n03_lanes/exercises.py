@@ -2,104 +2,272 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from gpulab.teach.judge import (
-    Advice,
-    Budget,
-    Case,
-    Draw,
-    KernelExercise,
-    Mistake,
-    advice,
-    blocks_for,
-    draw,
+from gpulab.teach.judge import Advice, Budget, Case, Draw, KernelExercise, Measured, Mistake, advice, draw
+from virtualgpu.records import Dim3
+
+_WARP = 32
+_KEYS = 8
+
+
+def _warps(size: int, block: Dim3) -> tuple[int, int]:
+    """Blocks that cover `size` elements, and the warps in them."""
+    blocks = draw.blocks_for(size, block[0])
+    return blocks, blocks * block[0] // _WARP
+
+
+def _by_warp(x: Any, warps: int, fill: int = 0) -> Any:
+    padded = np.full(warps * _WARP, fill, x.dtype)
+    padded[: x.size] = x
+    return padded.reshape(warps, _WARP)
+
+
+def two_rules(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Even places by one rule of 32 rounds, odd places by another."""
+    x = drawn.integers(size)
+    y = x.copy()
+    for k in range(32):  # wraps around, as int does on the device
+        y[0::2] = y[0::2] * np.int32(3) + np.int32(k)
+        y[1::2] = y[1::2] * np.int32(5) - np.int32(k)
+    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
+
+
+def warp_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The sum of each warp of the grid; lanes without an element count as 0."""
+    x = drawn.integers(size)
+    blocks, warps = _warps(size, block)
+    return Case(blocks, {"x": x, "n": size}, {"out": _by_warp(x, warps).sum(axis=1, dtype=np.int32)})
+
+
+def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The largest element of each warp that has one. Some warps hold negative numbers alone."""
+    x = drawn.integers(size)
+    if drawn.rng.random() < 0.5:
+        x = -abs(x) - np.int32(1)
+    blocks, _ = _warps(size, block)
+    least = int(np.iinfo(np.int32).min)
+    out = _by_warp(x, -(-size // _WARP), least).max(axis=1)
+    return Case(blocks, {"x": x, "n": size}, {"out": out})
+
+
+def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Adds to each bin how often its key occurs."""
+    keys, bins = drawn.integers(size, 0, _KEYS), drawn.integers(_KEYS, 0, 1000)
+    wanted = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
+    return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": wanted})
+
+
+def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Each warp's positive elements, in order, at the front of its 32 places; what is behind them stays."""
+    x = drawn.floats(size)
+    blocks, warps = _warps(size, block)
+    kept = _by_warp(x, warps) > 0
+    out = drawn.integers((warps, _WARP), 1, 100).astype(np.float32)
+    values = {"x": x, "out": out.ravel(), "n": size}
+    wanted = out.copy()
+    for row, (keep, elements) in enumerate(zip(kept, _by_warp(x, warps), strict=True)):
+        wanted[row, : keep.sum()] = elements[keep]
+    return Case(blocks, values, {"out": wanted.ravel(), "counts": kept.sum(axis=1, dtype=np.int32)})
+
+
+def _ragged_warp_wrong(m: Mistake) -> bool:
+    """Warps whose 32 lanes all have an element are right, others are not."""
+    full = m.case.values["n"] // _WARP
+    return m.found is not None and full > 0 and not m.wrong[:full].any()
+
+
+def _sorted(values: Any) -> Any:
+    return None if values is None else sorted(values)
+
+
+def _only_first_warps(m: Mistake) -> bool:
+    return advice.partly_unwritten(m) and m.case.block[0] > _WARP
+
+
+def _pairs_of_warps(rng: np.random.Generator) -> list[Dim3]:
+    return draw.lines(rng, multiple=2 * _WARP)
+
+
+_MEASURED = Measured(1 << 12, (256, 1, 1))
+_STAYS_AWAY = Advice(
+    advice.fault("lanes missing"),
+    "With a full mask all 32 lanes must reach the call: replace the early return by a value that does not "
+    "count for lanes beyond n.",
 )
-from virtualgpu.records import WARP_SIZE, Dim3
-
-
-def warp_sum_case(data: Draw, n: int, block: Dim3) -> Case:
-    """``out[w]`` is the sum of the 32 elements of warp w."""
-    blocks = blocks_for(n, block[0])
-    x = data.integers(n)
-    padded = np.zeros(blocks * block[0], np.int32)
-    padded[:n] = x
-    return Case(blocks, {"x": x, "n": n}, {"out": padded.reshape(-1, WARP_SIZE).sum(axis=1, dtype=np.int32)})
-
-
-def _full_warps_right(m: Mistake) -> bool:
-    return m.found is not None and m["n"] % WARP_SIZE > 0 and not m.wrong[: m["n"] // WARP_SIZE].any()
-
-
-WARP_SUM = KernelExercise(
-    "03-warp-sum",
-    "Sum of a warp",
-    "warp_sum",
-    "const int* x, int* out, int n",
-    warp_sum_case,
-    "warp_sum.cu",
-    naive="warp_sum_shared.cu",
-    blocks=draw.whole_warps,
-    budgets=(
-        Budget("atomics", "Sum with shuffles, from one register to the next.", most=0),
-        Budget("shared_bytes", "Sum with shuffles, from one register to the next.", most=0),
-        Budget("warp_instructions", "Five shuffles are enough for 32 lanes.", allowance=1.5),
-    ),
-    advice=(
-        Advice(
-            advice.out_of_bounds, "Lanes beyond n must not load: take 0 for them, and let lane 0 alone write."
-        ),
-        Advice(
-            advice.either(advice.fault("lanes missing"), advice.hazard("lanes missing")),
-            "With a full mask all 32 lanes must reach the shuffle: replace the early return by a value of "
-            "0 for lanes beyond n.",
-        ),
-        Advice(
-            advice.partly_unwritten, "Lane 0 of every warp writes, to the warp's number over the whole grid."
-        ),
-        Advice(
-            advice.both(_full_warps_right, lambda m: m["n"] > WARP_SIZE),
-            "Full warps are right, the ragged one is not. Lanes without an element must take part with the "
-            "value 0, not stay away.",
-        ),
-        Advice(
-            lambda m: m.found is not None and bool(m.wrong.all()),
-            "The offsets are 16, 8, 4, 2, 1: five steps for 32 lanes.",
-        ),
-    ),
-    praise="every warp's sum is right, and warps with a tail or without any element give theirs, too.",
+_LUCK = Advice(
+    advice.hazard(),
+    "Lanes beyond n must take part, with a value that does not count; and where lanes of different warps "
+    "meet in memory, they need a barrier.",
+)
+_ONE_WRITES = Advice(advice.written_twice, "One lane of each warp writes its result.")
+_EVERY_WARP = Advice(
+    _only_first_warps,
+    "Some warps wrote nothing: lane 0 of every warp writes, to the warp's number over the whole grid.",
 )
 
-
-def count_case(data: Draw, n: int, block: Dim3) -> Case:
-    """``out[0]`` counts the elements above 0."""
-    x = data.floats(n)
-    x[data.rng.random(n) < 0.1] = 0
-    wanted = np.array([(x > 0).sum()], np.int32)
-    return Case(blocks_for(n, block[0]), {"x": x, "n": n, "out": np.zeros(1, np.int32)}, {"out": wanted})
-
-
-COUNT = KernelExercise(
-    "03-count",
-    "Count by vote",
-    "count_positive",
-    "const float* x, int* out, int n",
-    count_case,
-    "count_positive.cu",
-    naive="count_positive_each.cu",
-    blocks=draw.whole_warps,
-    budgets=(Budget("atomic_lanes", "Each lane adds for itself: vote with __ballot_sync first."),),
-    advice=(
-        Advice(advice.out_of_bounds, "Lanes beyond n must not load: ask i < n && x[i] > 0.0f in that order."),
-        Advice(
-            lambda m: m.found is not None and m.found[0] > int(m.wanted[0]),  # type: ignore[index]
-            "Too many are counted. Every lane gets the whole ballot; only one may add its __popc, and 0 is "
-            "not positive.",
+EXERCISES = (
+    KernelExercise(
+        "03-branch",
+        "Sort the lanes, not the data",
+        kernel="two_rules",
+        parameters="const int* x, int* y, int n",
+        once=True,
+        case=two_rules,
+        reference="two_rules.cu",
+        naive="two_rules_naive.cu",
+        level="warm-up",
+        kind="repair",
+        blocks=_pairs_of_warps,
+        budgets=(
+            Budget(
+                "warp_instructions",
+                "Each warp still walks both sides: choose the elements so that all 32 lanes of a warp "
+                "are at "
+                "even places, or all at odd ones.",
+                allowance=1.3,
+            ),
         ),
-        Advice(lambda m: m.found is not None, "Which lanes were left out?"),
+        measured=_MEASURED,
+        advice=(
+            Advice(
+                advice.out_of_bounds, "The guard must ask for the element that the thread really handles."
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements had no thread: 64 neighbouring threads must still serve 64 neighbouring "
+                "elements.",
+            ),
+            Advice(advice.written_twice, "Two threads handle the same element."),
+        ),
+        praise="no warp walks both sides any more.",
     ),
-    praise="right, with one atomic per warp instead of one per positive element.",
+    KernelExercise(
+        "03-warp-sum",
+        "Sum of a warp",
+        kernel="warp_sum",
+        parameters="const int* x, int* out, int n",
+        once=True,
+        case=warp_sum,
+        reference="warp_sum.cu",
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget(
+                "warp_exchanges",
+                "Let registers talk instead of memory: __shfl_down_sync, or __reduce_add_sync.",
+                least=(1 << 12) // _WARP,
+            ),
+            Budget("sectors", "Each element is read once, by the lane it belongs to.", allowance=1.2),
+        ),
+        measured=_MEASURED,
+        advice=(
+            _STAYS_AWAY,
+            Advice(
+                advice.out_of_bounds,
+                "Lanes beyond n must not load: take 0 for them, and let lane 0 alone write.",
+            ),
+            _EVERY_WARP,
+            _ONE_WRITES,
+            Advice(
+                _ragged_warp_wrong,
+                "Full warps are right, the ragged one is not: lanes without an element must take part with "
+                "the value 0, not stay away.",
+            ),
+            _LUCK,
+        ),
+        praise="every warp's sum is right, with a ragged tail and without any element, too.",
+    ),
+    KernelExercise(
+        "03-repair",
+        "Repair: the largest of a warp",
+        kernel="warp_max",
+        parameters="const int* x, int* out, int n",
+        once=True,
+        case=warp_max,
+        reference="warp_max.cu",
+        kind="repair",
+        sizes=draw.some_lengths,
+        blocks=draw.whole_warps,
+        measured=_MEASURED,
+        advice=(
+            _STAYS_AWAY,
+            Advice(
+                advice.fault("out of bounds", "out"),
+                "`out` has a place for each warp that has an element, and none for the others.",
+            ),
+            Advice(advice.out_of_bounds, "Lanes beyond n must not load."),
+            _EVERY_WARP,
+            _ONE_WRITES,
+            Advice(
+                lambda m: m.found is not None and bool((m.found[m.wrong] == 0).all()),
+                "All elements may be negative: 0 is not the value that never wins a maximum.",
+            ),
+            Advice(_ragged_warp_wrong, "Full warps are right, the ragged one is not."),
+            _LUCK,
+        ),
+        praise="all three flaws are mended.",
+    ),
+    KernelExercise(
+        "03-bins",
+        "Bins",
+        kernel="count_keys",
+        parameters="const int* keys, int* bins, int n",
+        case=count_keys,
+        reference="count_keys.cu",
+        naive="count_keys_naive.cu",
+        budgets=(
+            Budget(
+                "global_atomic_lanes",
+                "Let the lanes that hold the same key agree first, and one of them add for all.",
+                allowance=1.1,
+            ),
+        ),
+        measured=_MEASURED,
+        advice=(
+            _STAYS_AWAY,
+            Advice(advice.out_of_bounds, "Lanes beyond n have no key: they must neither load nor add."),
+            Advice(
+                lambda m: m.found is not None and bool((m.found >= m.wanted).all()),
+                "It counts too much: every lane of a group sees the same peers, and only one may add "
+                "for them; "
+                "lanes beyond n count nothing.",
+            ),
+            Advice(
+                advice.hazard("WAW", "WAR", "RAW"),
+                "Threads of different warps share bins: only an atomic add is safe.",
+            ),
+            _LUCK,
+        ),
+        praise="right, and lanes with the same key add together.",
+    ),
+    KernelExercise(
+        "03-compact",
+        "Keep the order",
+        kernel="compact",
+        parameters="const float* x, float* out, int* counts, int n",
+        case=compact,
+        reference="compact.cu",
+        level="stretch",
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget(
+                "atomics",
+                "Nothing says which lane's atomic comes first: let a ballot tell each lane its place.",
+                most=0,
+            ),
+        ),
+        measured=_MEASURED,
+        advice=(
+            _STAYS_AWAY,
+            Advice(advice.out_of_bounds, "Lanes beyond n hold nothing to keep, but their votes count as no."),
+            Advice(
+                lambda m: m.name == "out" and _sorted(m.found) == _sorted(m.wanted),
+                "The right elements, in another order: count the keepers in lower lanes.",
+            ),
+            _LUCK,
+        ),
+        praise="every warp keeps its elements in order.",
+    ),
 )
-
-
-EXERCISES = (WARP_SUM, COUNT)

@@ -19,8 +19,12 @@ def _accesses(
     return lambda counters: counters.total(field, space, kind)
 
 
-def _atomic_lanes(counters: KernelCounters) -> int:
-    return sum(a.bytes_requested // a.size_bytes for a in counters.accesses if a.kind == "atomic")
+def _atomic_lanes(space: str | None = None) -> Callable[[KernelCounters], int]:
+    return lambda counters: sum(
+        a.bytes_requested // a.size_bytes
+        for a in counters.accesses
+        if a.kind == "atomic" and space in (None, a.space)
+    )
 
 
 # What budgets may name: the words for it, and how it is read off the counters of a launch. Instructions
@@ -35,7 +39,8 @@ COUNTERS: dict[str, tuple[str, Callable[[KernelCounters], int]]] = {
     "shared_wavefronts": ("wavefronts of shared memory", _accesses("wavefronts", "shared")),
     "bank_conflicts": ("bank conflicts", _accesses("bank_conflicts", "shared")),
     "atomics": ("atomic requests", _accesses("requests", None, "atomic")),
-    "atomic_lanes": ("lanes that asked for an atomic", _atomic_lanes),
+    "atomic_lanes": ("lanes that asked for an atomic", _atomic_lanes()),
+    "global_atomic_lanes": ("lanes that asked for an atomic in global memory", _atomic_lanes("global")),
     "divergent_branches": ("divergent branches", lambda counters: counters.divergent_branches),
     "warp_instructions": ("warp instructions", lambda counters: counters.warp_instructions),
     "longest_warp": ("instructions of the busiest warp", lambda counters: counters.longest_warp_instructions),

@@ -1,4 +1,5 @@
-extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols) {
+extern "C" __global__
+void scale2d(const float* x, float* y, int rows, int cols) {
     int col = blockIdx.x * blockDim.x + threadIdx.x;
     int row = blockIdx.y * blockDim.y + threadIdx.y;
     if (row < rows && col < cols) {

@@ -1,0 +1,8 @@
+extern "C" __global__
+void warp_max(const int* x, int* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    int v = i < n ? x[i] : -2147483647 - 1;
+    for (int offset = 16; offset > 0; offset /= 2)
+        v = max(v, __shfl_down_sync(0xffffffff, v, offset));
+    if (threadIdx.x % 32 == 0 && i < n) out[i / 32] = v;
+}

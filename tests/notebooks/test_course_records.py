@@ -1,0 +1,64 @@
+"""What the notebooks show where a machine lacks the device or the tool: shipped records, said to be such."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpulab as gl
+from gpulab.course.n01_devices import context, sensors
+from gpulab.course.n03_lanes import machine_code
+from tests.notebooks.course import FOLDER, code_cells, read
+from virtualgpu.compile import nvrtc, sass
+
+
+def test_the_first_calls_of_a_process_are_recorded_and_the_context_is_the_expensive_one() -> None:
+    gl.use_device("virtual:A100")
+    shown = context.first_calls()
+    assert shown.provenance.source == "recorded"
+    assert "recorded on NVIDIA H200" in repr(shown)
+    active = [step.active for step in shown.record]
+    assert active == sorted(active)
+    first = shown.record[active.index(True)]
+    before = shown.record[active.index(True) - 1]
+    assert first.memory_bytes is not None
+    assert before.memory_bytes is not None
+    assert first.memory_bytes > 10 * before.memory_bytes
+
+
+def test_recorded_sensors_follow_the_load_behind_it() -> None:
+    gl.use_device("virtual:A100")
+    series = sensors.series()
+    assert series.provenance.source == "recorded"
+    assert {len(column) for column in series.columns.values()} == {len(series.time_s)}
+    begins = dict(reversed(series.phases))
+    power = dict(zip(series.time_s, series.columns["power"], strict=True))
+    busy = [watts for at, watts in power.items() if 1.5 < at - begins["matrix products"] < 2.0]
+    idle = [watts for at, watts in power.items() if at < begins["matrix products"]]
+    assert min(busy) > 2 * max(idle)
+    assert series.provenance.label in repr(series.picture())
+
+
+@pytest.mark.skipif(not (nvrtc.available() and sass.available()), reason="NVRTC or nvdisasm is missing")
+def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    (cell,) = [cell for cell in code_cells(read(FOLDER / "03_lanes.ipynb")) if cell.id == "predicate"]
+    gl.use_device("virtual:A100")
+    found: list[machine_code.AsRunTable] = []
+
+    def run() -> None:
+        names = {"gl": gl, "cp": gl.cp}
+        exec(cell.source, names)
+        found.append(names["as_run"])  # type: ignore[arg-type]
+
+    def missing(*_: object) -> None:
+        raise sass.NvdisasmMissingError
+
+    run()
+    monkeypatch.setattr(gl, "as_run", missing)
+    run()
+    here, shipped = found
+    assert [(b.line, b.written, b.divergent) for b in here.record.branches] == [
+        (b.line, b.written, b.divergent) for b in shipped.record.branches
+    ]
+    assert [(a.line, a.opcode, a.executions) for a in here.record.accesses] == [
+        (a.line, a.opcode, a.executions) for a in shipped.record.accesses
+    ]
