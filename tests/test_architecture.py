@@ -51,7 +51,8 @@ COURSE = {
              "virtualgpu.model"},
     "views": {"virtualgpu.records"},
     # Exercises, texts and figures: no machinery, which is in `teach`.
-    "course": {"gpulab.teach", "gpulab.session", "gpulab.views", "virtualgpu.records"},
+    "course": {"gpulab.teach", "gpulab.lab", "gpulab.session", "gpulab.views", "virtualgpu.records",
+               "virtualgpu.errors"},
 }  # fmt: skip
 # Only the session decides which side serves a call. The doctor examines one side.
 SIDES = {"gpulab.real", "virtualgpu.backend", "virtualgpu.model", "virtualgpu.engine", "virtualgpu.cp",

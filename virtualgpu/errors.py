@@ -27,6 +27,10 @@ class NotSupportedError(GpulabError, NotImplementedError):
     """Something the virtual GPU does not do; the message says what to use instead."""
 
 
+class ToolMissingError(GpulabError, RuntimeError):
+    """A tool of NVIDIA's that is not installed here; the message says how to get it."""
+
+
 class PtxError(GpulabError, ValueError):
     """PTX that cannot be read; the message names the line."""
 

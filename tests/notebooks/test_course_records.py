@@ -7,6 +7,7 @@ import pytest
 import gpulab as gl
 from gpulab.course.n01_devices import context, sensors
 from gpulab.course.n03_lanes import machine_code
+from gpulab.lab import kernels
 from tests.notebooks.course import FOLDER, code_cells, read
 from virtualgpu.compile import nvrtc, sass
 
@@ -53,7 +54,7 @@ def test_the_shipped_machine_code_is_what_it_would_be_here(monkeypatch: pytest.M
         raise sass.NvdisasmMissingError
 
     run()
-    monkeypatch.setattr(gl, "as_run", missing)
+    monkeypatch.setattr(kernels, "as_run", missing)
     run()
     here, shipped = found
     assert [(b.line, b.written, b.divergent) for b in here.record.branches] == [

@@ -20,7 +20,7 @@ from virtualgpu.compile import shipped
 from virtualgpu.compile.cubin import KernelResources
 from virtualgpu.compile.includes import stamp
 from virtualgpu.compile.interruptible import interruptible
-from virtualgpu.errors import GpulabError, NotSupportedError
+from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 
 _HEADER_LIBRARIES = ("cudart", "cccl")
 
@@ -29,7 +29,7 @@ _HEADER_LIBRARIES = ("cudart", "cccl")
 CUPY_OPTIONS = ("-ftz=true", "--device-as-default-execution-space")
 
 
-class NvrtcMissingError(GpulabError, RuntimeError):
+class NvrtcMissingError(ToolMissingError):
     """NVRTC is not installed here."""
 
 

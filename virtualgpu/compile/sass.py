@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from virtualgpu.errors import GpulabError
+from virtualgpu.errors import GpulabError, ToolMissingError
 
 _SECTION = re.compile(r"\.text\.([\w$]+):")
 _LINE = re.compile(r'//## File "\.nv_debug_ptx_txt", line (\d+)')
@@ -29,7 +29,7 @@ _SPACES = {
 _BRANCHES = ("BRA", "BRX", "JMP", "JMX", "EXIT", "RET")
 
 
-class NvdisasmMissingError(GpulabError, RuntimeError):
+class NvdisasmMissingError(ToolMissingError):
     """NVIDIA's disassembler is not installed here."""
 
     def __init__(self) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-import gpulab as gl
+from gpulab.lab import kernels
 from gpulab.views.tables.as_run import AsRunTable
-from virtualgpu.compile.nvrtc import NvrtcMissingError
-from virtualgpu.compile.sass import NvdisasmMissingError
+from virtualgpu.errors import ToolMissingError
 from virtualgpu.records import io
 
 SHIPPED = "keep_positive_as_run.npz"
@@ -18,7 +17,7 @@ SHIPPED = "keep_positive_as_run.npz"
 def as_run(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
     """As `gl.as_run`; where NVRTC or NVIDIA's disassembler is missing, the table that ships (for an A100)."""
     try:
-        return gl.as_run(kernel, grid, block, args)
-    except (NvrtcMissingError, NvdisasmMissingError):
+        return kernels.as_run(kernel, grid, block, args)
+    except ToolMissingError:
         content = resources.files(__package__).joinpath(SHIPPED).read_bytes()
         return AsRunTable.of(io.read(content, SHIPPED), kernel.code)
