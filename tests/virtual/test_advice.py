@@ -121,6 +121,36 @@ def test_a_line_ends_where_the_compiler_thinks_so() -> None:
         cp.RawKernel(code, "k")((1,), (1,), (cp.zeros(1, cp.float32), 99))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "says"),
+    [
+        (
+            lambda: cp.ElementwiseKernel("T x", "T y", "T z = x;\ny = z +", "twice"),
+            "operation of 'twice', line 2: ",
+        ),
+        (
+            lambda: cp.ElementwiseKernel(
+                "T x", "T y", "y = f(x)", "k", preamble="\n__device__ int f(T a) {\n;]"
+            ),
+            "preamble of 'k', line 3: ",
+        ),
+        (
+            lambda: cp.ReductionKernel("T x", "T y", "x * q", "a + b", "y = a", "0", "r"),
+            "map_expr of 'r', line 1: ",
+        ),
+        (
+            lambda: cp.ReductionKernel("T x", "T y", "x", "a +", "y = a", "0", "r"),
+            "reduce_expr of 'r', line 1: ",
+        ),
+    ],
+)
+def test_a_generated_kernels_log_counts_its_users_lines(kernel: Any, says: str) -> None:
+    with pytest.raises(CompileException) as raised:
+        kernel()(cp.zeros(3))
+    assert f"{says}error" in str(raised.value)
+    assert "error detected" in str(raised.value) or "errors detected" in str(raised.value)
+
+
 def test_a_template_that_nobody_instantiated_is_not_called_missing() -> None:
     with pytest.raises(RuntimeError, match=r"never instantiated the template.*name_expressions"):
         cp.RawModule(code=TEMPLATE).get_function("scale")

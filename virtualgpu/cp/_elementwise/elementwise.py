@@ -22,6 +22,7 @@ from virtualgpu.cp._elementwise.parameters import (
     c_name,
     check_identifiers,
     check_name,
+    compiled,
     decide_types,
     parameters,
     typedefs,
@@ -154,7 +155,8 @@ class ElementwiseKernel:
         if key not in self._kernels:
             source = self._source(operands, type_map, ndim)
             check_identifiers(self.params, source, self.name)
-            self._kernels[key] = RawKernel(source, self.name, self.options)
+            parts = {"operation": self.operation, "preamble": self.preamble}
+            self._kernels[key] = compiled(RawKernel(source, self.name, self.options), parts)
         return self._kernels[key]
 
     def _source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:

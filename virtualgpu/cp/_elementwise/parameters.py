@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from virtualgpu.cp._core.dtypes import checked_dtype
+from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cuda_errors import CompileException
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -104,6 +105,39 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
                 code,
                 kernel_name,
             )
+
+
+def compiled(kernel: RawKernel, written: Mapping[str, str]) -> RawKernel:
+    """A generated kernel, once it has compiled.
+
+    Parameters
+    ----------
+    kernel
+        The kernel.
+    written
+        The parts of its source that its user wrote, by their names: a log then counts their lines.
+
+    Raises
+    ------
+    CompileException
+        If the C++ is wrong.
+    """
+    try:
+        kernel.compile()
+    except CompileException as error:
+        source = kernel.code
+
+        def in_its_part(found: re.Match[str]) -> str:
+            line = int(found[1])
+            for name, text in written.items():
+                first = source.count("\n", 0, source.rfind(text)) + 1
+                if text and text in source and first <= line <= first + text.count("\n"):
+                    return f"{name} of {kernel.name!r}, line {line - first + 1}"
+            return found[0]
+
+        log = re.sub(r"\bkernel\.cu\((\d+)\)", in_its_part, error.log)
+        raise CompileException(log, source, error.name, error.options) from None
+    return kernel
 
 
 def decide_types(

@@ -30,6 +30,7 @@ from virtualgpu.cp._elementwise.parameters import (
     c_name,
     check_identifiers,
     check_name,
+    compiled,
     decide_types,
     parameters,
     typedefs,
@@ -212,7 +213,13 @@ class ReductionKernel:
         if key not in self._kernels:
             source = self._source(takes, gives, type_map, in_ndim, out_ndim)
             check_identifiers(self.in_params + self.out_params, source, self.name)
-            self._kernels[key] = RawKernel(source, self.name, self.options)
+            parts = {
+                "map_expr": f"static_cast<_type_reduce>({self.map_expr})",
+                "reduce_expr": "_sum = REDUCE(_sum, _mapped);",  # where NVRTC finds fault with the macro
+                "post_map_expr": "POST_MAP(_reduced);",
+                "preamble": self.preamble,
+            }
+            self._kernels[key] = compiled(RawKernel(source, self.name, self.options), parts)
         return self._kernels[key]
 
     def _source(
