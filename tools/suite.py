@@ -173,13 +173,13 @@ def stage_environment(scratch: str) -> dict[str, str]:
 
 
 def kernel_obstacle(environment: dict[str, str]) -> str:
-    """Why no cell can run, said once instead of by each; empty if they can."""
+    """Why nothing can run, said once instead of by each cell and test; empty if it can."""
     command = [sys.executable, "-c", "from gpulab import cp; cp.arange(3)"]
     tried = subprocess.run(command, cwd=ROOT / "notebooks", env=environment, capture_output=True, text=True)
     if tried.returncode == 0:
         return ""
     last = (tried.stderr.strip().splitlines() or [f"exit status {tried.returncode}"])[-1]
-    return f"No cell can run: {sys.executable} cannot use gpulab in a notebook ({last})"
+    return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last})"
 
 
 def run(name: str, environment: dict[str, str]) -> Result:
@@ -189,7 +189,7 @@ def run(name: str, environment: dict[str, str]) -> Result:
     missing = [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
     if missing:
         return Result(name, False, 0.0, f"pip install {' '.join(missing)}")
-    if name == "notebooks" and (reason := kernel_obstacle(environment)):
+    if name in ("gpu", "notebooks") and (reason := kernel_obstacle(environment)):
         print(reason, flush=True)
         return Result(name, False, 0.0, reason)
     ok, closing = True, ""

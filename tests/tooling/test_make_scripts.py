@@ -210,16 +210,17 @@ def test_a_failing_stage_fails_the_suite(
     assert suite.run("unit", dict(os.environ)).ok is ok
 
 
-def test_what_keeps_every_cell_from_running_is_said_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("stage", ["gpu", "notebooks"])
+def test_what_keeps_everything_from_running_is_said_once(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "gpulab.py").write_text("raise ImportError('half an installation')\n")
-    monkeypatch.setitem(suite.STAGES, "notebooks", lambda: pytest.fail("ran the cells"))
-    ended = suite.run("notebooks", {**os.environ, "PYTHONPATH": str(tmp_path)})
+    monkeypatch.setitem(suite.STAGES, stage, lambda: pytest.fail("ran"))
+    ended = suite.run(stage, {**os.environ, "PYTHONPATH": str(tmp_path)})
     assert not ended.ok
-    assert "No cell can run" in ended.closing
+    assert "Nothing can run" in ended.closing
     assert "half an installation" in ended.closing
-    assert capfd.readouterr().out.count("No cell can run") == 1
+    assert capfd.readouterr().out.count("Nothing can run") == 1
 
 
 def test_a_notebooks_kernel_finds_the_checkout_whatever_is_installed(
