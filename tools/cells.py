@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,8 +27,7 @@ def notebooks() -> list[Path]:
 
 def cells(path: Path) -> Iterator[str]:
     """The code of a notebook, exercises with their folded solutions."""
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    sources = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    sources = [(cell.cell_type, cell.source) for cell in nbformat.read(path, as_version=4).cells]
     text = "\n".join(source for kind, source in sources if kind == "markdown")
     answers = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
     for kind, source in sources:
