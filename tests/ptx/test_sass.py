@@ -282,3 +282,31 @@ def test_without_the_disassembler_the_remedy_is_named(
             launch(tiled)
     finally:
         session.use_device("auto")
+
+
+# Which instruction stands in machine code beside each atomic, as nvdisasm prints it, and what is said of it.
+ATOMICS = [
+    ("int", "atomicAdd(out, 1)", "POPC", "counts its lanes first"),
+    ("int", "out[1 + threadIdx.x] = atomicAdd(out, 1)", "POPC", "counts its lanes first"),
+    ("int", "atomicAdd(out, x[threadIdx.x])", "REDUX.SUM", r"combines .*\(REDUX\.SUM\)"),
+    ("int", "atomicMax(out, x[threadIdx.x])", "REDUX.MAX", r"combines .*\(REDUX\.MAX\.S32\)"),
+    ("int", "out[1 + threadIdx.x] = atomicAdd(out, x[threadIdx.x])", "SHFL", r"adds up .*\(SHFL\)"),
+    ("int", "atomicAdd(out + x[threadIdx.x] % 16, 1)", "RED", "old value has no use"),
+    ("float", "atomicAdd(out, x[threadIdx.x])", "RED", "old value has no use"),
+    ("float", "out[1 + threadIdx.x] = atomicExch(out, x[threadIdx.x])", "ATOMG.E.EXCH", "^$"),
+]
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize(("kind", "statement", "opcode", "says"), ATOMICS)
+def test_what_became_of_atomics(kind: str, statement: str, opcode: str, says: str) -> None:
+    code = f'extern "C" __global__ void k({kind}* out, const {kind}* x) {{ {statement}; }}'
+    cp = session.cp()
+    target = int(cp.cuda.Device().compute_capability)
+    machine = nvrtc.compile_cubin(code, target=target, options=nvrtc.CUPY_OPTIONS).cubin
+    assert any(i.opcode.startswith(opcode) for i in sass.disassemble(machine)["k"])
+    dtype = {"int": np.int32, "float": np.float32}[kind]
+    found = gl.as_run(cp.RawKernel(code, "k"), 1, 64, (cp.zeros(65, dtype), cp.arange(64, dtype=dtype)))
+    (atomic,) = (a for a in found.accesses if a.kind == "atomic")
+    assert re.search(says, atomic.note)
+    assert (atomic.written, atomic.executions) == (2, 2)

@@ -30,6 +30,11 @@ _UNSPLIT = "A short branch is gone: its body is predicated, so warps do not spli
 _BY_EXIT = "Lanes that are done leave by EXIT, which is no divergent branch."
 _COPIED = "ptxas has copied the loop's body: the branch stands {} times in machine code."
 _SWAPS = "Machine code has no such atomic: a loop of compare-and-swap does it, as often as lanes collide."
+_COMBINED = "The warp combines its lanes' values first ({}); one lane updates memory with the result."
+_COUNTED = "The warp counts its lanes first (POPC); one lane adds their number to memory."
+_PREFIXES = "A whole warp adds up its lanes' values first (SHFL); one lane updates memory with the result."
+_AT_ONCE = "One instruction (ATOMS.POPC.INC) adds to an address for all lanes of a warp that name it."
+_NO_ANSWER = "The old value has no use: RED updates memory and sends no answer."
 _NOTHING = "No machine instruction is left of this access: ptxas knows its value or has no use for it."
 _ACROSS = "ptxas has copied the loop's body and fetches the bytes of several turns at once."
 _SOMETIMES = "ptxas merges this access with its neighbours in some copies of the loop's body only."
@@ -48,6 +53,7 @@ class _Site:
     instruction: ir.Instruction
     block: int
     machine: list[SassInstruction] = field(default_factory=list)
+    around: dict[str, str] = field(default_factory=dict)  # opcodes of its line, by mnemonic
     access: AccessCounters | None = None
     branch: BranchCounters | None = None
 
@@ -113,9 +119,11 @@ def anchor(
     split = _a_loop_splits(sites)
     text = ptx.split("\n")
     for i in code:
+        site = lines.get(i.ptx_line)
+        if site is not None:
+            site.around.setdefault(i.root, i.opcode)
         if not (i.space or i.is_conditional_branch):
             continue
-        site = lines.get(i.ptx_line)
         if site is not None and _belongs(i, site):
             site.machine.append(i)
         elif i.space:
@@ -234,8 +242,25 @@ def _access(site: _Site, passing: int) -> AccessAsRun:
         else:
             row = replace(row, executions=passing, requests=passing, note=_EARLY)
     if "CAS" in row.opcode and ".cas" not in counted.text:
-        row = replace(row, requests=None, executions=None, note=_SWAPS)
+        return replace(row, requests=None, executions=None, note=_SWAPS)
+    if row.kind == "atomic":
+        row = replace(row, note=" ".join(filter(None, (row.note, _became(site)))))
     return row
+
+
+def _became(site: _Site) -> str:
+    """What machine code does instead of an atomic by each lane; empty where it does just that."""
+    atomics = [i for i in site.machine if i.kind == "atomic"]
+    if any(i.guarded for i in atomics):  # ptxas lets one lane act for its warp
+        for helper, note in (("REDUX", _COMBINED), ("SHFL", _PREFIXES), ("POPC", _COUNTED)):
+            if helper == "SHFL" and len(atomics) == 1:
+                continue  # it hands the old value to the others
+            if helper in site.around:
+                return note.format(site.around[helper])
+    if any(".POPC" in i.opcode for i in atomics):
+        return _AT_ONCE
+    is_atom = site.instruction.root == "atom"
+    return _NO_ANSWER if is_atom and all(i.root in ("RED", "REDG") for i in atomics) else ""
 
 
 def _merge(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
