@@ -7,7 +7,6 @@ from: where its text still is that, nothing was edited, and a newer version may 
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import os
@@ -23,7 +22,6 @@ from virtualgpu.errors import GpulabError
 FOLDER = "gpulab-course"
 EARLIER = "earlier"
 _PACKAGE = Path(__file__).parent
-_NBVAL_MARK = "# NBVAL_CHECK_OUTPUT\n"
 
 
 class CopyError(GpulabError):
@@ -127,39 +125,13 @@ def reset(folder: Path, prefixes: Sequence[str]) -> list[str]:
 
 
 def as_copy(path: Path) -> Any:
-    """The notebook at `path` as learners get it: no outputs, and the machinery of predictions folded."""
+    """The notebook at `path` as learners get it: without outputs."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-            cell.source = cell.source.removeprefix(_NBVAL_MARK)
-            purpose = machinery(cell.source)
-            if purpose:
-                # JupyterLab shows the first line of a folded cell.
-                cell.source = f"# Run this cell: {purpose}\n{cell.source}"
-                cell.metadata.setdefault("jupyter", {})["source_hidden"] = True
     notebook.metadata["gpulab"] = {"name": path.name, "made_from": _text_of(notebook)}
     return notebook
-
-
-def machinery(source: str) -> str:
-    """What a code cell is for that only asks for a prediction, or compares it; empty for all others.
-
-    The text of one that compares holds the answer, that of one that asks some hints.
-    """
-    try:
-        statements = ast.parse(source).body
-    except SyntaxError:  # a line for IPython
-        return ""
-    calls = [
-        node.func for node in ast.walk(ast.Module(statements, [])) if isinstance(node, ast.Call)
-        if isinstance(node.func, ast.Attribute)
-    ]  # fmt: skip
-    if any(call.attr == "reveal" and ast.unparse(call) != "gl.reveal" for call in calls):
-        return "compares your prediction with what was found."
-    only = [type(statement) for statement in statements] == [ast.Assign, ast.Expr]
-    asks = only and any(ast.unparse(call) == "gl.predict" for call in calls)
-    return "asks for your prediction." if asks else ""
 
 
 def is_edited(notebook: Any) -> bool:
