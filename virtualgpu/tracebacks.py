@@ -13,7 +13,9 @@ _HERE = Path(__file__).resolve().parent
 
 
 @contextmanager
-def trimmed(error: BaseException, packages: Collection[Path] = ()) -> Iterator[bool]:
+def trimmed(
+    error: BaseException, packages: Collection[Path] = (), *, between: bool = False
+) -> Iterator[bool]:
     """Shorten an exception's traceback, and those of its causes, until the end of a ``with`` block.
 
     Errors that were raised and caught within the packages leave the chain. A program's function that the
@@ -25,6 +27,9 @@ def trimmed(error: BaseException, packages: Collection[Path] = ()) -> Iterator[b
         What was raised.
     packages
         Folders whose frames are left out beside those of `virtualgpu`.
+    between
+        Leave out as well the frames of installed libraries through which the program came here, such as
+        those of matplotlib that was given a device array.
 
     Yields
     ------
@@ -35,7 +40,7 @@ def trimmed(error: BaseException, packages: Collection[Path] = ()) -> Iterator[b
     names = tuple(folder.name for folder in (_HERE, *packages))
     chain = list(_chain(error))
     before = [(e, e.__traceback__, e.__cause__, e.__context__, e.__suppress_context__) for e in chain]
-    shown = {id(e): _own_frames(e.__traceback__, ours, names) for e in chain}
+    shown = {id(e): _own_frames(e.__traceback__, ours, names, between) for e in chain}
     within = {id(e) for e in chain if e is not error and e.__traceback__ and shown[id(e)] is None}
     try:
         for e, traceback, cause, context, suppressed in before:
@@ -77,9 +82,10 @@ def _length(traceback: TracebackType | None) -> int:
 
 
 def _own_frames(
-    traceback: TracebackType | None, ours: tuple[str, ...], names: tuple[str, ...]
+    traceback: TracebackType | None, ours: tuple[str, ...], names: tuple[str, ...], between: bool
 ) -> TracebackType | None:
     kept: list[TracebackType] = []
+    kept_libraries: list[bool] = []
     inside = False
     while traceback is not None:
         frame = traceback.tb_frame
@@ -90,7 +96,11 @@ def _own_frames(
         elif not (inside and _is_library(path)):
             inside = False
             kept.append(traceback)
+            kept_libraries.append(_is_library(path))
         traceback = traceback.tb_next
+    while between and inside and kept_libraries[-1:] == [True] and not all(kept_libraries):
+        kept.pop()
+        kept_libraries.pop()
     rebuilt = None
     for part in reversed(kept):
         rebuilt = TracebackType(rebuilt, part.tb_frame, part.tb_lasti, part.tb_lineno)

@@ -63,7 +63,7 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, [Path(__file__).resolve().parents[1]]) as shorter:
+    with trimmed(error, [Path(__file__).resolve().parents[1]], between=True) as shorter:
         if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
             return

@@ -65,6 +65,8 @@ CASES = {
     "gl.use_device('T5')": "Did you mean 'T4'?",
     "cp.ElementwiseKernel('T x', 'T y', 'y = x +', 'e')(x)": "error: expected an expression",
     "cp.ones((3, 4)) @ cp.ones((3, 4))": "ValueError",
+    "f[1, 32](x, 100)": "TypeError: A RawKernel is launched with f((blocks,), (threads,), (arguments))",
+    "import matplotlib.pyplot as plt; plt.plot(x)": "TypeError: Implicit conversion to a NumPy array",
     "cp.linalg.inv(cp.zeros((2, 2)))": "LinAlgError: Singular matrix",
     "gl.check('nope', 3)": "UnknownExerciseError",
     "import cupy": "write `from gpulab import cp`, which has CuPy's interface",

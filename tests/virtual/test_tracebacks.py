@@ -73,6 +73,22 @@ def test_what_is_shown(functions: tuple[Callable[..., Any], ...], names: list[st
     assert len(before) == len(functions)
 
 
+@pytest.mark.parametrize(
+    ("functions", "names"),
+    [
+        ((library, learner, library, ours, raises), ["library", "learner"]),
+        ((library, ours, raises), []),  # this test is what called it
+        ((learner, ours, callback, library, ours, library, raises), ["learner", "callback"]),
+    ],
+)
+def test_libraries_on_the_way_are_left_out_if_asked(
+    functions: tuple[Callable[..., Any], ...], names: list[str]
+) -> None:
+    error = called(*functions)
+    with trimmed(error, [PACKAGE], between=True):
+        assert shown(error) == names
+
+
 def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
     error = called(learner, catches, raises)
     with trimmed(error, [PACKAGE]):

@@ -103,6 +103,12 @@ class RawKernel:
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
         self.kernel.submit(launch, stream, cooperative)
 
+    def __getitem__(self, shape: Any) -> Any:
+        raise TypeError(
+            f"A RawKernel is launched with {self.name}((blocks,), (threads,), (arguments)); "
+            "kernel[blocks, threads](...) is Numba's way."
+        )
+
     def compile(self, log_stream: Any = None) -> None:
         """Compile now instead of at the first launch; NVRTC's warnings go to `log_stream`, a text file."""
         module = self._module()
