@@ -24,7 +24,9 @@ SIZES = {"projector": (1024, 700), "laptop": (1400, 900)}
 MAKERS: dict[str, Callable[[], Any]] = {
     "launch": lambda: LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace),
     "beside": lambda: LaunchChart(
-        synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)
+        synthetic.launch_trace(),
+        synthetic.launch_trace,
+        compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1),
     ),
     "few": lambda: LaunchChart(synthetic.launch_trace(blocks=16), synthetic.launch_trace),
     "card": lambda: DeviceCard(synthetic.devices()[0], synthetic.devices()[1:], synthetic.metrics),
@@ -114,7 +116,7 @@ BESIDE_THE_FILES = {"projector": (612, 579), "laptop": (868, 599)}
 ESSENTIALS = {
     "launch": (".gl-slider", "canvas", ".gl-numbers", ".gl-said"),
     "few": (".gl-slider", "canvas", ".gl-numbers", ".gl-said"),
-    "beside": ("canvas", ".gl-column > table"),
+    "beside": (".gl-slider", "canvas", ".gl-column > table"),
     "card": (".gl-matrix", "summary"),
     "comparison": (".gl-matrix", "summary"),
     "occupancy": ("canvas", ".gl-switch .gl-bars"),

@@ -19,7 +19,7 @@ from virtualgpu.records import LaunchTrace
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
 # Rows of few busy SMs are as high as this, those of many share what is there.
-ROW_PX, ROWS_PX, NARROW_ROWS_PX = 26, 170, 150
+ROW_PX, ROWS_PX, NARROW_ROWS_PX = 26, 170, 130
 IDLE_PX = 18
 GAP_PX = 10
 RUNNING_PX = 46
@@ -240,7 +240,7 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
         _sm_ticks(sms, height, domain),
         *(_idle_line(waves, height + 3, domain) if waves.idle_sms else ()),
         *_occupancy(waves, top, domain),
-        plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX),
+        plots.y_name("SM" if height < 80 else "one row per SM", height / 2, domain, LEFT_PX, of_rows=True),
         plots.x_axis(bottom, span_ns, number, axis, scale=scale, zoom=True),
         label=f"{label}: {waves.wave_words()}. Arrow keys go from block to block, Enter shows an SM alone; "
         "+ and - zoom.",

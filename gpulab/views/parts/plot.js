@@ -157,17 +157,11 @@ export class Plot {
     this.nameSpans(item, lanes);
   }
 
-  /** Names in spans that have room for them, and of the row that is shown alone. */
+  /** Names in spans that have room for them. */
   nameSpans(item, lanes) {
     const { pen, box } = this;
     const high = item.height / this.rows(item) / lanes;
     pen.textBaseline = "middle";
-    if (this.alone >= 0) {
-      this.font(11, "bold");
-      pen.fillStyle = this.frame.colour("fg");
-      pen.textAlign = "right";
-      pen.fillText(item.row_names[this.alone], box.left - 5, item.top + 7);
-    }
     if (!item.written.length || high < 13 || lanes < item.lanes) return;
     this.font(11);
     pen.textAlign = "left";
@@ -244,10 +238,15 @@ export class Plot {
 
   draw_labels(item) {
     const { pen, box } = this;
-    if (item.of_rows && this.alone >= 0) return;
     this.font(item.size, item.weight, item.mono);
     pen.fillStyle = this.frame.colour(item.colour);
     pen.textBaseline = "middle";
+    if (item.of_rows && this.alone >= 0) {
+      if (item.turn) return;
+      pen.textAlign = "right";
+      pen.fillText(this.item.row_names[this.alone], box.left - 5, this.item.top + 7);
+      return;
+    }
     pen.textAlign = item.anchor === "middle" ? "center" : item.anchor;
     const last = new Map();
     const scale = this.wide / (item.pin ? box.domain[1] - box.domain[0] : this.sight[1] - this.sight[0]);

@@ -166,9 +166,10 @@ def y_ticks(
     return labels(at, list(positions), texts, anchor="end", dx=-5, pin=True, of_rows=of_rows)
 
 
-def y_name(text: str, y: float, domain: tuple[float, float], left: int) -> Item:
-    """The name of a y axis, read upwards at the left edge, its middle at y."""
-    return labels([float(domain[0])], [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True)
+def y_name(text: str, y: float, domain: tuple[float, float], left: int, of_rows: bool = False) -> Item:
+    """The name of a y axis, read upwards at the left edge, its middle at y; `of_rows` as in `y_ticks`."""
+    at = [float(domain[0])]
+    return labels(at, [y], [text], anchor="middle", dx=8 - left, turn=True, pin=True, of_rows=of_rows)
 
 
 def lane_grid(
