@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from gpulab.views.parts import palette
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Picture:
@@ -30,4 +32,5 @@ class Picture:
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, object], dict[str, object]]:
-        return {"image/png": self.png, "text/plain": self.caption}, {"image/png": {"alt": self.caption}}
+        metadata = {"image/png": {"alt": self.caption}, **palette.NEEDS_LIGHT}
+        return {"image/png": self.png, "text/plain": self.caption}, metadata

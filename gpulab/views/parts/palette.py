@@ -31,6 +31,14 @@ _FROM_PAGE = {
     "fg": "var(--jp-ui-font-color0, var(--vscode-editor-foreground, {}))",
     "bg": "var(--jp-layout-color1, var(--vscode-editor-background, {}))",
 }
+NEEDS_LIGHT = {"needs_background": "light"}
+"""Metadata of an output with a picture on light paper."""
+# JupyterLab makes a class of it: where the theme is dark the picture is shown with its lightness turned
+# round and its hues as they were.
+_PICTURES = (
+    'body[data-jp-theme-light="false"] .jp-RenderedImage img.jp-needs-light-background '
+    "{ filter: invert(0.87) hue-rotate(180deg); }"
+)
 # Who says that it is dark: JupyterLab, VS Code, or else the system.
 _DARK = 'body[data-jp-theme-light="false"] {0}, body.vscode-dark {0}'
 _SYSTEM_DARK = 'body:not([data-jp-theme-light]):not([class*="vscode"]) {0}'
@@ -56,5 +64,5 @@ def css(root: str = ".gpulab-view") -> str:
     )
     return (
         f"{root} {{ {light} }}\n{_DARK.format(root)} {{ {dark} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(root)} {{ {dark} }} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ {_SYSTEM_DARK.format(root)} {{ {dark} }} }}\n{_PICTURES}\n"
     )
