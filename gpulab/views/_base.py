@@ -159,7 +159,8 @@ class View(anywidget.AnyWidget):
             return {"text/plain": f"{self!r}\n(no picture: {type(error).__name__}: {error})"}, {}
         width, height = picture.nominal_size(drawn)
         data = {"text/plain": repr(self), "image/png": base64.b64encode(drawn).decode("ascii")}
-        return data, {"image/png": {"width": width, "height": height, "alt": repr(self)}}
+        sizes = {"width": width, "height": height, "alt": repr(self)}
+        return data, {"image/png": sizes, **palette.NEEDS_LIGHT}
 
     def _show_picture(self) -> None:
         from IPython.core.getipython import get_ipython

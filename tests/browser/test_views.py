@@ -46,6 +46,11 @@ def refuse(threads):
 broken = LaunchChart(synthetic.launch_trace(blocks=300), at_block_size=refuse)
 broken
 """,
+    """
+from matplotlib.figure import Figure
+from gpulab.teach.picture import Picture
+Picture.of(Figure(figsize=(2, 1)), "a picture on white")
+""",
 ]
 
 
@@ -312,6 +317,9 @@ def test_text_is_readable_in_each_theme(views: tuple[Any, Any], theme: str) -> N
         lab.picture(f"{view}_{name}", selector)
         assert contrast(lab, f"{selector} .gl-title", selector) >= 7
         assert contrast(lab, f"{selector} .gl-caption", selector) >= 4.5
+    lab.page.locator(".jp-RenderedImage img").last.scroll_into_view_if_needed()
+    shown = lab.page.locator(".jp-RenderedImage img").last.evaluate("img => getComputedStyle(img).filter")
+    assert ("invert" in shown) == dark, "white paper would shine in the dark"
     lab.page.locator(f"{STEPPER} .gl-listing").press("Home")
     lane = f"{STEPPER} .gl-lane[data-state=active]"
     assert contrast(lab, lane, lane) >= 4.5

@@ -29,7 +29,7 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
 
 def test_pictures_are_png_with_a_sentence() -> None:
     bundle, metadata = figures.stacks()._repr_mimebundle_()
-    assert metadata == {"image/png": {"alt": repr(figures.stacks())}}
+    assert metadata == {"image/png": {"alt": repr(figures.stacks())}, "needs_background": "light"}
     assert isinstance(bundle["image/png"], bytes)
     assert size_of(bundle["image/png"]) == (860, 430)
     assert bundle["text/plain"] == repr(figures.stacks())

@@ -83,6 +83,7 @@ def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
     picture = base64.b64decode(data["image/png"])
     assert picture.startswith(b"\x89PNG")
     assert metadata["image/png"]["width"] == 900
+    assert metadata["needs_background"] == "light", "a dark theme turns it dark"
     assert Image.open(io.BytesIO(picture)).size == (1800, 2 * metadata["image/png"]["height"])
 
 
