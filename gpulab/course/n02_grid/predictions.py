@@ -18,7 +18,7 @@ PREDICTIONS = (
         "02-sectors",
         "Both kernels store the same 64 × 64 floats, one for each thread. How many times more 32-byte "
         "sectors does "
-        "the one write whose *rows* run with `threadIdx.x`?",
+        "the one write whose rows run with `threadIdx.x`?",
         "32 lanes that store side by side fill 4 sectors. 32 lanes that stand in 32 different rows touch 32.",
         unit="times",
         comparison=1,
@@ -35,7 +35,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-tail-factor",
-        "A grid of exactly one wave gets **one** block more. How many times as long does the launch take?",
+        "A grid of exactly one wave gets one block more. How many times as long does the launch take?",
         "Half a percent more work; but the late block waits for a place, and then runs almost alone.",
         unit="times",
         comparison=1.0,
