@@ -123,3 +123,32 @@ def test_unfilled_array_is_no_zero() -> None:
     )((1,), (64,), (x, y))
     assert np.isnan(y.get()).all()
     assert Array(1).fill == "arange"
+
+
+FUNCTIONS = """
+typedef float (*F)(float);
+__device__ float square(float x) { return x * x; }
+__device__ float (*volatile product)(float, float);
+__device__ float times(float x, float y) { return x * y; }
+extern "C" __global__ void k(float* x, unsigned long long f) {
+    product = times;
+    F g = f == 1 ? (F)(void*)product : (F)f;
+    x[threadIdx.x] = g(x[threadIdx.x]);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("pointer", "called"),
+    [
+        (0, "a null pointer"),
+        (1, "a pointer to a device function with other parameters"),
+        (12345, "the pointer 0x3039, which is no device function"),
+        (None, r"a pointer to the float32 array of shape \(32,\).*, which is no device function"),
+    ],
+)
+def test_what_was_called_is_named(pointer: int | None, called: str) -> None:
+    x = cp.ones(32, np.float32)
+    with pytest.raises(faults.LaunchFailure, match=f"kernel 'k' called through {called}") as error:
+        cp.RawKernel(FUNCTIONS, "k")((1,), (32,), (x, x.data.ptr if pointer is None else pointer))
+    assert "g(x[threadIdx.x])" in str(error.value)

@@ -391,3 +391,24 @@ def test_the_header_of_complex_numbers_keeps_line_numbers() -> None:
     code = COMPLEX.replace("y[tid] =", "wrong =")
     with pytest.raises(cp.cuda.compiler.CompileException, match=r"kernel\.cu\(8\)"):
         cp.RawKernel(code, "my_func").compile()
+
+
+def test_cupys_own_headers() -> None:
+    code = """
+    #include <cupy/carray.cuh>
+    #include <cupy/math_constants.h>
+    #include <cupy/complex.cuh>
+    extern "C" __global__ void k(CArray<float, 2> a, CArray<float, 1, true, true> flat, float* out) {
+        for (ptrdiff_t i = 0; i < a.size(); ++i) flat[i] = a[i];
+        const int at[2] = {1, 2};
+        out[0] = a[at], out[1] = a.shape()[0], out[2] = a.strides()[1], out[3] = -CUDART_INF_F;
+    }
+    """
+    a, flat, out = (
+        cp.arange(12, dtype=np.float32).reshape(3, 4).T,
+        cp.zeros(12, np.float32),
+        cp.zeros(4, np.float32),
+    )
+    cp.RawKernel(code, "k")((1,), (1,), (a, flat, out))
+    assert flat.tolist() == a.get().ravel().tolist()
+    assert out.tolist() == [a.get()[1, 2], 4, a.strides[1], -np.inf]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 COMPLEX = """\
 template <typename T>
 struct alignas(2 * sizeof(T)) complex {
@@ -84,13 +82,3 @@ template <typename T> __device__ complex<T> cosh(const complex<T>& z) {
 template <typename T> __device__ complex<T> tan(const complex<T>& z) { return sin(z) / cos(z); }
 template <typename T> __device__ complex<T> tanh(const complex<T>& z) { return sinh(z) / cosh(z); }
 """
-
-_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/complex\.cuh[>\"][^\n]*", re.M)
-# In place of the include, on its one line, so that all later lines keep their numbers.
-_ON_ONE_LINE = " ".join(COMPLEX.split("\n"))
-
-
-def with_complex(code: str) -> str:
-    """The code with complex numbers in place of the first include of CuPy's header for them."""
-    replaced, count = _INCLUDE.subn(lambda _: _ON_ONE_LINE, code, count=1)
-    return _INCLUDE.sub("", replaced) if count else code

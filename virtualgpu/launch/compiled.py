@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.advice import advice
-from virtualgpu.compile.complex_header import with_complex
 from virtualgpu.compile.cubin import KernelResources, kernel_resources
+from virtualgpu.compile.cupy_headers import with_headers
 from virtualgpu.compile.includes import stamp
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
@@ -180,7 +180,7 @@ def compiled_module(
 def _compile(
     code: str, options: tuple[str, ...], name_expressions: tuple[str, ...], target: int, _headers: str
 ) -> CompiledModule:
-    source = with_complex(code)
+    source = with_headers(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
         image, machine = nvrtc.compile_both(

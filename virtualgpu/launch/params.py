@@ -97,10 +97,13 @@ def _bytes_of(
 ) -> bytes:
     if isinstance(value, ndarray):
         check_device(value, device)
-        _check_pointer(value, param, spelled, where)
         address = value.data.ptr if value.nbytes else 0
         if address:
             arrays[address] = max(arrays.get(address, 0), value.nbytes)
+        if param.type == "b8" and param.size_bytes == 16 + 16 * value.ndim:
+            # CuPy's CArray: of a whole description a pointer takes the first part.
+            return np.array([address, value.size, *value.shape, *value.strides], np.int64).tobytes()
+        _check_pointer(value, param, spelled, where)
         return address.to_bytes(8, "little")
     if isinstance(value, MemoryPointer) or value is None:
         address = 0 if value is None else value.ptr

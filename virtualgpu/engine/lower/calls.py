@@ -128,7 +128,7 @@ def _indirect(c: WarpCode, i: ir.Instruction, arguments: list[str], results: lis
         c.mask = e.op(f"phi i32 [{mask}, %{before}], [{left_over}, %{after}]")
         c.mask_v = e.mask_vector(c.mask)
         del mask_v
-    c.fault_if(left, layout.BAD_CALL, i.pc)
+    c.fault_if(left, layout.BAD_CALL, i.pc, pointer)
 
 
 def function_address(module: ir.Module, name: str) -> int:

@@ -18,21 +18,21 @@ class WarpCode(Watching):
         self.e.label(label)
         self.here = label
 
-    def fault(self, code: int, pc: int, lane_mask: str | None = None) -> None:
-        """End the warp function with a fault of the first lane of a mask."""
+    def fault(self, code: int, pc: int, lane_mask: str | None = None, addresses: str = "") -> None:
+        """End the warp function with a fault of the first lane of a mask, and its address of `addresses`."""
         lane = self.e.op(f"call i32 @llvm.cttz.i32(i32 {lane_mask or self.mask}, i1 false)")
-        self.e.raw(
-            f"call void @fault(ptr %ctx, i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 0)"
-        )
+        address = self.e.op(f"extractelement <32 x i64> {addresses}, i32 {lane}") if addresses else "0"
+        at = f"i32 {code}, i32 {self.index}, i32 {pc}, i32 {lane}, i32 0, i64 {address}"
+        self.e.raw(f"call void @fault(ptr %ctx, {at})")
         self.e.raw("br label %failed")
 
-    def fault_if(self, lanes: str, code: int, pc: int) -> None:
-        """Fault if any lane of a mask is set."""
+    def fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
+        """Fault if any lane of a mask is set; see `fault`."""
         hit, onward = self.e.name("bad"), self.e.name("ok")
         some = self.e.op(f"icmp ne i32 {lanes}, 0")
         self.e.raw(f"br i1 {some}, label %{hit}, label %{onward}")
         self.begin(hit)
-        self.fault(code, pc, lanes)
+        self.fault(code, pc, lanes, addresses)
         self.begin(onward)
 
     def flush(self) -> None:

@@ -111,6 +111,18 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
 
 
+def _called(memory: DeviceMemory, address: int) -> str:
+    """What a pointer is that was to be called."""
+    if not address:
+        return "a null pointer"
+    if address >> 32 == layout.FUNCTION_TAG >> 32:
+        return "a pointer to a device function with other parameters"
+    found = memory.nearest(address)
+    if found is not None and found.address <= address < found.end:
+        return f"a pointer to the {found.label}, which is no device function"
+    return f"the pointer {address:#x}, which is no device function"
+
+
 def _also_past(found: Allocation | None, address: int) -> str:
     """The other explanation, where an allocation that is live ends before the address."""
     if found is None or address <= found.end:
@@ -216,8 +228,8 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.BAD_CALL:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' called through a pointer that is no device function ({where}). "
-            "Take function addresses in device code, not on the host.",
+            f"kernel '{kernel}' called through {_called(memory, fault.address)} ({where}). "
+            "Take function addresses in device code, not on the host, into pointers of the function's type.",
             site,
         )
     if fault.code == layout.UNMET_MASK:

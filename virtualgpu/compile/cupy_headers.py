@@ -1,0 +1,64 @@
+"""What the headers that CuPy brings stand for: ``<cupy/complex.cuh>``, ``<cupy/carray.cuh>``, constants.
+
+The text takes an include's place on its one line, so that all later lines keep their numbers.
+"""
+
+from __future__ import annotations
+
+import re
+
+from virtualgpu.compile.complex_header import COMPLEX
+
+# An array as a kernel's parameter: CuPy passes a pointer, the count, lengths and steps in bytes.
+_CARRAY = """\
+template <typename T, int _ndim, bool _c_contiguous = false, bool _use_32bit_indexing = false>
+class CArray {
+ public:
+  static const int ndim = _ndim;
+  static const bool c_contiguous = _c_contiguous;
+  __device__ ptrdiff_t size() const { return size_; }
+  __device__ const ptrdiff_t* shape() const { return shape_; }
+  __device__ const ptrdiff_t* strides() const { return strides_; }
+  template <typename Int> __device__ T& operator[](const Int (&at)[_ndim]) const {
+    ptrdiff_t bytes = 0;
+    for (int axis = 0; axis < _ndim; ++axis) bytes += strides_[axis] * ptrdiff_t(at[axis]);
+    return *reinterpret_cast<T*>(reinterpret_cast<char*>(data_) + bytes);
+  }
+  __device__ T& operator[](ptrdiff_t i) const {
+    if (_c_contiguous) return data_[i];
+    ptrdiff_t bytes = 0;
+    for (int axis = _ndim; --axis > 0; i /= shape_[axis]) bytes += strides_[axis] * (i % shape_[axis]);
+    return *reinterpret_cast<T*>(reinterpret_cast<char*>(data_) + bytes + strides_[0] * i);
+  }
+ private:
+  T* data_; ptrdiff_t size_; ptrdiff_t shape_[_ndim]; ptrdiff_t strides_[_ndim];
+};
+template <typename T, bool _c_contiguous, bool _use_32bit_indexing>
+class CArray<T, 0, _c_contiguous, _use_32bit_indexing> {
+ public:
+  static const int ndim = 0;
+  __device__ ptrdiff_t size() const { return size_; }
+  __device__ T& operator[](ptrdiff_t) const { return *data_; }
+ private:
+  T* data_; ptrdiff_t size_;
+};
+"""
+# CUDA's own header has the few constants that CuPy's has, and more.
+_CONSTANTS = "#include <math_constants.h>"
+_HEADERS = {"complex.cuh": COMPLEX, "carray.cuh": _CARRAY, "math_constants.h": _CONSTANTS}
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]cupy/([\w.]+)[>\"][^\n]*", re.M)
+
+
+def with_headers(code: str) -> str:
+    """The code with the text of CuPy's headers in place of the first include of each."""
+    put: set[str] = set()
+
+    def text(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in _HEADERS:
+            return match[0]
+        again = name in put
+        put.add(name)
+        return "" if again else " ".join(_HEADERS[name].split("\n"))
+
+    return _INCLUDE.sub(text, code)
