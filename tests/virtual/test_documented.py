@@ -87,6 +87,7 @@ def said(path: str) -> str:
         ("cp.zeros(3).to", "cp.asarray(a) copies a NumPy array there"),
         ("cp.zeros(3).exp", "it is a function, cp.exp(x)"),
         ("cp.zeros(3).shpe", "Did you mean 'shape'?"),
+        ("cp.cuda.Event().elapsed_time", "write cp.cuda.get_elapsed_time(start, end)"),
     ],
 )
 def test_what_was_meant_is_named(path: str, says: str) -> None:

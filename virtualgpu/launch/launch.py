@@ -121,6 +121,10 @@ def kernel_source(kernel: Any) -> KernelSource:
         If `kernel` carries no CUDA C++ source.
     """
     name, code = getattr(kernel, "name", None), getattr(kernel, "code", None)
+    if kernel is None:
+        raise TypeError(
+            "None is what a launch returns: pass the kernel itself, a cp.RawKernel, not its call."
+        )
     if not isinstance(code, str) or not isinstance(name, str):
         raise TypeError(
             f"{kernel!r} carries no CUDA C++ source; pass a cp.RawKernel or a function of a cp.RawModule."

@@ -27,6 +27,8 @@ class Device:
     """
 
     def __init__(self, device: Any = None) -> None:
+        if isinstance(device, str) and not device.isdecimal():
+            raise ValueError(f"A device goes by its number, as in cp.cuda.Device(0), not by {device!r}.")
         self.id = runtime.getDevice() if device is None else int(device)
 
     def __int__(self) -> int:

@@ -58,6 +58,12 @@ class Event:
         self.capture: Capture | None = None  # `after` then means nodes of its graph
         self._device: VirtualDevice | None = None
 
+    def __getattr__(self, name: str) -> Any:
+        text = f"'Event' object has no attribute {name!r}"
+        if name == "elapsed_time":
+            text += ": write cp.cuda.get_elapsed_time(start, end), in ms"
+        raise AttributeError(text, name=name)
+
     @property
     def ptr(self) -> int:
         """A number that stands for CUDA's event handle."""
