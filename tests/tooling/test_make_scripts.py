@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -179,6 +180,17 @@ def test_an_environment_tells_its_python(tmp_path: Path) -> None:
 )
 def test_counts(line: str, expected: dict[str, int]) -> None:
     assert suite.counts(line) == expected
+
+
+def test_make_and_ci_name_stages_that_exist() -> None:
+    everywhere = re.search(r"^STAGES \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    in_ci = re.search(r'^make test STAGES="(.*)"$', (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert everywhere is not None
+    assert in_ci is not None
+    assert set(everywhere[1].split()) < set(in_ci[1].split()) <= set(suite.STAGES)
+    command = ["make", "--dry-run", "test", "STAGES=lint types"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "tools.suite lint types" in done.stdout
 
 
 def test_summary_ends_with_the_totals() -> None:

@@ -77,6 +77,12 @@ def test_links_within_the_repository_lead_somewhere(target: str) -> None:
         assert (ROOT / target).is_file()
 
 
+def test_notebooks_named_in_addresses_exist() -> None:
+    named = re.findall(r"lab/tree/gpulab-course/([\w.]+)", README)
+    assert named
+    assert all((ROOT / "notebooks" / name).is_file() for name in named)
+
+
 def test_licence_matches() -> None:
     assert PROJECT["license"] == "BSD-3-Clause"
     assert (ROOT / "LICENSE").read_text().startswith("BSD 3-Clause License")
