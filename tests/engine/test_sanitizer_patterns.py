@@ -56,7 +56,7 @@ def test_there_are_right_and_wrong_ones() -> None:
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
 def test_pattern(pattern: Pattern) -> None:
     x = np.random.default_rng(0).random(4096).astype(np.float32) * 60 - 5
-    kernel = cp.RawKernel(pattern.code, "k")
+    kernel = cp.RawKernel(pattern.code, "k", enable_cooperative_groups="this_grid" in pattern.code)
     types = {"char": np.uint8, "int": np.int32, "float": np.float32}
     spelled = pattern.code[pattern.code.index(" k(") :].split(")")[0].split(",")
     args = []

@@ -1062,3 +1062,719 @@ extern "C" __global__ void k(float* x, float* y, int n){
     y[t]+=s;
   }
 }
+
+//! right: ping-pong buffers, one barrier a turn | 1 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][128];
+  int t=threadIdx.x;
+  s[0][t]=x[t];
+  __syncthreads();
+  float v=0;
+  for(int i=0; i<n; i++){
+    int now=i&1;
+    s[1-now][t]=x[t]+i;
+    v+=s[now][127-t];
+    __syncthreads();
+  }
+  y[t]=v;
+}
+
+//! wrong: ping-pong buffers, barrier only every other turn | 1 128 | RAW WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][128];
+  int t=threadIdx.x;
+  s[0][t]=x[t];
+  __syncthreads();
+  float v=0;
+  for(int i=0; i<n; i++){
+    int now=i&1;
+    s[1-now][t]=x[t]+i;
+    v+=s[now][127-t];
+    if(i&1) __syncthreads();
+  }
+  y[t]=v;
+}
+
+//! right: asynchronous double buffer | 1 64 |
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][64];
+  int t=threadIdx.x;
+  __pipeline_memcpy_async(&s[0][t],&x[t],4);
+  __pipeline_commit();
+  float v=0;
+  for(int i=0; i<n; i++){
+    if(i+1<n) __pipeline_memcpy_async(&s[(i+1)&1][t],&x[64*(i+1)+t],4);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    v+=s[i&1][63-t];
+    __syncthreads();
+  }
+  y[t]=v;
+}
+
+//! wrong: asynchronous double buffer, refilled while others read | 1 64 | copy-not-awaited
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][64];
+  int t=threadIdx.x;
+  __pipeline_memcpy_async(&s[0][t],&x[t],4);
+  __pipeline_commit();
+  float v=0;
+  for(int i=0; i<n; i++){
+    if(i+1<n) __pipeline_memcpy_async(&s[(i+1)&1][t],&x[64*(i+1)+t],4);
+    __pipeline_commit();
+    __pipeline_wait_prior(1);
+    __syncthreads();
+    v+=s[i&1][63-t];
+  }
+  y[t]=v;
+}
+
+//! wrong: asynchronous copy awaited one group too few | 1 64 | copy-not-awaited
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][64];
+  int t=threadIdx.x;
+  for(int i=0; i<2; i++){
+    __pipeline_memcpy_async(&s[i][t],&x[64*i+t],4);
+    __pipeline_commit();
+  }
+  __pipeline_wait_prior(1);
+  __syncthreads();
+  y[t]=s[0][63-t]+s[1][63-t];
+}
+
+//! wrong: asynchronous copy of others without a barrier | 1 64 | RAW
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  __pipeline_memcpy_async(&s[t],&x[t],4);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  y[t]=s[63-t];
+}
+
+//! right: asynchronous copy of one's own element | 1 64 |
+#include <cuda_pipeline.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  __pipeline_memcpy_async(&s[t],&x[t],4);
+  __pipeline_commit();
+  __pipeline_wait_prior(0);
+  y[t]=s[t];
+}
+
+//! right: histogram of each warp, then of the block | 2 128 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int h[4][64];
+  int t=threadIdx.x, w=t/32;
+  for(int b=t%32; b<64; b+=32) h[w][b]=0;
+  __syncwarp();
+  atomicAdd(&h[w][(x[blockIdx.x*128+t]+5)&63],1);
+  __syncthreads();
+  if(t<64) atomicAdd(&y[t],h[0][t]+h[1][t]+h[2][t]+h[3][t]);
+}
+
+//! wrong: histogram of each warp without atomics | 2 128 | lost-update
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int h[4][64];
+  int t=threadIdx.x, w=t/32;
+  for(int b=t%32; b<64; b+=32) h[w][b]=0;
+  __syncwarp();
+  h[w][(x[blockIdx.x*128+t]+5)&63]++;
+  __syncthreads();
+  if(t<64) atomicAdd(&y[t],h[0][t]+h[1][t]+h[2][t]+h[3][t]);
+}
+
+//! wrong: histogram of each warp added up too early | 2 128 | RAW
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int h[4][64];
+  int t=threadIdx.x, w=t/32;
+  for(int b=t%32; b<64; b+=32) h[w][b]=0;
+  __syncwarp();
+  atomicAdd(&h[w][(x[blockIdx.x*128+t]+5)&63],1);
+  __syncwarp();
+  if(t<64) atomicAdd(&y[t],h[0][t]+h[1][t]+h[2][t]+h[3][t]);
+}
+
+//! right: scan of a block by shuffles | 1 256 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float sums[8];
+  int t=threadIdx.x, l=t%32, w=t/32;
+  float v=x[t];
+  for(int d=1; d<32; d*=2){
+    float u=__shfl_up_sync(~0u,v,d);
+    if(l>=d) v+=u;
+  }
+  if(l==31) sums[w]=v;
+  __syncthreads();
+  if(w==0){
+    float u=l<8? sums[l]:0;
+    for(int d=1; d<8; d*=2){
+      float o=__shfl_up_sync(~0u,u,d);
+      if(l>=d) u+=o;
+    }
+    if(l<8) sums[l]=u;
+  }
+  __syncthreads();
+  if(w>0) v+=sums[w-1];
+  y[t]=v;
+}
+
+//! wrong: scan of a block, no barrier before its sums are used | 1 256 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float sums[8];
+  int t=threadIdx.x, l=t%32, w=t/32;
+  float v=x[t];
+  for(int d=1; d<32; d*=2){
+    float u=__shfl_up_sync(~0u,v,d);
+    if(l>=d) v+=u;
+  }
+  if(l==31) sums[w]=v;
+  __syncthreads();
+  if(w==0){
+    float u=l<8? sums[l]:0;
+    for(int d=1; d<8; d*=2){
+      float o=__shfl_up_sync(~0u,u,d);
+      if(l>=d) u+=o;
+    }
+    if(l<8) sums[l]=u;
+  }
+  if(w>0) v+=sums[w-1];
+  y[t]=v;
+}
+
+//! wrong: two reductions with the same scratch memory | 1 128 | WAR
+__device__ float total(float v, float* s){
+  int l=threadIdx.x%32, w=threadIdx.x/32;
+  for(int d=16; d; d/=2) v+=__shfl_down_sync(~0u,v,d);
+  if(l==0) s[w]=v;
+  __syncthreads();
+  return s[0]+s[1]+s[2]+s[3];
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[4];
+  float a=total(x[threadIdx.x],s);
+  float b=total(x[threadIdx.x]*x[threadIdx.x],s);
+  y[threadIdx.x]=a+b;
+}
+
+//! right: two reductions with the same scratch memory, a barrier between | 1 128 |
+__device__ float total(float v, float* s){
+  int l=threadIdx.x%32, w=threadIdx.x/32;
+  for(int d=16; d; d/=2) v+=__shfl_down_sync(~0u,v,d);
+  __syncthreads();
+  if(l==0) s[w]=v;
+  __syncthreads();
+  return s[0]+s[1]+s[2]+s[3];
+}
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[4];
+  float a=total(x[threadIdx.x],s);
+  float b=total(x[threadIdx.x]*x[threadIdx.x],s);
+  y[threadIdx.x]=a+b;
+}
+
+//! right: tile of cooperative groups, and the block's own | 1 128 |
+#include <cooperative_groups.h>
+namespace cg=cooperative_groups;
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[128], w[4];
+  auto block=cg::this_thread_block();
+  auto tile=cg::tiled_partition<32>(block);
+  int t=threadIdx.x;
+  s[t]=x[t];
+  tile.sync();
+  float v=s[t^31]+s[t];
+  for(int d=16; d; d/=2) v+=tile.shfl_down(v,d);
+  if(tile.thread_rank()==0) w[t/32]=v;
+  block.sync();
+  y[t]=w[0]+w[1]+w[2]+w[3];
+}
+
+//! wrong: tile of cooperative groups where the block was meant | 1 128 | RAW
+#include <cooperative_groups.h>
+namespace cg=cooperative_groups;
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[128], w[4];
+  auto block=cg::this_thread_block();
+  auto tile=cg::tiled_partition<32>(block);
+  int t=threadIdx.x;
+  s[t]=x[t];
+  tile.sync();
+  float v=s[t^31]+s[t];
+  for(int d=16; d; d/=2) v+=tile.shfl_down(v,d);
+  if(tile.thread_rank()==0) w[t/32]=v;
+  tile.sync();
+  y[t]=w[0]+w[1]+w[2]+w[3];
+}
+
+//! wrong: tile of sixteen for an exchange among thirty-two | 1 32 | RAW
+#include <cooperative_groups.h>
+namespace cg=cooperative_groups;
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  auto tile=cg::tiled_partition<16>(cg::this_thread_block());
+  int t=threadIdx.x;
+  s[t]=x[t];
+  tile.sync();
+  y[t]=s[31-t];
+}
+
+//! right: float4 written, floats read | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float4 s[64];
+  int t=threadIdx.x;
+  s[t]=((float4*)x)[t];
+  __syncthreads();
+  float* f=(float*)s;
+  y[t]=f[t]+f[255-t];
+}
+
+//! wrong: float4 written, floats of others read | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float4 s[64];
+  int t=threadIdx.x;
+  s[t]=((float4*)x)[t];
+  float* f=(float*)s;
+  y[t]=f[t]+f[255-t];
+}
+
+//! right: union of two phases | 1 128 |
+union Both { float f[128]; int i[256]; };
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ Both s;
+  int t=threadIdx.x;
+  s.f[t]=x[t];
+  __syncthreads();
+  float v=s.f[127-t];
+  __syncthreads();
+  s.i[t]=(int)v;
+  s.i[t+128]=t;
+  __syncthreads();
+  y[t]=s.i[127-t]+s.i[255-t];
+}
+
+//! wrong: union of two phases, second begun too early | 1 128 | RAW WAR
+union Both { float f[128]; int i[256]; };
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ Both s;
+  int t=threadIdx.x;
+  s.f[t]=x[t];
+  __syncthreads();
+  float v=s.f[127-t];
+  s.i[t]=(int)v;
+  s.i[t+128]=t;
+  __syncthreads();
+  y[t]=s.i[127-t]+s.i[255-t];
+}
+
+//! right: last block by fence, atomic and volatile | 4 64 |
+__device__ unsigned int done;
+extern "C" __global__ void k(float* x, volatile float* y, int n){
+  __shared__ bool last;
+  int t=threadIdx.x;
+  y[64*blockIdx.x+t]=2*x[64*blockIdx.x+t];
+  __threadfence();
+  __syncthreads();
+  if(t==0) last=atomicInc(&done,gridDim.x-1)==gridDim.x-1;
+  __syncthreads();
+  if(last){
+    float v=0;
+    for(unsigned b=0; b<gridDim.x; b++) v+=y[64*b+t];
+    y[1024+t]=v;
+  }
+}
+
+//! wrong: last block, fence behind the atomic | 4 64 | RAW
+__device__ unsigned int done;
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ bool last;
+  int t=threadIdx.x;
+  y[64*blockIdx.x+t]=2*x[64*blockIdx.x+t];
+  __syncthreads();
+  if(t==0) last=atomicInc(&done,gridDim.x-1)==gridDim.x-1;
+  __threadfence();
+  __syncthreads();
+  if(last){
+    float v=0;
+    for(unsigned b=0; b<gridDim.x; b++) v+=y[64*b+t];
+    y[1024+t]=v;
+  }
+}
+
+//! right: relaxation until nothing changes | 1 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int s[66];
+  int t=threadIdx.x;
+  s[t+1]=x[t];
+  if(t<2) s[65*t]=0;
+  __syncthreads();
+  int changes;
+  do {
+    int l=s[t], m=s[t+1], r=s[t+2];
+    int best=max(m,max(l,r)-1);
+    __syncthreads();
+    s[t+1]=best;
+    changes=__syncthreads_or(best!=m);
+  } while(changes);
+  y[t]=s[t+1];
+}
+
+//! wrong: relaxation in place | 1 64 | RAW
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int s[66];
+  int t=threadIdx.x;
+  s[t+1]=x[t];
+  if(t<2) s[65*t]=0;
+  __syncthreads();
+  int changes;
+  do {
+    int m=s[t+1];
+    int best=max(m,max(s[t],s[t+2])-1);
+    s[t+1]=best;
+    changes=__syncthreads_or(best!=m);
+  } while(changes);
+  y[t]=s[t+1];
+}
+
+//! right: flag by release and acquire | 2 32 |
+#include <cuda/atomic>
+__device__ int flag, data[32];
+extern "C" __global__ void k(float* x, float* y, int n){
+  cuda::atomic_ref<int,cuda::thread_scope_device> f(flag);
+  if(blockIdx.x==0){
+    data[threadIdx.x]=(int)x[threadIdx.x];
+    __syncthreads();
+    if(threadIdx.x==0) f.store(1,cuda::memory_order_release);
+  } else {
+    if(threadIdx.x==0) while(f.load(cuda::memory_order_acquire)==0);
+    __syncthreads();
+    y[threadIdx.x]=data[31-threadIdx.x];
+  }
+}
+
+//! wrong: flag by relaxed stores | 2 32 | RAW
+#include <cuda/atomic>
+__device__ int flag, data[32];
+extern "C" __global__ void k(float* x, float* y, int n){
+  cuda::atomic_ref<int,cuda::thread_scope_device> f(flag);
+  if(blockIdx.x==0){
+    data[threadIdx.x]=(int)x[threadIdx.x];
+    __syncthreads();
+    if(threadIdx.x==0) f.store(1,cuda::memory_order_relaxed);
+  } else {
+    if(threadIdx.x==0) while(f.load(cuda::memory_order_relaxed)==0);
+    __syncthreads();
+    y[threadIdx.x]=data[31-threadIdx.x];
+  }
+}
+
+//! right: broadcast twice | 1 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float b;
+  int t=threadIdx.x;
+  float v=0;
+  for(int i=0; i<n; i++){
+    if(t==(i*37)%128) b=x[i];
+    __syncthreads();
+    v+=b;
+    __syncthreads();
+  }
+  y[t]=v;
+}
+
+//! wrong: broadcast twice, no barrier behind the reads | 1 128 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float b;
+  int t=threadIdx.x;
+  float v=0;
+  for(int i=0; i<n; i++){
+    if(t==(i*37)%128) b=x[i];
+    __syncthreads();
+    v+=b;
+  }
+  y[t]=v;
+}
+
+//! right: all say the same | 1 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ bool any;
+  int t=threadIdx.x;
+  if(t==0) any=false;
+  __syncthreads();
+  if(x[t]>50) any=true;
+  __syncthreads();
+  y[t]=any;
+}
+
+//! wrong: a counter read beside its atomics | 1 128 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ int c;
+  int t=threadIdx.x;
+  if(t==0) c=0;
+  __syncthreads();
+  if(x[t]>20) atomicAdd(&c,1);
+  y[t]=c;
+}
+
+//! right: each warp its own slice | 2 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[4][33];
+  int t=threadIdx.x, w=t/32, l=t%32;
+  float v=x[128*blockIdx.x+t];
+  for(int i=0; i<n; i++){
+    s[w][l]=v;
+    __syncwarp();
+    v=s[w][(l+1)%32]+1;
+    __syncwarp();
+  }
+  y[128*blockIdx.x+t]=v;
+}
+
+//! wrong: each warp its own slice, one too long | 2 128 | WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[4][32];
+  int t=threadIdx.x, w=t/32, l=t%32;
+  float v=x[128*blockIdx.x+t];
+  if(t==0) s[0][0]=0;
+  __syncthreads();
+  for(int i=0; i<n; i++){
+    s[w][l]=v;
+    __syncwarp();
+    v=(&s[w][0])[l+1<128-32*w? l+1:0]+1;
+    __syncwarp();
+  }
+  y[128*blockIdx.x+t]=v;
+}
+
+//! wrong: first lane speaks, others do not wait | 1 32 | WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s;
+  if(threadIdx.x==0) s=x[0];
+  y[threadIdx.x]=s;
+}
+
+//! right: first lane speaks, others wait | 1 32 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s;
+  if(threadIdx.x==0) s=x[0];
+  __syncwarp();
+  y[threadIdx.x]=s;
+}
+
+//! wrong: warps leave a loop of barriers at different turns | 1 128 | divergent-barrier
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[128];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  __syncthreads();
+  for(int i=0; i<1+t/32; i++){
+    y[t]+=s[(t+i)%128];
+    __syncthreads();
+  }
+  __syncthreads();
+  y[t]+=s[127-t];
+}
+
+//! wrong: halo loaded by the edges, used at once | 2 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[66];
+  int t=threadIdx.x, i=64*blockIdx.x+t;
+  s[t+1]=x[i];
+  if(t==0) s[0]=i? x[i-1]:0;
+  if(t==63) s[65]=x[i+1];
+  y[i]=s[t]+s[t+1]+s[t+2];
+}
+
+//! wrong: blocks read what the first one fills | 4 32 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  if(blockIdx.x==0) x[threadIdx.x]=threadIdx.x;
+  __syncthreads();
+  y[32*blockIdx.x+threadIdx.x]=x[31-threadIdx.x];
+}
+
+//! wrong: bytes packed into words without atomics | 1 64 | lost-update
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int s[16];
+  int t=threadIdx.x;
+  if(t<16) s[t]=0;
+  __syncthreads();
+  s[t/4]|=(x[t]&255)<<8*(t%4);
+  __syncthreads();
+  if(t<16) y[t]=s[t];
+}
+
+//! right: bytes packed into words as bytes | 1 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int s[16];
+  int t=threadIdx.x;
+  ((unsigned char*)s)[t]=x[t];
+  __syncthreads();
+  if(t<16) y[t]=s[t];
+}
+
+//! wrong: neighbours write each other's element | 1 64 | WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  y[t]=x[t];
+  y[t+1]=-x[t];
+}
+
+//! right: hash table by compare-and-swap | 4 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  int key=x[64*blockIdx.x+threadIdx.x]+6;
+  for(int at=key*7&255; ; at=at+1&255){
+    int old=atomicCAS(&y[at],0,key);
+    if(old==0 || old==key) break;
+  }
+}
+
+//! wrong: hash table by look, then write | 4 64 | lost-update
+extern "C" __global__ void k(int* x, int* y, int n){
+  int key=x[64*blockIdx.x+threadIdx.x]+6;
+  for(int at=key*7&255; ; at=at+1&255){
+    if(y[at]==0) y[at]=key;
+    if(y[at]==key) break;
+  }
+}
+
+//! wrong: sum never set to zero | 1 64 | uninitialised-read
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  for(int i=0; i<n; i++) s[t]+=x[t+64*i];
+  y[t]=s[t];
+}
+
+//! wrong: scan of blocks in place | 4 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=64*blockIdx.x+threadIdx.x;
+  for(int d=1; d<256; d*=2){
+    float v=i>=d? x[i-d]:0;
+    __syncthreads();
+    x[i]+=v;
+    __syncthreads();
+  }
+}
+
+//! right: doubles and pairs of floats | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ double s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  __syncthreads();
+  float2 v=((float2*)s)[63-t];
+  y[t]=v.x+v.y;
+}
+
+//! wrong: doubles of neighbours by their halves | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ double s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  y[t]=((float*)s)[t];
+}
+
+//! wrong: barrier object, arrived but never waited for | 1 64 | WAR
+#include <cuda/barrier>
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ cuda::barrier<cuda::thread_scope_block> b;
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  if(t==0) init(&b,64);
+  __syncthreads();
+  s[t]=x[t];
+  auto token=b.arrive();
+  y[t]=s[63-t];
+  (void)token;
+}
+
+//! right: odd-even sort | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[128];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  s[t+64]=x[t+64];
+  for(int i=0; i<128; i++){
+    __syncthreads();
+    int a=2*t+(i&1);
+    if(a+1<128 && s[a]>s[a+1]){
+      float v=s[a];
+      s[a]=s[a+1];
+      s[a+1]=v;
+    }
+  }
+  __syncthreads();
+  y[t]=s[t];
+  y[t+64]=s[t+64];
+}
+
+//! wrong: odd-even sort, barrier only before odd turns | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[128];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  s[t+64]=x[t+64];
+  for(int i=0; i<128; i++){
+    if(i&1) __syncthreads();
+    int a=2*t+(i&1);
+    if(a+1<128 && s[a]>s[a+1]){
+      float v=s[a];
+      s[a]=s[a+1];
+      s[a+1]=v;
+    }
+  }
+  __syncthreads();
+  y[t]=s[t];
+  y[t+64]=s[t+64];
+}
+
+//! wrong: volatile does not order warps | 1 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ volatile float s[64];
+  int t=threadIdx.x;
+  s[t]=x[t];
+  y[t]=s[63-t];
+}
+
+//! right: flag between warps of a block | 1 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ volatile int ready;
+  __shared__ float s[32];
+  int t=threadIdx.x;
+  if(t==0) ready=0;
+  __syncthreads();
+  if(t<32){
+    s[t]=x[t];
+    __threadfence_block();
+    __syncwarp();
+    if(t==0) ready=1;
+  } else {
+    while(!ready);
+    __threadfence_block();
+    y[t]=s[63-t];
+  }
+}
+
+//! wrong: shuffle among lanes that have parted | 1 32 | shuffle-from-an-absent-lane
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  float v=x[t];
+  if(t<16) v+=__shfl_down_sync(0xffff,v,8,32);
+  if(t<20 && t>=8) v+=__shfl_sync(__activemask(),v,0);
+  y[t]=v;
+}
+
+//! right: blocks of a grid wait for each other | 4 64 |
+#include <cooperative_groups.h>
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=64*blockIdx.x+threadIdx.x, m=64*gridDim.x;
+  y[i]=x[i]*2;
+  cooperative_groups::this_grid().sync();
+  x[i]=y[m-1-i];
+}

@@ -311,6 +311,15 @@ def is_in_loop(flow: Flow, pc: int) -> bool:
     return any(here in _reachable(flow, number) for number in flow.blocks[here].successors)
 
 
+def share_a_loop(flow: Flow, first: int, second: int) -> bool:
+    """Whether a thread may come from either of two instructions to the other."""
+    a, b = _block_of(flow, first), _block_of(flow, second)
+    return all(
+        any(end in _reachable(flow, number) for number in flow.blocks[start].successors)
+        for start, end in ((a, b), (b, a))
+    )
+
+
 def _block_of(flow: Flow, pc: int) -> int:
     return next(block.number for block in flow.blocks if block.first <= pc < block.end)
 

@@ -158,32 +158,48 @@ class Report:
             for other in all_races
             if self._lines(other.found) == mine and other.found.space == space
         )
-        in_loop, barrier = self._turns(race.found)
+        in_loop, inside, outside = self._turns(race.found)
         if relation == sentences.BLOCK and self._ordering.has_messages:
             relation = sentences.FLAGS
-        return sentences.Remedied(relation, in_loop, barrier)
+        return sentences.Remedied(relation, in_loop, inside, outside)
 
     def _lines(self, found: Finding) -> frozenset[int]:
         assert found.first is not None
         return frozenset((self._site(found.first).line, self._site(found.second).line))
 
-    def _turns(self, found: Finding) -> tuple[bool, int]:
-        """Whether both accesses stand in a loop, and the line of a barrier between them."""
+    def _turns(self, found: Finding) -> tuple[bool, int, int]:
+        """Whether one loop has both accesses, and lines of its barriers: between theirs, and elsewhere."""
         assert found.first is not None
         first, second = (self._site(access).instruction for access in (found.first, found.second))
         own = self.function.instructions
-        if not all(self._comes_again(i) for i in (first, second)):
-            return False, 0
-        between = (i.line for i in own if cfg.is_block_barrier(i) and first.line < i.line < second.line)
-        return True, next(between, 0)
+        if any(i.pc >= len(own) or own[i.pc] is not i for i in (first, second)):
+            return False, 0, 0
+        if not self._in_one_loop(first, second):
+            return False, 0, 0
+        low, high = sorted((first.line, second.line))
+        inside = outside = 0
+        for i in own:
+            if cfg.is_block_barrier(i) and self._in_one_loop(first, i) and self._in_one_loop(second, i):
+                if low < i.line < high:
+                    inside = inside or i.line
+                else:
+                    outside = outside or i.line
+        return True, inside, outside
 
-    def _comes_again(self, i: ir.Instruction) -> bool:
-        """Whether an instruction of the kernel stands in a loop, or is one of several copies of a turn."""
-        own = self.function.instructions
-        if i.pc >= len(own) or own[i.pc] is not i:
-            return False
-        copies = sum((o.line, o.column, o.parts) == (i.line, i.column, i.parts) for o in own)
-        return copies > 1 or cfg.is_in_loop(self.flow, i.pc)
+    def _in_one_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
+        """Whether two instructions of the kernel stand in one loop, unrolled or not."""
+        places = [
+            [
+                o.pc
+                for o in self.function.instructions
+                if (o.line, o.column, o.parts) == (i.line, i.column, i.parts)
+            ]
+            for i in (a, b)
+        ]
+        if a is b and len(places[0]) > 1:
+            return True
+        turns = max(places[0]) > min(places[1]) and max(places[1]) > min(places[0])
+        return (turns and min(map(len, places)) > 1) or cfg.share_a_loop(self.flow, a.pc, b.pc)
 
     def _only_stale(self, found: Finding) -> bool:
         """A plain read against compare-and-swap: the swap notices if what was read is out of date."""

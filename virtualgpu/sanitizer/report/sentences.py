@@ -42,13 +42,14 @@ def _of(place: Place, relation: int) -> str:
 class Remedied:
     """Where the remedy of a race belongs.
 
-    ``relation`` says whom it must part. ``in_loop``: both accesses stand in a loop; then ``barrier`` is the
-    line of a barrier between them that does not part two turns of it, 0 for none.
+    ``relation`` says whom it must part. ``in_loop``: one loop has both accesses; ``inside`` and ``outside``
+    are then lines of its barriers between theirs and elsewhere, 0 for none.
     """
 
     relation: int
     in_loop: bool = False
-    barrier: int = 0
+    inside: int = 0
+    outside: int = 0
 
 
 def race_message(
@@ -82,13 +83,10 @@ def _remedy(kind: str, first: int, second: int, where: Remedied) -> str:
     wait, why = _WAIT[where.relation], _WHY[where.relation]
     if where.in_loop and first == second:
         return why.format(f"Put {wait} between two turns of the loop")
-    if where.in_loop and (where.barrier or first > second):
-        stands = (
-            f"The barrier in line {where.barrier} does not part two turns of the loop. "
-            if where.barrier
-            else ""
-        )
-        return why.format(f"{stands}Put {wait} after line {high}, before line {low} runs again")
+    if where.in_loop and not where.outside and (where.inside or first > second):
+        stands = f"The barrier in line {where.inside} does not part two turns of the loop. "
+        turn = f"Put {wait} after line {high}, before line {low} runs again"
+        return why.format(f"{stands if where.inside else ''}{turn}")
     if first != second:
         return why.format(f"Put {wait} between lines {low} and {high}")
     if kind == "WAW":
@@ -106,8 +104,8 @@ def update_message(
     )
     if update.atomic == "compare":
         fix = (
-            "Compare and write in one atomic: atomicMax() or atomicMin() for integers, a loop around "
-            "atomicCAS() for the rest."
+            "Compare and write in one atomic: atomicCAS(), or atomicMax() and atomicMin() for the largest "
+            "and the smallest integer."
         )
     elif update.atomic in ("", "none"):
         fix = "Make it one atomic: a loop around atomicCAS() does where no other atomic fits."

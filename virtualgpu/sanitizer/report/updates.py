@@ -35,7 +35,7 @@ def updates(function: ir.Function) -> dict[int, Update]:
             continue
         target, value = i.operands[0], i.operands[1]
         if isinstance(target, ir.Address) and isinstance(target.base, ir.Register | ir.Symbol):
-            load, atomic = _source(known, target, value)
+            load, atomic = _source(known, target, value, i.pc)
             if load is None:
                 load, atomic = _compared(function, known, target, i)
             if load is not None:
@@ -45,8 +45,10 @@ def updates(function: ir.Function) -> dict[int, Update]:
     return found
 
 
-def _source(known: Makers, target: ir.Address, value: ir.Operand | None) -> tuple[ir.Instruction | None, str]:
-    """The load from the target that the stored value was made of, and the atomic that would do it."""
+def _source(
+    known: Makers, target: ir.Address, value: ir.Operand | None, pc: int
+) -> tuple[ir.Instruction | None, str]:
+    """The load from the target that what is stored at `pc` was made of, and the atomic that would do it."""
     if not isinstance(value, ir.Register):
         return None, ""
     todo, seen, first = [value.name], {value.name}, ""
@@ -54,11 +56,9 @@ def _source(known: Makers, target: ir.Address, value: ir.Operand | None) -> tupl
         if len(seen) > _MOST:
             return None, ""
         for maker in known.by_register.get(name, ()):
-            if maker.root == "ld":
-                if maker.operands[1] == target:
-                    return maker, first
-                continue
-            if maker.root in ("atom", "call"):
+            if maker.root == "ld" and maker.operands[1] == target and first and maker.pc < pc:
+                return maker, first
+            if maker.root in ("ld", "atom", "call") or maker.pc > pc:
                 continue
             if not first and maker.root not in _MOVES:
                 first = _ATOMICS.get(maker.root, "none")
