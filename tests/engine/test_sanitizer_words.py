@@ -202,3 +202,70 @@ def test_a_plain_read_beside_atomics_of_other_blocks_is_a_warning_that_says_when
     assert any("wrong where the read needs the last one" in h.message for h in hazards)
     plain = found("if (n[0] < 100)\nn[0] = threadIdx.x;", grid=4, block=32)
     assert any(h.severity == "error" for h in plain)
+
+
+# -- races that may be meant ------------------------------------------------------------------------------
+
+UNION_FIND = """
+__device__ int find(int* parent, int v) {
+  int p = parent[v];
+  if (p != v) {
+    int before = v, next;
+    while (p > (next = parent[p])) {
+      parent[before] = next;
+      before = p;
+      p = next;
+    }
+  }
+  return p;
+}
+extern "C" __global__ void k(int* parent, const int* from, const int* to) {
+  int e = blockIdx.x * blockDim.x + threadIdx.x;
+  int a = find(parent, from[e]), b = find(parent, to[e]);
+  while (a != b) {
+    int high = max(a, b), low = min(a, b);
+    int old = atomicCAS(&parent[high], high, low);
+    if (old == high) break;
+    if (high == a) a = old; else b = old;
+  }
+}"""
+SHORTEST = """
+extern "C" __global__ void k(int* way, const int* from, const int* to) {
+  int e = blockIdx.x * blockDim.x + threadIdx.x;
+  int now = way[from[e]] + 1;
+  if (now < way[to[e]])
+    atomicMin(&way[to[e]], now);
+}"""
+
+
+def of_a_graph(code: str) -> tuple[Hazard, ...]:
+    random = np.random.default_rng(1)
+    start = cp.arange(512, dtype=np.int32)
+    edges = [cp.asarray(random.integers(0, 512, 1024).astype(np.int32)) for _ in range(2)]
+    return gl.sanitize(cp.RawKernel(code, "k"), 8, 128, (start, *edges)).hazards
+
+
+@needs_nvrtc
+def test_a_structure_without_locks_has_one_finding_a_sort() -> None:
+    plain, swaps = of_a_graph(UNION_FIND)
+    assert (plain.severity, swaps.severity) == ("warning", "info")
+    assert "shortening of a path" in plain.message
+    assert "The compare-and-swap fails if the value read is out of date" in swaps.message
+    assert "pairs of lines meet on this array" in swaps.message
+
+
+@needs_nvrtc
+def test_a_look_before_an_atomic_minimum_does_no_harm() -> None:
+    source, checked = of_a_graph(SHORTEST)
+    assert (source.severity, checked.severity) == ("warning", "info")
+    assert "old or the new value" in source.message
+    assert "The atomic compares again" in checked.message
+    harmful = of_a_graph(SHORTEST.replace("atomicMin(&way[to[e]], now)", "way[to[e]] = now"))
+    assert {hazard.severity for hazard in harmful} >= {"error"}
+
+
+@needs_nvrtc
+def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
+    body = "if (atomicCAS(&n[0], 0, 1) == 0) x[0] = threadIdx.x + 1;\nelse y[threadIdx.x] = x[0];"
+    severities = {(hazard.array, hazard.severity) for hazard in found(body, grid=2, block=64)}
+    assert ("x[0]", "error") in severities

@@ -23,7 +23,7 @@ from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings
 from virtualgpu.sanitizer.report.declarations import declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import Names
-from virtualgpu.sanitizer.report.updates import Update, updates
+from virtualgpu.sanitizer.report.updates import Update, checks, updates
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
 
 if TYPE_CHECKING:
@@ -140,11 +140,13 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
     )
     racing = {id(kernel.plans[n].function): kernel.plans[n].function for n, _ in kernel.tables.accesses}
     found: dict[int, Update] = {}
+    compared: set[int] = set()
     for function in racing.values() if findings.found else ():
         found |= updates(function)
+        compared |= checks(function)
     return Report(
         findings, launch.stats.name, launch.module.code.split("\n"), launch.grid, launch.block, names,
-        plan.flow, plan.function, found,
+        plan.flow, plan.function, found, compared,
     )  # fmt: skip
 
 

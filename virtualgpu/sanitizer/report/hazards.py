@@ -6,7 +6,7 @@ update without an atomic gives rise to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from virtualgpu.compile.ptx import cfg, ir
@@ -43,13 +43,16 @@ class _Race:
     relation: int
     found: Finding
     update: Update | None = None
+    sort: str = ""  # a word of `sentences`: of an intended race it says why it may be one
+    pairs: frozenset[tuple[int, int]] = frozenset()  # of lines, where they are several
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What is needed to tell of findings: the launch, its source, the names of its places.
 
-    ``updates`` are the kernel's read-modify-writes, by the ids of their instructions.
+    ``updates`` are the kernel's read-modify-writes, by the ids of their instructions; ``checks`` the ids of
+    its loads that an atomic compares again.
     """
 
     findings: Findings
@@ -61,6 +64,7 @@ class Report:
     flow: cfg.Flow
     function: ir.Function
     updates: Mapping[int, Update]
+    checks: Set[int]
 
     def hazards(self) -> list[Hazard]:
         """One hazard a mistake, but none for memory that the system keeps for itself."""
@@ -74,6 +78,15 @@ class Report:
             else:
                 others.append(self._other(kind, space, found))
         apart = [self._apart(found) for found in self.findings.apart_from.values()]
+        swapped = {
+            race.found.start
+            for race in races
+            if race.found.space == "global" and any(site.swaps for site in self._sides(race.found))
+        }
+        wide = {
+            (race.found.start, self._lines(race.found)) for race in races if race.relation == sentences.GRID
+        }
+        races = [replace(race, sort=self._sort(race, swapped, wide)) for race in races]
         merged = list(_merged(races, self._site))
         return [*apart, *(self._race(race, merged) for race in merged), *others]
 
@@ -137,13 +150,13 @@ class Report:
             )  # fmt: skip
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
-        stale, weak = self._only_stale(found), self._beside_atomics(race)
-        if stale or (kind == "WAW" and found.agree):
+        if race.sort in (sentences.STALE, sentences.CHECK) or (kind == "WAW" and found.agree):
             severity = "info"
-        elif weak:
+        elif race.sort:
             severity = "warning"
+        where = self._remedied(race, all_races)
         message = sentences.race_message(
-            kind, first, second, array, self._remedied(race, all_races), found.agree, stale, weak
+            kind, first, second, array, where, found.agree, race.sort, len(race.pairs)
         )
         return Hazard(
             "race", kind, severity, found.space, self.kernel, first, second, address, array, found.count,
@@ -162,6 +175,10 @@ class Report:
         if relation == sentences.BLOCK and self._ordering.has_messages:
             relation = sentences.FLAGS
         return sentences.Remedied(relation, in_loop, inside, outside)
+
+    def _sides(self, found: Finding) -> tuple[Site, Site]:
+        assert found.first is not None
+        return self._site(found.first), self._site(found.second)
 
     def _lines(self, found: Finding) -> frozenset[int]:
         assert found.first is not None
@@ -201,24 +218,24 @@ class Report:
         turns = max(places[0]) > min(places[1]) and max(places[1]) > min(places[0])
         return (turns and min(map(len, places)) > 1) or cfg.share_a_loop(self.flow, a.pc, b.pc)
 
-    def _only_stale(self, found: Finding) -> bool:
-        """A plain read against compare-and-swap: the swap notices if what was read is out of date."""
-        assert found.first is not None
-        pair = [self._site(access) for access in (found.first, found.second)]
-        return any(
-            one.swaps and not other.writes and not other.strong for one, other in (pair, reversed(pair))
-        )
+    def _sort(self, race: _Race, swapped: Set[int], wide: Set[tuple[int, frozenset[int]]]) -> str:
+        """Why a race may be meant: programs without locks read plainly beside atomics, and mostly may.
 
-    def _beside_atomics(self, race: _Race) -> bool:
-        """A plain read in global memory of what other blocks change by atomics: old or new, never torn."""
-        found = race.found
-        assert found.first is not None
-        pair = [self._site(access) for access in (found.first, found.second)]
-        return (
-            found.space == "global"
-            and race.relation == sentences.GRID
-            and any(one.strong and one.writes and not other.writes for one, other in (pair, reversed(pair)))
-        )
+        `swapped` are the arrays that compare-and-swaps change, `wide` those with the lines at which blocks
+        meet.
+        """
+        pair = self._sides(race.found)
+        for one, other in (pair, pair[::-1]):
+            if one.strong and one.writes and not other.writes and not other.strong:
+                if one.swaps:
+                    return sentences.STALE
+                if id(other.instruction) in self.checks:
+                    return sentences.CHECK
+                if race.found.space == "global" and (race.found.start, self._lines(race.found)) in wide:
+                    return sentences.WEAK
+        if race.found.space == "global" and race.found.start in swapped and race.update is None:
+            return sentences.MIXED
+        return ""
 
     # -- everything else -----------------------------------------------------------------------------
 
@@ -286,6 +303,8 @@ def _merged(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[
         assert found.first is not None
         if update is not None:
             key: tuple[object, ...] = found.space, update.load, update.store
+        elif race.sort:
+            key = race.sort, found.space, found.start
         else:
             key = found.space, race.kind, site(found.first).line, site(found.second).line
         groups.setdefault(key, []).append(race)
@@ -293,4 +312,6 @@ def _merged(races: Iterable[_Race], site: Callable[[Access], Site]) -> Iterator[
         widest = max(group, key=lambda race: (race.relation, not race.found.agree))
         count = sum(race.found.count for race in group)
         agree = all(race.found.agree for race in group)
-        yield replace(widest, found=replace(widest.found, count=count, agree=agree))
+        sides = [(race.found.first, race.found.second) for race in group if race.sort]
+        pairs = frozenset((site(a).line, site(b).line) for a, b in sides if a is not None)
+        yield replace(widest, found=replace(widest.found, count=count, agree=agree), pairs=pairs)

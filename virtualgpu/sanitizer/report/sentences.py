@@ -18,6 +18,15 @@ _WHY = {
     FLAGS: "{}; where not all threads pass, let the second wait for a flag that the first sets afterwards, "
     "behind a fence.",
 }
+STALE, CHECK, WEAK, MIXED = "stale", "check", "weak", "mixed"
+_MEANT = {
+    STALE: "The compare-and-swap fails if the value read is out of date, so it does no harm.",
+    CHECK: "The atomic compares again, so an outdated value does no harm.",
+    WEAK: "The other access is atomic, so the plain read gives the old or the new value: right where both "
+    "will do, as in a search that tries again, wrong where the read needs the last one.",
+    MIXED: "Compare-and-swaps change the same array: a plain write beside them is right only where any of "
+    "the values will do, as in the shortening of a path; elsewhere, swap here as well.",
+}
 AFTER_COPY = " The write is an asynchronous copy: its thread waits for it first, then for the others."
 
 
@@ -53,24 +62,20 @@ class Remedied:
 
 
 def race_message(
-    kind: str, first: Place, second: Place, array: str, where: Remedied, agree: bool, stale: bool, weak: bool
+    kind: str, first: Place, second: Place, array: str, where: Remedied, agree: bool, sort: str, pairs: int
 ) -> str:
-    """Of a race. `agree`: both write the same; `stale`, `weak`: a plain read beside a swap or an atomic."""
+    """Of a race. `agree`: both write the same; `sort`: why it may be meant, at so many `pairs` of lines."""
     did = "wrote" if kind != "WAR" else "read"
     does = "reads" if kind == "RAW" else "writes"
     what = (
         f"thread {second.thread} of block {second.block} {does} {array} that {_of(first, where.relation)} "
         f"{did}, and nothing says which comes first."
     )
-    if stale:
-        return f"{what} The compare-and-swap fails if the value read is out of date, so it does no harm."
+    if sort and not (kind == "WAW" and agree):
+        also = f" {pairs} pairs of lines meet on this array in this way." if pairs > 1 else ""
+        return f"{what} {_MEANT[sort]}{also}"
     if kind == "WAW" and agree:
         return f"{what} All of them write the same value, so the result does not depend on it."
-    if weak:
-        return (
-            f"{what} The other access is atomic, so the plain read gives the old or the new value: right "
-            "where both will do, as in a search that tries again, wrong where the read needs the last one."
-        )
     return f"{what} {_remedy(kind, first.line, second.line, where)}"
 
 

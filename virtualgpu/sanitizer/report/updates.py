@@ -26,6 +26,18 @@ class Update:
     atomic: str
 
 
+def checks(function: ir.Function) -> set[int]:
+    """Ids of the loads whose value an atomic minimum or maximum of the same address compares again."""
+    known, found = makers(function), set[int]()
+    for i in function.instructions:
+        if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
+            target = i.operands[0 if i.root == "red" else 1]
+            if isinstance(target, ir.Address):
+                load, _ = _compared(function, known, target, i)
+                found |= {id(load)} if load is not None else set()
+    return found
+
+
 def updates(function: ir.Function) -> dict[int, Update]:
     """The updates of a function, by the ids of their loads and stores."""
     known = makers(function)
