@@ -34,7 +34,7 @@ def prose(text: str) -> str:
 def verdict_page(opening: str, message: str, passed: bool) -> str:
     """An exercise's verdict as HTML: a sign and a word, not only a colour."""
     sign = "✓" if passed else "✗"
-    content = f"<b>{sign} {html.escape(opening)}</b> {html.escape(message)}"
+    content = f"<b>{sign} {html.escape(opening)}</b> {prose(message)}"
     return boxed(content, "good" if passed else "tail")
 
 

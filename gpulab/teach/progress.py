@@ -130,7 +130,8 @@ class Progress:
             yield (
                 f"{notebook.number} {notebook.topic.replace('_', ' ')}",
                 f"{passed} of {len(notebook.exercises)}",
-                f"{right} of {compared} (asked: {len(notebook.predictions)})",
+                (f"{right} of {compared}" if compared else "none yet")
+                + f" ({len(notebook.predictions)} asked)",
                 f"{_right(notebook.quiz)[0]} of {len(notebook.quiz)}",
                 "; ".join(scores),
             )

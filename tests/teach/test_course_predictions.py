@@ -19,7 +19,7 @@ each = pytest.mark.parametrize("asked", ALL, ids=lambda asked: asked.key)
 
 def test_keys_belong_to_their_notebook() -> None:
     for folder in folders.folders():
-        assert all(re.fullmatch(rf"{folder.number}-[a-z][a-z-]*", key) for key in folder.predictions)
+        assert all(re.fullmatch(rf"{folder.number}-[a-z0-9][a-z0-9-]*", key) for key in folder.predictions)
 
 
 @each

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpulab.teach import folders, predict, reveal
-from gpulab.teach.predictions import UnknownPredictionError
+from gpulab.teach.predictions import UnknownPredictionError, asking
 from gpulab.teach.predictions.verdicts import Scale
 from gpulab.teach.question import Kind, PredictionQuestion, Value
 from virtualgpu.records import HOST_CLOCK, Provenance
@@ -132,6 +132,7 @@ def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
     guess.lock(2)
     guess.unlock()
     assert (guess.value, guess.right) == (1, False)
+    asking._prediction.cache_clear()
     again = predict("98-blocks", n=1, answer=2)
     assert (again.value, again.sure, again.right, again.final) == (1, True, False, True)
 
@@ -142,7 +143,9 @@ def test_an_answer_after_the_number_was_shown_is_none() -> None:
     assert not guess.final, "the comparison waits"
     guess.look()
     assert not guess.lock(2).locked
-    assert not predict("98-blocks", n=1, answer=2).locked
+    asking._prediction.cache_clear()
+    tomorrow = predict("98-blocks", n=1, answer=2)
+    assert (tomorrow.locked, tomorrow.seen, tomorrow.final) == (False, True, True)
 
 
 def test_an_answer_that_is_locked_after_the_comparison_ran_is_compared() -> None:

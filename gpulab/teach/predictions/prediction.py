@@ -24,7 +24,7 @@ _SAID = {True: "were sure of", False: "guessed", None: "said"}
 
 
 class Prediction:
-    """One key's question, the learner's locked answer, and whether it held.
+    """One key's question, the learner's locked answer, and whether it held; `ask` comes first.
 
     Attributes
     ----------
@@ -38,14 +38,15 @@ class Prediction:
         Whether the number was shown without a prediction.
     """
 
+    asked: PredictionQuestion
+    value: Value | None
+    sure: bool | None
+    right: bool | None
+    seen: bool
+
     def __init__(self, key: str) -> None:
         self.key = key
-        self.asked = PredictionQuestion(key, "", "")
         self.question = ""
-        self.value: Value | None = None
-        self.sure: bool | None = None
-        self.right: bool | None = None
-        self.seen = False
         self._waiting: Reveal | None = None
         # The forms on the page, of the cells' latest runs.
         self._form: Form | None = None
