@@ -10,10 +10,15 @@ import pytest
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 CELLS = [
-    """import gpulab as gl
-which = gl.predict("What does `x` hold?", key="t-which", choices=("red", "an amber `n`", "green"))
+    """from gpulab.teach.predictions import Prediction
+from gpulab.teach.question import PredictionQuestion
+def ask(key, question, **more):
+    made = Prediction(key)
+    made.ask(PredictionQuestion(key, question, "", **more), question)
+    return made
+which = ask("t-which", "What does `x` hold?", choices=("red", "an amber `n`", "green"))
 which""",
-    'how_many = gl.predict("How many blocks?", key="t-many", unit="blocks")\nhow_many',
+    'how_many = ask("t-many", "How many blocks?", unit="blocks")\nhow_many',
     'how_many.reveal(4, "counted", because="`n` is 1000.")',
     """from gpulab.teach.quizzes import Quiz
 from gpulab.teach.question import Choice, Question, WhyQuestion
@@ -111,8 +116,9 @@ def test_a_reason_is_written_compared_and_ticked(forms: tuple[Any, Any]) -> None
 def test_after_a_restart_the_form_says_so_where_it_was_pressed(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     kernel.client.execute("import os; os._exit(1)", silent=True)
+    # JupyterLab says in a dialog that it starts the kernel anew.
+    lab.page.locator(".jp-Dialog button.jp-mod-accept").click()
     group = lab.page.get_by_role("group", name="1. Which?")
-    lab.page.wait_for_timeout(1500)
     group.get_by_role("button").first.click()
     group.get_by_text("No answer from Python. Run this cell again.").wait_for(timeout=20_000)
 

@@ -49,7 +49,6 @@ def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
 _COMPARED = re.compile(
     r"No prediction\. (?P<found>.+?)\. (?:For comparison: (?P<tempting>.+?)\. )?(?P<source>[A-Z])"
 )
-_AS_BEFORE = "You made no prediction; a common guess is "
 
 
 def comparisons(path: Path) -> dict[str, str]:
@@ -60,8 +59,7 @@ def comparisons(path: Path) -> dict[str, str]:
 @each_notebook
 def test_every_comparison_names_where_its_number_comes_from(path: Path) -> None:
     for cell, shown in comparisons(path).items():
-        compared = _COMPARED.search(shown) or shown.startswith(_AS_BEFORE)
-        assert compared, f"{cell} reveals a number without its source"
+        assert _COMPARED.search(shown), f"{cell} reveals a number without its source"
 
 
 @each_notebook

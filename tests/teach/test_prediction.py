@@ -10,6 +10,7 @@ from gpulab.teach import folders, predict, reveal
 from gpulab.teach.predictions import UnknownPredictionError, asking
 from gpulab.teach.predictions.verdicts import Scale
 from gpulab.teach.question import Kind, PredictionQuestion, Value
+from tests.teach import asked
 from virtualgpu.records import HOST_CLOCK, Provenance
 
 VIRTUAL = Provenance("modelled", "virtual A100-SXM4-80GB")
@@ -105,21 +106,21 @@ def test_nearness_counts_for_quantities_and_shares_only() -> None:
 
 
 def test_one_is_singular() -> None:
-    assert repr(predict("How many rows?", key="rows", unit="rows", answer=1).reveal(2)) == (
+    assert repr(asked.predict("How many rows?", key="rows", unit="rows", answer=1).reveal(2)) == (
         "✗ 2 rows; you said 1 row, one too few."
     )
     assert Scale("s").show(1) == "1 s"
 
 
 def test_choices_are_the_only_answers() -> None:
-    guess = predict("Which?", key="which", choices=("yes", "no"))
+    guess = asked.predict("Which?", key="which", choices=("yes", "no"))
     with pytest.raises(ValueError, match="not one of the choices: yes, no"):
         guess.lock("perhaps")
     assert repr(guess.lock("no").reveal("yes")) == "✗ yes; you said no."
 
 
 def test_a_typed_number_is_read_as_its_writer_means_it() -> None:
-    guess = predict("How much?", key="n", unit="ms")
+    guess = asked.predict("How much?", key="n", unit="ms")
     assert guess.lock("3,9").value == 3.9
     with pytest.raises(ValueError, match="Write 1 or 1000"):
         guess.lock("1.000")
@@ -157,44 +158,44 @@ def test_an_answer_that_is_locked_after_the_comparison_ran_is_compared() -> None
 
 
 def test_predictions_outlive_the_object(learner_folder: Path) -> None:
-    predict("How many?", key="n", answer=7)
+    asked.predict("How many?", key="n", answer=7)
     assert (learner_folder / "learner.json").exists()
-    assert predict("How many?", key="n").value == 7
+    assert asked.predict("How many?", key="n").value == 7
 
 
 def test_predictions_follow_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    predict("How many?", key="n", answer=7)
+    asked.predict("How many?", key="n", answer=7)
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "someone-else"))
-    assert not predict("How many?", key="n").locked
+    assert not asked.predict("How many?", key="n").locked
 
 
 def test_what_an_earlier_version_kept_is_still_read(learner_folder: Path) -> None:
     learner_folder.mkdir(parents=True)
     (learner_folder / "learner.json").write_text('{"predictions": {"n": 7}}')
-    assert predict("How many?", key="n").value == 7
+    assert asked.predict("How many?", key="n").value == 7
 
 
 def test_an_earlier_answer_to_another_question_is_asked_again() -> None:
-    predict("How many?", key="n", answer=7)
-    assert not predict("Which?", key="n", choices=("yes", "no")).locked
+    asked.predict("How many?", key="n", answer=7)
+    assert not asked.predict("Which?", key="n", choices=("yes", "no")).locked
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     monkeypatch.setenv("GPULAB_HOME", str(blocked / "below"))
-    assert predict("How many?", key="n", answer=7).value == 7
-    assert predict("How many?", key="n").value == 7, "kept in memory at least"
+    assert asked.predict("How many?", key="n", answer=7).value == 7
+    assert asked.predict("How many?", key="n").value == 7, "kept in memory at least"
 
 
 def test_a_damaged_file_is_no_error(learner_folder: Path) -> None:
     learner_folder.mkdir(parents=True)
     (learner_folder / "learner.json").write_text('{"predictions": [1, 2')
-    assert not predict("How many?", key="n").locked
+    assert not asked.predict("How many?", key="n").locked
 
 
 def test_reprs_are_one_stable_line() -> None:
-    guess = predict("How many?", key="n", unit="blocks")
+    guess = asked.predict("How many?", key="n", unit="blocks")
     assert repr(guess) == "Prediction 'n' (How many?): open."
     guess.lock(3, sure=False)
     assert repr(guess) == "Prediction 'n' (How many?): locked: 3 blocks, a guess."

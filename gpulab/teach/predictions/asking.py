@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,15 +20,7 @@ class UnknownPredictionError(GpulabError, ValueError):
 
 
 def predict(
-    question: str,
-    *,
-    key: str = "",
-    choices: Sequence[Value] = (),
-    unit: str = "",
-    default: Value | None = None,
-    answer: Value | None = None,
-    sure: bool | None = None,
-    **fields: Value,
+    key: str, *, answer: Value | None = None, sure: bool | None = None, **fields: Value
 ) -> Prediction:
     """Ask for a prediction before a cell shows the number: ``gl.predict("02-tail")``.
 
@@ -38,12 +29,9 @@ def predict(
 
     Parameters
     ----------
-    question
-        The key of one of the course's predictions. Their texts are in ``predictions.py`` of the
-        notebook's folder in `gpulab.course`. With `key` it is the question itself.
-    key, choices, unit, default
-        Of a question that is not the course's: the name under which the answer is kept, the answers
-        to pick from, the number's unit, and a tempting answer.
+    key
+        Of one of the course's predictions. Their texts are in ``predictions.py`` of the notebook's
+        folder in `gpulab.course`.
     answer, sure
         Locks this answer at once.
     **fields
@@ -55,13 +43,16 @@ def predict(
         If the course asks for no such prediction; the message names the nearest.
     ValueError
         If `answer` is not among the choices, or is not a number where there are none.
+
+    Examples
+    --------
+    >>> guess = predict("00-threads", n=1000, threads=256, answer="1,000", sure=False)
+    >>> reveal("00-threads", 1024, "counted by the kernel", blocks=4, idle=24)
+    ✗ 1,024 threads; you guessed 1,000 threads, 24 too few. Counted by the kernel. A launch starts ...
     """
-    if key:
-        asked = PredictionQuestion(key, question, "", tuple(choices), unit, comparison=default)
-    else:
-        asked = _for_now(_question(question), fields)
-    prediction = _prediction(store().path, asked.key)
-    prediction.ask(asked, filled(asked.question, fields, asked.key))
+    asked = _for_now(_question(key), fields)
+    prediction = _prediction(store().path, key)
+    prediction.ask(asked, filled(asked.question, fields, key))
     if answer is not None:
         prediction.lock(answer, sure=sure)
     return prediction

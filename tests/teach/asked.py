@@ -1,0 +1,22 @@
+"""Predictions that are not the course's, for tests."""
+
+from __future__ import annotations
+
+from gpulab.teach.predictions import Prediction, asking
+from gpulab.teach.question import PredictionQuestion, Value
+from gpulab.teach.store import store
+
+
+def predict(
+    question: str,
+    *,
+    key: str,
+    choices: tuple[Value, ...] = (),
+    unit: str = "",
+    default: Value | None = None,
+    answer: Value | None = None,
+) -> Prediction:
+    """As `gpulab.predict`, of this question."""
+    prediction = asking._prediction(store().path, key)
+    prediction.ask(PredictionQuestion(key, question, "", choices, unit, comparison=default), question)
+    return prediction if answer is None else prediction.lock(answer)
