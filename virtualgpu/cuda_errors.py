@@ -7,7 +7,7 @@ written against CuPy catches the same things. The rest of the message says what 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from virtualgpu.errors import FaultSite, GpulabError
 
@@ -68,6 +68,19 @@ class CompileException(_Sent, Exception):
 
     def __str__(self) -> str:
         return self.log
+
+    def get_message(self) -> str:
+        """The compiler's log."""
+        return self.log
+
+    def dump(self, f: TextIO) -> None:
+        """Write the log and the source, its lines numbered, to a file."""
+        lines = self.source.split("\n")
+        numbered = "".join(
+            f"{n:0{len(str(len(lines)))}} {line.rstrip()}\n" for n, line in enumerate(lines, 1)
+        )
+        f.write(f"NVRTC compilation error: {self.log}\n-----\nName: {self.name}\n")
+        f.write(f"Options: {' '.join(self.options)}\nCUDA source:\n{numbered}-----\n")
 
 
 class KernelFault(CUDARuntimeError, GpulabError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import Any
 
@@ -412,3 +413,14 @@ def test_cupys_own_headers() -> None:
     cp.RawKernel(code, "k")((1,), (1,), (a, flat, out))
     assert flat.tolist() == a.get().ravel().tolist()
     assert out.tolist() == [a.get()[1, 2], 4, a.strides[1], -np.inf]
+
+
+def test_a_compile_error_can_be_written_down() -> None:
+    source = 'extern "C" __global__ void k() {\n  foo;\n}'
+    with pytest.raises(CompileException) as error:
+        RawKernel(source, "k", ("-DN=3",)).compile()
+    written = io.StringIO()
+    error.value.dump(written)
+    assert 'identifier "foo" is undefined' in error.value.get_message()
+    assert "\nOptions: -DN=3\nCUDA source:\n" in written.getvalue()
+    assert "\n2   foo;\n3 }\n-----\n" in written.getvalue()

@@ -98,7 +98,7 @@ _COMPILED = {
 
 _REMEDIES = {
     "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
-    "poly1d": "keep the coefficients in an array; cp.polyval, cp.polyadd and cp.polymul work on those",
+    "poly1d": "write it by Horner's rule, (a * x + b) * x + c; numpy.polyfit finds the coefficients",
     "int": "use Python's int, or cp.int64 and its relatives",
     "float": "use Python's float, or cp.float32 and its relatives",
     "object": "device arrays hold numbers only",
