@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -99,6 +100,21 @@ def test_an_error_is_shown_and_the_last_picture_kept() -> None:
     assert view.error == view.failed == ""
     assert view.pictures == 2
     view.close()
+
+
+def test_a_closed_view_lets_go_of_the_launch_and_its_arrays() -> None:
+    class Launcher:
+        def __call__(self, threads: int) -> LaunchTrace:
+            return synthetic.launch_trace(threads)
+
+    launcher = Launcher()
+    gone = weakref.ref(launcher)
+    view = LaunchChart(synthetic.launch_trace(256), launcher)
+    del launcher
+    assert gone() is not None
+    view.close()  # the notebook's history holds it all the same
+    assert gone() is None
+    assert "Launch of kernel" in repr(view)
 
 
 def test_interrupts_are_not_swallowed() -> None:

@@ -100,6 +100,11 @@ class LaunchChart(View):
                 self.beside = Waves(trace)
                 self._show(self.trace)
 
+    def close(self) -> None:
+        """End the live view, and let go of what its slider would launch: the arrays may be large."""
+        super().close()
+        self._at_block_size = None
+
     def _on_block_threads(self, change: Any) -> None:
         with self._lock, self.hold_sync():
             try:

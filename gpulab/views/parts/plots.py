@@ -150,7 +150,7 @@ def x_axis(
     """
     levels: list[list[Any]] = []
     step = nice_step(limit / scale / 2) if limit > 0 else 1.0
-    finest = limit / scale / (FINEST * 10 if zoom else 12)
+    finest = limit / scale / (FINEST * 5 if zoom else 12)
     while limit > 0 and step >= finest and (not whole or step >= 1):
         ticks = [at * step for at in range(int(limit / scale / step * 1.0001) + 1)]
         levels.append([step * scale, [text(tick) for tick in ticks]])
