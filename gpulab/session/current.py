@@ -216,8 +216,8 @@ def bench(info: DeviceInfo | None = None) -> Iterator[VirtualBackend]:
     """
     from virtualgpu.model import machine as slot
 
+    before = slot.current()  # asked first: looking for the twin makes it the current one
     fresh = _new_virtual(virtual_side().device_info() if info is None else info)
-    before = slot.current()
     slot.use(fresh.machine)
     try:
         yield fresh

@@ -117,9 +117,9 @@ def within_budget(trial: Trial) -> str:
         return "this exercise has no budget."
     case = measured_case(exercise)
     yours = trial.run(case, "budget").counters
-    reference, naive = _shipped(exercise, exercise.reference), None
+    reference, naive = _shipped(trial, exercise.reference), None
     if exercise.naive:
-        naive = _shipped(exercise, exercise.naive)
+        naive = _shipped(trial, exercise.naive)
     trial.scores += [budget.score(item, yours, reference, naive) for item in exercise.budgets]
     for item, score in zip(exercise.budgets, trial.scores, strict=True):
         if not budget.passes(item, score):
@@ -131,7 +131,7 @@ def parallelism(trial: Trial) -> str:
     """Instructions, the busiest warp and the lanes at work beside the reference's: no serial kernel."""
     case, limits = measured_case(trial.exercise), trial.exercise.measured
     yours = trial.run(case, "parallelism").counters
-    reference = _shipped(trial.exercise, trial.exercise.reference)
+    reference = _shipped(trial, trial.exercise.reference)
     longest, own_longest = yours.longest_warp_instructions, reference.longest_warp_instructions
     right = f"{case.label}: the results are right, but"
     said = ""
@@ -194,6 +194,6 @@ def _counted(exercise: KernelExercise, file: str, device: str) -> KernelCounters
         return place.run(exercise, source, measured_case(exercise)).counters
 
 
-def _shipped(exercise: KernelExercise, file: str) -> KernelCounters:
-    """What a solution that the course ships costs on the device in use."""
-    return _counted(exercise, file, session.virtual_side().device_info().name)
+def _shipped(trial: Trial, file: str) -> KernelCounters:
+    """What a solution that the course ships costs on the bench's device."""
+    return _counted(trial.exercise, file, trial.bench.side.device_info().name)
