@@ -307,7 +307,7 @@ def test_a_program_is_judged_by_results_and_counts() -> None:
 
     verdict = judge(TOTAL, copies_back)
     assert verdict.failed_stage == "counts"
-    assert "4,000 bytes copied to the host, and 4 are allowed" in verdict.message
+    assert "4,000 bytes copied to the host, and 5 are allowed" in verdict.message
     assert "copy one number" in verdict.message
 
     def waits(x: Any) -> Any:

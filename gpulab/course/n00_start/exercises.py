@@ -24,6 +24,7 @@ from gpulab.teach.judge import (
     blocks_for,
     call,
     draw,
+    spelt,
 )
 from virtualgpu.records import DeviceInfo, Dim3
 
@@ -47,7 +48,7 @@ _SMALL = " on a GPU with at most 512 threads in a block and 64 blocks in a grid"
 
 def _census(answer: Any, n: int, info: DeviceInfo, where: str) -> None:
     found = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
-    case = f"shape_for({n}, info) returns {found!r}{where}"
+    case = f"shape_for({n}, info) returns {spelt(found)}{where}"
     if not isinstance(found, tuple | list) or len(found) != 2:
         raise NotYet(f"{case}; return two numbers, the blocks and the threads of each: (blocks, threads).")
     if any(isinstance(part, bool) or not isinstance(part, int | np.integer) for part in found):
@@ -91,9 +92,9 @@ CENSUS = (Path(__file__).parent / "kernels" / "census.cu").read_text(encoding="u
 BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, level="warm-up")
 
 
-def saxpy_case(draw: Draw, n: int, block: Dim3) -> Case:
+def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
     """``y[i] = a * x[i] + y[i]``."""
-    a, x, y = np.float32(2.5), draw.floats(n), draw.floats(n)
+    a, x, y = np.float32(data.rng.uniform(1.5, 3)), data.floats(n), data.floats(n)
     with np.errstate(invalid="ignore"):
         # In double precision: whether the GPU rounds once or twice is its affair.
         product, old = a.astype(np.float64) * x, y.astype(np.float64)
@@ -112,7 +113,7 @@ SAXPY = KernelExercise(
     "float a, const float* x, float* y, int n",
     saxpy_case,
     "saxpy.cu",
-    budgets=(Budget("sectors"),),
+    budgets=(Budget("sectors", "Neighbouring threads belong on neighbouring elements.", 1.5),),
     advice=(
         Advice(_ragged, "The last block has more threads than elements left: guard with `if (i < n)`."),
         Advice(advice.holds(lambda m: m["a"] * m["x"]), "y holds a * x; the old y is missing from the sum."),
@@ -149,6 +150,7 @@ REPAIR = KernelExercise(
     smooth_case,
     "smooth.cu",
     kind="repair",
+    once=True,
     advice=(
         Advice(
             advice.both(advice.out_of_bounds, lambda m: "y" in m.array),
@@ -214,7 +216,9 @@ PICTURE = KernelExercise(
     blocks=draw.planes,
     measured=Measured((190, 250), (32, 8, 1)),
     once=True,
-    budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring pixels of a row."),),
+    budgets=(
+        Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring pixels of a row.", 1.6),
+    ),
     advice=(
         Advice(
             advice.out_of_bounds, "Guard both edges, x < width and y < height; the pixel is y * width + x."

@@ -74,7 +74,7 @@ SAXPY_WRONG = [
         "results",
         "nan",
     ),
-    ("too coarse", f"{INDEX} if (i < n) y[i] = __fdividef(x[i], 0.4001f) + y[i];", "results", "it should be"),
+    ("too coarse", f"{INDEX} if (i < n) y[i] = 1.00005f * a * x[i] + y[i];", "results", "it should be"),
     (
         "input spoilt",
         f"{INDEX} if (i < n) {{ y[i] = a * x[i] + y[i]; ((float*)x)[i] = 0; }}",
@@ -304,7 +304,7 @@ PICTURE_WRONG = [
     (
         "flat guard, right place",
         f"{PLACE} if (y * width + x < width * height) {{ y += x / width; x %= width; {PAINT} }}",
-        "results",
+        "hazards",
         "guard x < width and y < height, each",
     ),
     (
@@ -436,7 +436,7 @@ out[i]=LIT(x-cx,cy-y)?picture[i]>127?255:picture[i]<<1:picture[i]>>1;}""",
 WRONG = (
     *(Wrong("00-saxpy", what, saxpy(body), stage, says) for what, body, stage, says in SAXPY_WRONG),
     Wrong("00-saxpy", "stub", saxpy(f"{INDEX}\n    // TODO"), "", "the kernel still has its TODO"),
-    Wrong("00-saxpy", "a number", 3, "", "an int is no kernel; pass the kernel itself"),
+    Wrong("00-saxpy", "a number", 3, "", "a value of type int is no kernel; pass the kernel itself"),
     Wrong("00-saxpy", "a sentence", "y = a * x + y", "", "this text has no kernel `saxpy`"),
     Wrong(
         "00-saxpy",

@@ -48,7 +48,7 @@ its scale, and few ``ulps``: a lost element must show. ``case`` is called with m
 learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
 
 *Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
-shared_bytes, divergent_branches, warp_instructions, barriers ...). ``Budget("sectors")`` allows 1.1 times
+shared_bytes, divergent_branches, warp_instructions, barriers ...). ``Budget("sectors")`` allows 1.25 times
 the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids ("no atomics"), ``least=1`` demands.
 Figures of the reference and the naive version are counted, never written down. Where fewer are better they
 become the learner's score, and the best one is kept.
@@ -69,7 +69,7 @@ process of its own with limits on time and memory, so that whatever the answer d
     def judge_waves(answer: Any) -> str:
         found = call(answer, 217, 2, 108, name="waves")             # what it raises becomes a sentence
         if found != (1, 1):
-            raise NotYet(f"{spell('waves', (217, 2, 108))} returns {found!r}, it should be (1, 1).")
+            raise NotYet(f"{spell('waves', (217, 2, 108))} returns {spelt(found)}, it should be (1, 1).")
         return "full waves and tails are right."
 
     WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
@@ -119,7 +119,7 @@ from gpulab.teach.judge.exercise import (
     PythonExercise,
 )
 from gpulab.teach.judge.mutants import Right, Wrong
-from gpulab.teach.judge.python.functions import call, spell
+from gpulab.teach.judge.python.functions import call, spell, spelt
 
 __all__ = [
     "Advice",
@@ -142,4 +142,5 @@ __all__ = [
     "call",
     "draw",
     "spell",
+    "spelt",
 ]

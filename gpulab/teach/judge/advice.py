@@ -46,8 +46,8 @@ def only_first(m: Mistake) -> bool:
 
 
 def written_twice(m: Mistake) -> bool:
-    """Right, but elements were written more than once (`KernelExercise.once`)."""
-    return m.repeated
+    """Right, but two threads wrote one element the same value (`KernelExercise.once`)."""
+    return m.stage == "hazards" and m.hazard == "WAW"
 
 
 def tail_wrong(m: Mistake) -> bool:
@@ -122,6 +122,7 @@ def _initial_contents(m: Mistake) -> bool:
 
 
 _ALWAYS = (
+    Advice(written_twice, "Every element belongs to one thread."),
     Advice(
         _initial_contents, "It adds to what the output held before, and nobody has cleared it: write with =."
     ),

@@ -90,7 +90,7 @@ class Budget:
     """What a solution may cost, in one counter of a launch (`budget.COUNTERS`).
 
     A figure passes up to ``allowance`` times the reference's, up to ``most``, and from ``least`` on,
-    whichever are given; with none of them up to 1.1 times the reference's. ``advice`` is the sentence
+    whichever are given; with none of them up to 1.25 times the reference's. ``advice`` is the sentence
     for one that does not.
     """
 
@@ -106,7 +106,7 @@ class Budget:
             return self.most
         if self.allowance is None and self.least is not None:
             return None
-        factor = 1.1 if self.allowance is None else self.allowance
+        factor = 1.25 if self.allowance is None else self.allowance
         return int(reference * factor)
 
 
@@ -131,7 +131,7 @@ class Mistake:
     ``fault`` names what stopped the kernel (``out of bounds``, ``endless``, ``lanes missing`` ...), with
     ``array`` the parameter it meant; empty where it ended and ``found`` differs from ``wanted`` in the output
     ``name``. ``hazard`` is what the sanitizer calls it (``RAW``, ``WAW``, ``lanes missing`` ...).
-    ``repeated``: elements were written that often and not once. ``said`` is the sentence without advice.
+    ``said`` is the sentence without advice.
     """
 
     stage: Stage
@@ -144,7 +144,6 @@ class Mistake:
     fault: str = ""
     array: str = ""
     hazard: str = ""
-    repeated: bool = False
 
     @property
     def wrong(self) -> Array:
@@ -191,8 +190,8 @@ class KernelExercise:
     budgets, measured
         What is counted, and for which launch.
     once
-        Whether every element of the outputs is to be written exactly once. A missing guard at a ragged edge
-        writes into the next row, and may write there what belongs there.
+        Whether no two threads may write one element, not even the same value: a missing guard at a ragged
+        edge writes into the next row, and may write there what belongs there.
     advice
         What to say of particular failures.
     praise

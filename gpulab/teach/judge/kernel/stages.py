@@ -50,6 +50,8 @@ def _judged(trial: Trial) -> list[StageResult]:
         failed = [stage for stage in STAGES if found[stage].state == "failed"]
         if failed and not (failed == ["budget"] and stage == "parallelism"):
             break
+        if trial.hopeless and stage == "budget":
+            continue
         try:
             said = " ".join(filter(None, (found[stage].said, step(trial))))
             found[stage] = StageResult(stage, "passed", said)
@@ -64,7 +66,7 @@ def results(trial: Trial) -> str:
     """Small sizes with every block shape, and every kind of data."""
     cases = [*trial.small_cases, *trial.data_cases()]
     runs = [trial.run(case, "results", number) for number, case in enumerate(cases)]
-    trial.hopeless = _is_hopeless(trial, cases, runs)
+    trial.hopeless = _hopeless(trial, cases, runs)
     sizes, shapes = len({case.size for case in cases}), len({case.block for case in cases})
     return f"{len(cases)} launches with {sizes} small sizes and {shapes} block shapes"
 
@@ -104,6 +106,9 @@ def hazards(trial: Trial) -> str:
         except Fault as stop:
             raise trial.stopped("hazards", case, stop) from None
         for found in report.hazards:
+            if found.severity == "info" and trial.exercise.once and found.kind == "WAW":
+                said = f"{case.label}: {found.message}"
+                raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
             if found.severity != "info":
                 said = f"{case.label}: the result is right by luck only: {found.message}"
                 raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
@@ -130,6 +135,8 @@ def within_budget(trial: Trial) -> str:
 def parallelism(trial: Trial) -> str:
     """Instructions, the busiest warp and the lanes at work beside the reference's: no serial kernel."""
     case, limits = measured_case(trial.exercise), trial.exercise.measured
+    if trial.hopeless:
+        raise trial.mistaken(Mistake("parallelism", case, trial.hopeless))
     yours = trial.run(case, "parallelism").counters
     reference = _shipped(trial, trial.exercise.reference)
     longest, own_longest = yours.longest_warp_instructions, reference.longest_warp_instructions
@@ -141,10 +148,7 @@ def parallelism(trial: Trial) -> str:
             "few threads do the work of many. Give every thread its own share."
         )
     elif yours.warp_instructions > limits.slack * reference.warp_instructions:
-        said = (
-            f"{right} it executes {yours.warp_instructions:,} instructions where "
-            f"{reference.warp_instructions:,} are enough: threads repeat each other's work."
-        )
+        said = _repeated(case, yours, reference)
     elif yours.lane_efficiency < limits.lanes * reference.lane_efficiency:
         said = (
             f"{right} on average {yours.lane_efficiency:.0%} of the lanes are at work (reference "
@@ -179,12 +183,20 @@ _STEPS: tuple[tuple[Stage, Callable[[Trial], str]], ...] = (
 )
 
 
-def _is_hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> bool:
+def _hopeless(trial: Trial, cases: list[Case], runs: list[Run]) -> str:
     most = max(range(len(runs)), key=lambda number: runs[number].counters.warp_instructions)
-    exercise = trial.exercise
+    exercise, yours = trial.exercise, runs[most].counters
     source = KernelSource(exercise.kernel, exercise.source(exercise.reference))
     reference = trial.bench.run(exercise, source, cases[most]).counters
-    return runs[most].counters.warp_instructions > _HOPELESS * reference.warp_instructions
+    too_many = yours.warp_instructions > _HOPELESS * reference.warp_instructions
+    return _repeated(cases[most], yours, reference) if too_many else ""
+
+
+def _repeated(case: Case, yours: KernelCounters, reference: KernelCounters) -> str:
+    return (
+        f"{case.label}: the results are right, but it executes {yours.warp_instructions:,} instructions "
+        f"where {reference.warp_instructions:,} are enough: threads repeat each other's work."
+    )
 
 
 @lru_cache(maxsize=128)

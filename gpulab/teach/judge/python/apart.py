@@ -26,6 +26,7 @@ from virtualgpu.errors import UnknownDeviceError
 MEMORY_BYTES = 3 << 30
 SHOWN_LINES = 20
 _SHOWN_BYTES = 8192
+_SENT_BYTES = 256 << 20
 _POLL_S = 0.02
 _START_S = 60.0  # until the process stands; a busy machine may take long
 _PATIENCE = 4  # an answer that does not compute, but waits, has so many times its seconds
@@ -59,6 +60,8 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
         sent = pickle.dumps((list(gpulab.course.__path__), *map(cloudpickle.dumps, (exercise, answer))))
     except Exception as error:
         return not_yet(_unsendable(error))
+    if len(sent) > _SENT_BYTES:
+        return not_yet("it brings very large data along; make them inside the function.")
     child = _Child(sent, device)
     try:
         trouble = child.wait(exercise.limit_s)
@@ -70,8 +73,8 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
     if trouble:
         return not_yet(trouble)
     try:
-        told = json.loads(child.told.bytes.removeprefix(READY))
-    except ValueError:
+        told = json.loads(child.told.bytes.removeprefix(READY).splitlines()[0])
+    except (ValueError, IndexError):
         return not_yet(_ended(child.process.returncode))
     stages = tuple(StageResult(**stage) for stage in told["stages"])
     scores = tuple(Score(**score) for score in told["scores"])

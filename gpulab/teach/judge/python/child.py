@@ -33,7 +33,7 @@ def main() -> None:
     except BaseException as error:
         verdict = Told(False, unexpected(error))
     sys.stdout.flush()
-    os.write(told, json.dumps(dataclasses.asdict(verdict)).encode())
+    os.write(told, json.dumps(dataclasses.asdict(verdict)).encode() + b"\n")
     os._exit(0)  # threads that the answer left behind do not matter
 
 

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 from gpulab.teach.judge.exercise import NotYet
 
+_LONGEST = 200
+
+
+def spelt(value: Any) -> str:
+    """A value in a message: its repr, shortened, on one line; a value whose repr fails by its type."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    try:
+        return " ".join(short.repr(value).split())
+    except Exception:
+        return f"a value of type {type(value).__name__}"
+
 
 def unexpected(error: BaseException) -> str:
     """What an answer raised, in a few words."""
-    text = str(error).strip().splitlines() if error.args != (None,) else []
-    return f"it raised {type(error).__name__}" + (f": {text[0]}" if text else ".")
+    try:
+        text = str(error).strip() if error.args != (None,) else ""
+    except Exception:
+        text = ""
+    first = text.splitlines()[0][:_LONGEST] if text else ""
+    return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
 
 
 def call(function: Any, *args: Any, name: str, shown: str = "") -> Any:
@@ -39,4 +56,4 @@ def call(function: Any, *args: Any, name: str, shown: str = "") -> Any:
 
 def spell(name: str, args: tuple[Any, ...]) -> str:
     """A call as the learner would write it."""
-    return f"{name}({', '.join(repr(argument) for argument in args)})"
+    return f"{name}({', '.join(map(spelt, args))})"

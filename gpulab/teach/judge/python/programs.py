@@ -15,7 +15,7 @@ from gpulab.teach.judge.compare import Near, first_wrong, values_of, wrong_eleme
 from gpulab.teach.judge.draw import Draw, seed_of
 from gpulab.teach.judge.exercise import NotYet, ProgramCase, ProgramExercise
 from gpulab.teach.judge.python.apart import Told
-from gpulab.teach.judge.python.functions import call
+from gpulab.teach.judge.python.functions import call, spelt
 from gpulab.teach.judge.verdict import StageResult
 from virtualgpu.records import Activity
 
@@ -143,4 +143,4 @@ def _score(item: Any, yours: Seen, reference: Seen, naive: Seen | None) -> Score
 
 
 def _shown(given: Any) -> str:
-    return f"array of {given.shape}" if isinstance(given, np.ndarray) else repr(given)
+    return f"array of {given.shape}" if isinstance(given, np.ndarray) else spelt(given)
