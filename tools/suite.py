@@ -117,7 +117,7 @@ def browser() -> list[list[str]]:
 def fake_gpu() -> list[list[str]]:
     """The code for real GPUs, with a virtual GPU in the place of one."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
-    gpu_tests = [f"tests/gpu/test_{name}.py" for name in ("device", "public", "traces")]
+    gpu_tests = [f"tests/gpu/test_{name}.py" for name in ("device", "judge_gpu", "public", "traces")]
     return [pytest(*workers(), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 

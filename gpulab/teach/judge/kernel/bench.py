@@ -208,8 +208,11 @@ def _fault(error: RuntimeError) -> Fault:
         return Fault(
             kind, f"it does not end ({where}). Look for a loop that never stops, or for a wait in vain."
         )
+    did = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
+    if kind == "out of bounds" and getattr(error, "space", "") == "shared":
+        size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
+        return Fault(kind, f"{where}, {did} outside shared memory{f': {size[0]}' if size else ''}.")
     if kind == "out of bounds" and array:
-        did = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
         return Fault(kind, f"{where}, {did} outside `{array[1]}`.", array[1])
     return Fault(kind, message)
 

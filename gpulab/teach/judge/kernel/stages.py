@@ -107,8 +107,8 @@ def hazards(trial: Trial) -> str:
             raise trial.stopped("hazards", case, stop) from None
         for found in report.hazards:
             if found.severity == "info" and trial.exercise.once and found.kind == "WAW":
-                said = f"{case.label}: {found.message}"
-                raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
+                both = found.message.partition(", and nothing says")[0]
+                raise trial.mistaken(Mistake("hazards", case, f"{case.label}: {both}.", hazard=found.kind))
             if found.severity != "info":
                 said = f"{case.label}: the result is right by luck only: {found.message}"
                 raise trial.mistaken(Mistake("hazards", case, said, hazard=found.kind))
@@ -201,6 +201,7 @@ def _repeated(case: Case, yours: KernelCounters, reference: KernelCounters) -> s
 
 @lru_cache(maxsize=128)
 def _counted(exercise: KernelExercise, file: str, device: str) -> KernelCounters:
+    """What a solution that the course ships costs on the device in use, which `device` names."""
     with bench() as place:
         source = KernelSource(exercise.kernel, exercise.source(file))
         return place.run(exercise, source, measured_case(exercise)).counters

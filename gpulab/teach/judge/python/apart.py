@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ _POLL_S = 0.02
 _START_S = 60.0  # until the process stands; a busy machine may take long
 _PATIENCE = 4  # an answer that does not compute, but waits, has so many times its seconds
 READY = b"ready\n"
+_CONTROL = re.compile(r"\x1b\[[\d;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def judge_apart(exercise: PythonExercise | ProgramExercise, answer: Any) -> Verdict:
@@ -139,7 +141,8 @@ class _Child:
 
     def show_printed(self) -> None:
         """The first lines that the answer printed, and how many more there were."""
-        lines = self.printed.bytes.decode(errors="replace").splitlines()[:SHOWN_LINES]
+        text = _CONTROL.sub("", self.printed.bytes.decode(errors="replace"))
+        lines = text.splitlines()[:SHOWN_LINES]
         if lines:
             print("\n".join(lines))
         left_out = self.printed.lines - len(lines)

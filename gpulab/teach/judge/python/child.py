@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -32,9 +33,13 @@ def main() -> None:
         )
     except BaseException as error:
         verdict = Told(False, unexpected(error))
-    sys.stdout.flush()
-    os.write(told, json.dumps(dataclasses.asdict(verdict)).encode() + b"\n")
-    os._exit(0)  # threads that the answer left behind do not matter
+    status = 1
+    with contextlib.suppress(Exception):  # an answer may have closed or changed anything
+        sys.stdout.flush()
+    with contextlib.suppress(Exception):
+        os.write(told, json.dumps(dataclasses.asdict(verdict)).encode() + b"\n")
+        status = 0
+    os._exit(status)  # threads that the answer left behind do not matter
 
 
 def judge(sent: bytes) -> Told:

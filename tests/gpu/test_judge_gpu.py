@@ -1,0 +1,71 @@
+"""Exercises on a GPU machine: results are taken on the GPU as well, once the twin has passed all else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab.teach import folders
+from gpulab.teach.judge import KernelExercise, ProgramCase, ProgramExercise
+from gpulab.teach.judge.check import judge
+from gpulab.teach.judge.kernel import bench, stages
+
+pytestmark = pytest.mark.gpu
+
+
+def exercise(name: str) -> KernelExercise:
+    found = folders.exercise(name)
+    assert isinstance(found, KernelExercise)
+    return found
+
+
+@pytest.mark.parametrize("name", ["00-saxpy", "00-picture"])
+def test_results_are_taken_on_the_gpu_too(cp: Any, name: str) -> None:
+    found = exercise(name)
+    mine = cp.arange(1000)
+    verdict = judge(found, found.source(found.reference))
+    assert verdict, str(verdict)
+    assert "The same on the " in verdict.stages[0].said
+    assert (mine.get() == np.arange(1000)).all()
+
+
+def test_a_kernel_that_faults_never_runs_on_the_gpu(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(stages, "on_gpu", lambda *_: ran.append("on the GPU"))
+    found = exercise("00-saxpy")
+    assert not judge(found, found.source(found.reference).replace("if (i < n)", ""))
+    assert not ran
+    assert float(cp.ones(4).sum()) == 4, "the context lives"
+
+
+def test_what_the_gpu_makes_different_is_not_accepted(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(*launch: Any) -> Any:
+        found, start = bench.on_gpu(*launch)
+        return {name: values + 1 for name, values in found.items()}, start
+
+    monkeypatch.setattr(stages, "on_gpu", other)
+    found = exercise("00-saxpy")
+    verdict = judge(found, found.source(found.reference))
+    assert verdict.failed_stage == "results"
+    assert ", on the " in verdict.message
+
+
+def total_case(data: Any, n: int) -> ProgramCase:
+    x = data.whole(n)
+    return ProgramCase((x,), np.float64(x.sum()))
+
+
+def total(x: Any) -> Any:
+    import cupy
+
+    return float(cupy.asarray(x).sum())
+
+
+@pytest.mark.hardware("the process that judges takes the computer's own CuPy")
+def test_a_program_runs_on_the_gpu_too(cp: Any) -> None:
+    assert cp is not None
+    verdict = judge(ProgramExercise("demo", "Demo", "total", total_case, total), total)
+    assert verdict, str(verdict)
+    assert "The same on the " in verdict.stages[0].said
