@@ -378,3 +378,15 @@ def test_the_package_says_how_to_declare_an_exercise() -> None:
     for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):
         assert name in text
     assert checking.check is check
+
+
+@needs_nvrtc
+def test_what_was_not_reached_takes_one_row() -> None:
+    verdict = judge(ORDERED, LAST_BLOCK.replace("atomicMax(out, (int)blockIdx.x)", "out[7] = 1"))
+    assert str(verdict).splitlines()[1:] == [
+        "  ✗ results      see above",
+        "  – not reached  orders, hazards, budget, parallelism",
+    ]
+    page = verdict._repr_html_()
+    assert "<code>" in page
+    assert "`" not in page

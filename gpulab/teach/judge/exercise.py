@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,6 +84,11 @@ class Case:
         """The grid in three dimensions."""
         x, y, z = (*(self.grid if isinstance(self.grid, tuple) else (self.grid,)), 1, 1)[:3]
         return x, y, z
+
+    @property
+    def threads(self) -> int:
+        """Threads of the whole launch."""
+        return prod(self.launch_grid) * prod(self.block)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gpulab.teach import page
@@ -49,9 +49,15 @@ class Verdict:
         """The stage whose failure the message tells."""
         return next((stage.name for stage in reversed(self.stages) if stage.state == "failed"), "")
 
-    def _found(self, stage: StageResult) -> str:
-        """What a stage's row says: the message stands above already."""
-        return "see above" if stage.said == self.message else stage.said or stage.state
+    def _rows(self) -> list[StageResult]:
+        """What the table shows: the message stands above already, and what was not reached shares a row."""
+        rows = [
+            replace(stage, said="see above") if stage.said == self.message else stage
+            for stage in self.stages
+            if stage.state != "not reached"
+        ]
+        left = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
+        return [*rows, StageResult("not reached", "not reached", left)] if left else rows
 
     @property
     def _golf(self) -> list[Score]:
@@ -61,8 +67,8 @@ class Verdict:
         return f"{self.opening} {self.message}"
 
     def __str__(self) -> str:
-        wide = max((len(stage.name) for stage in self.stages), default=0)
-        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {self._found(s)}" for s in self.stages]
+        wide = max((len(row.name) for row in self._rows()), default=0)
+        rows = [f"  {_SIGNS[s.state]} {s.name:{wide}}  {s.said}" for s in self._rows()]
         return "\n".join([repr(self), *rows, *(f"  score: {score.said}" for score in self._golf)])
 
     def _repr_html_(self) -> str:
@@ -73,8 +79,8 @@ class Verdict:
             return ""
         rows = "".join(
             f'<tr><td style="text-align:left;white-space:nowrap">{_SIGNS[s.state]} {html.escape(s.name)}</td>'
-            f'<td style="text-align:left">{html.escape(self._found(s))}</td></tr>'
-            for s in self.stages
+            f'<td style="text-align:left">{html.escape(s.said)}</td></tr>'
+            for s in self._rows()
         )
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf)
         return (

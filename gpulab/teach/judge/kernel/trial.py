@@ -23,8 +23,8 @@ from virtualgpu.records import Dim3, KernelSource
 SMALL = 5000
 # About so many elements show every kind of data.
 _DATA_SIZE = 1000
-# Launches under checks have at most so many blocks.
-_HAZARD_BLOCKS = 4
+# Launches under checks have at most so many threads.
+_HAZARD_THREADS = 4096
 
 
 @dataclass
@@ -73,16 +73,17 @@ class Trial:
         return [several[len(several) // 2], several[-1]] if several else []
 
     def hazard_cases(self) -> list[Case]:
-        """For every block shape the largest launch of a few blocks, and one that leaves most threads idle."""
-        chosen: dict[Dim3, Case] = {}
-        for case in self.small_cases:
-            best = chosen.get(case.block)
-            if prod(case.launch_grid) <= _HAZARD_BLOCKS and (
-                best is None or np.prod(case.size) > np.prod(best.size)
-            ):
-                chosen[case.block] = case
-        least = [case for case in self.small_cases if np.prod(case.size) == 1]
-        return [*chosen.values(), *least[:1]]
+        """For every block shape a launch of many blocks and one with many idle threads; a single element."""
+        chosen: list[Case] = []
+        small = [case for case in self.small_cases if case.threads <= _HAZARD_THREADS]
+        for shape in dict.fromkeys(case.block for case in small):
+            own = [case for case in small if case.block == shape]
+            chosen.append(max(own, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
+            chosen.append(
+                max(own, key=lambda case: (case.threads - np.prod(case.size)) * (np.prod(case.size) > 1))
+            )
+        chosen += [case for case in small if np.prod(case.size) == 1][:1]
+        return list({id(case): case for case in chosen}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
         """A launch to try."""
