@@ -11,6 +11,7 @@ from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
+from virtualgpu.launch import debugging
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
@@ -99,10 +100,16 @@ class VirtualBackend:
                 return _submitted(prepared).result.counters
             case Warp():
                 request = TraceRequest(what.block_index, what.warp, what.max_steps)
-                return _submitted(prepared, request).result.trace
+                naming = debugging.beside(prepared, request)
+                warp = _submitted(prepared, request).result.trace
+                return replace(warp, variables=naming((warp,))) if warp is not None else None
             case Block():
                 request = TraceRequest(what.block_index, what.warp, what.max_steps, whole_block=True)
-                return _submitted(prepared, request).result.block_trace
+                naming = debugging.beside(prepared, request)
+                block = _submitted(prepared, request).result.block_trace
+                assert block is not None
+                variables = naming(block.warps)
+                return replace(block, warps=tuple(replace(each, variables=variables) for each in block.warps))
         raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
 
     def prepared(self, launch: Launch) -> PreparedLaunch:

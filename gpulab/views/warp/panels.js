@@ -30,13 +30,13 @@ export function valuesPanel(onChoose) {
       const row = rowOf(what);
       const now = value?.step === step;
       const where = !value ? "" : now ? "now" : steps.place(value.step);
-      const text = value ? valueText(value.bits, value.type) : known ? "not yet set" : "not known";
+      const text = value ? valueText(value.bits, value.type) : known ? "not yet" : "not known";
       [what, ctype, text, where].forEach((each, at) => { row.children[at].textContent = each; });
       row.classList.toggle("gl-now", Boolean(now));
       row.classList.toggle("gl-unknown", !value);
       row.setAttribute("aria-pressed", String(what === chosen));
       row.setAttribute("aria-label", `${what}, ${ctype}: ${text}${where && `, written ${where}`}`);
-      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : known ? "" : UNKNOWN;
+      row.title = value ? `${what} (${ctype}) = ${valueText(value.bits, value.type, true)}, written by ${steps.instruction(value.step)}. Press to see it in all lanes.` : known ? "the compiled code has not computed it yet" : UNKNOWN;
       return row;
     });
     // Rows that stay are not touched, so that a focused one keeps the focus.

@@ -1,6 +1,6 @@
 import { element } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
-import { firstAtLeast, upTo } from "./record.js";
+import { alike, firstAtLeast, upTo } from "./record.js";
 
 // Plots of a step: active lanes over all steps, and which lanes share a sector or a bank of memory.
 
@@ -145,14 +145,15 @@ export function accessPanel(frame) {
   const note = (text) => element("div", { class: "gl-note" }, text);
   let [plot, chosen, now] = [null, 0, ""];
   const show = (steps, step, { byLine }) => {
-    const found = steps.accesses(step, byLine);
+    const kinds = alike(steps.accesses(step, byLine), ({ heading, verdict }) => heading + verdict);
+    const found = kinds.map(({ thing }) => thing);
     node.hidden = !steps.access_step;
     const key = `${steps.warp} ${byLine ? `line ${steps.visit(step)}` : step}`;
     // Of several the first that takes more than it need.
     if (key !== now) chosen = Math.max(0, found.findIndex(({ over }) => over));
     now = key;
     const heading = ({ heading: text, over, verdict }, at) => {
-      const parts = [`${text} `, element("span", { class: over ? "gl-verdict gl-over" : "gl-verdict" }, verdict)];
+      const parts = [`${kinds[at].times > 1 ? `${kinds[at].times} × ` : ""}${text} `, element("span", { class: over ? "gl-verdict gl-over" : "gl-verdict" }, verdict)];
       const pick = () => { chosen = at; show(steps, step, { byLine }); node.querySelectorAll("button")[at].focus(); };
       if (found.length < 2) return element("div", { class: "gl-heading" }, ...parts);
       return element("div", { class: "gl-heading" }, element("button", { type: "button", class: "gl-small", "aria-pressed": String(at === chosen), onclick: pick }, ...parts));

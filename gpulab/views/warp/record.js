@@ -13,6 +13,17 @@ export function firstAtLeast(stops, wanted, low = 0, high = stops.length) {
   return low;
 }
 
+/** Things with the same key together: the first of them, and how many. */
+export function alike(things, keyOf) {
+  const found = new Map();
+  for (const thing of things) {
+    const key = keyOf(thing);
+    if (found.has(key)) found.get(key).times += 1;
+    else found.set(key, { key, thing, times: 1 });
+  }
+  return [...found.values()];
+}
+
 /** The steps of one warp; columns are those of `columns.py`. */
 export class WarpRecord {
   constructor(contents, [warp, threads, total]) {
@@ -50,7 +61,7 @@ export class WarpRecord {
       step: spaced((byLine ? visit : step) + 1), steps: byLine ? spaced(this.visit_begin.length) : this.total,
       place: byLine ? this.linePlace(visit) : this.place(step), turn: turns && `, ${turns}`,
       lanes: byLine ? this.says("visit_words", visit) : this.says("mask_words", this.mask[step]), text: this.instruction(step),
-      access: this.accesses(step, byLine).map(({ sentence }) => ` ${sentence}`).join(""), moved: this.says("visit_moved", visit),
+      access: byLine ? this.briefly(step) : this.accesses(step).map(({ sentence }) => ` ${sentence}`).join(""), moved: this.says("visit_moved", visit),
     };
     return this.contents[byLine ? "line_sentence" : "sentence"].replace(/\{(\w+)\}/g, (_, name) => words[name]);
   }
@@ -72,11 +83,18 @@ export class WarpRecord {
     return upTo(to - from, (at) => this.access(from + at));
   }
 
+  /** The memory accesses of a line in few words, those alike together. */
+  briefly(step) {
+    const said = alike(this.accesses(step, true), ({ brief }) => brief).map(({ key, times }) => (times > 1 ? `${spaced(times)} × ${key}` : key));
+    const most = this.contents.most_briefs;
+    return said.slice(0, most).map((text) => ` ${text}.`).join("") + (said.length > most ? " …" : "");
+  }
+
   /** A memory access; addresses are those of the lanes that take part. */
   access(at) {
     const [kind, step] = [this.access_kind[at], this.access_step[at]];
     const found = { sizeBytes: this.kind_size_bytes[kind], over: this.kind_over[kind], reads: this.kind_reads[kind] };
-    for (const name of ["sentence", "heading", "verdict", "note", "picture"]) found[name] = this.says(`kind_${name}`, kind);
+    for (const name of ["sentence", "brief", "heading", "verdict", "note", "picture"]) found[name] = this.says(`kind_${name}`, kind);
     const lanes = upTo(this.address_at ? 32 : 0, (lane) => lane).filter((lane) => this.runs(step, lane));
     return { ...found, lanes: lanes.map((lane) => ({ lane, address: Number(this.bits("address", at, lane)) })) };
   }
@@ -125,21 +143,21 @@ export class WarpRecord {
 
   /** A variable's value in a lane after a step, or null. */
   variable(variable, step, lane) {
-    const [name, type] = this.contents.variables[variable];
+    const [name, ctype, type] = this.contents.variables[variable];
     const row = this.variableRow(variable, step, lane);
-    return row < 0 ? null : { ...this.value(row, lane), what: name, ctype: type };
+    return row < 0 ? null : { ...this.value(row, lane), what: name, ctype, type };
   }
 
   /** The variables in scope at a line, each with its value in a lane where that is known. */
   variables(step, lane, line) {
     const { variables } = this.contents;
-    const inside = variables.map((_, at) => at).filter((at) => variables[at][2] <= line && line <= variables[at][3]);
-    return inside.map((at) => ({ what: variables[at][0], ctype: variables[at][1], known: variables[at][4], value: this.variable(at, step, lane) }));
+    const inside = variables.map((_, at) => at).filter((at) => variables[at][3] <= line && line <= variables[at][4]);
+    return inside.map((at) => ({ what: variables[at][0], ctype: variables[at][1], known: variables[at][5], value: this.variable(at, step, lane) }));
   }
 
   /** The values of a variable or a register in all lanes after a step. */
   named(name, step) {
-    const variable = this.contents.variables.findIndex(([each, , , , known]) => each === name && known);
+    const variable = this.contents.variables.findIndex(([each, , , , , known]) => each === name && known);
     return upTo(32, (lane) => (variable < 0 ? this.registers(step, lane, name)[0] ?? null : this.variable(variable, step, lane)));
   }
 
@@ -180,10 +198,10 @@ export function valueText(bits, type, long = false, digits = 5) {
   return long || text.length <= 8 ? text : `0x${BigInt.asUintN(width, bits).toString(16)}`;
 }
 
-/** A value as at most eight characters: fewer digits, or of an address its end, where neighbours differ. */
-export function cellText(bits, type) {
-  const texts = [5, 4, 3, 2].map((digits) => valueText(bits, type, false, digits));
-  return texts[0].length > 8 && texts[0].startsWith("0x") ? `…${texts[0].slice(-4)}` : texts.find((text) => text.length < 8) ?? texts[3];
+/** A value in a cell with room for some characters: fewer digits, or its end, where neighbours differ. */
+export function cellText(bits, type, room) {
+  const texts = [5, 4, 3, 2, 1].map((digits) => valueText(bits, type, false, digits));
+  return texts.find((text) => text.length <= room) ?? `…${texts[0].slice(1 - room)}`;
 }
 
 function floatText(value, digits) {

@@ -15,6 +15,8 @@ const STATES = {
   none: ["–", "no thread", "the block's last warp has fewer threads"],
 };
 
+const LANE_DIGIT_PX = 6.6; // a digit in a lane's cell, at most
+
 /** Whether a toggle is on, for the eye and for a screen reader. */
 const press = (node, on) => node.setAttribute("aria-pressed", String(on));
 
@@ -173,12 +175,13 @@ function render({ model, el }) {
   const showLanes = (at, line) => {
     const [chosen, lane] = [model.get("register"), model.get("lane")];
     const after = line ? steps.visitEnd(steps.visit(at)) : at;
+    const room = Math.max(3, Math.floor(cells[0].cell.clientWidth / LANE_DIGIT_PX));
     const values32 = (chosen ? steps.named(chosen, after) : line ? steps.lineResult(at) : steps.result(at)) ?? [];
     cells.forEach(({ cell, symbol, value }, here) => {
       const [state, shown] = [steps.laneState(at, here, line), values32[here]];
       cell.dataset.state = state;
       [symbol.textContent] = STATES[state];
-      value.textContent = shown ? cellText(shown.bits, shown.type) : "";
+      value.textContent = shown ? cellText(shown.bits, shown.type, room) : "";
       value.title = shown ? valueText(shown.bits, shown.type, true) : "";
       press(cell, here === lane);
       cell.setAttribute("tabindex", here === lane ? "0" : "-1");

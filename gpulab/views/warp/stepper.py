@@ -135,9 +135,9 @@ class WarpStepper(View, module="warp/stepper"):
             "shared": shared and shared.columns(texts),
             "code": first.code.rstrip("\n").split("\n"), "granularity": first.granularity,
             "sentence": words.SENTENCE, "line_sentence": words.LINE_SENTENCE, "empty": words.EMPTY,
-            "notes": self._notes(cut),
+            "notes": self._notes(cut), "most_briefs": words.MOST_BRIEFS,
             "variables": [
-                [each.name, each.type, each.first_line, each.last_line, bool(each.written_by)]
+                [each.name, each.type, each.kind, each.first_line, each.last_line, bool(each.written_by)]
                 for each in first.variables
             ],
             "keys": words.keys(looping, first.detail is not None, len(warps) > 1), "texts": list(texts.known),

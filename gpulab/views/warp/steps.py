@@ -44,6 +44,7 @@ class WarpSteps(TraceSteps):
             (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
         )
         here = slice(*np.searchsorted(self.accesses, (first, last + 1)))
+        accesses = [self.access_words[kind] for kind in self.access_kinds.of[here].tolist()]
         site, turn = int(self.sites.of[step]), int(self.loops.turn[last])
         place, lanes = self.place_words[site], self.lanes_words[int(self.masks.of[step])]
         if by_line:
@@ -52,7 +53,9 @@ class WarpSteps(TraceSteps):
             step=number((visit if by_line else step) + 1),
             steps=number(len(self.visits) if by_line else len(self)), place=place, lanes=lanes,
             turn=f", {self.loops.words[turn]}" if turn >= 0 else "", text=self.site_words[site],
-            access="".join(f" {self.access_words[kind].sentence}" for kind in self.access_kinds.of[here]),
+            access=words.briefly(access.brief for access in accesses)
+            if by_line
+            else "".join(f" {access.sentence}" for access in accesses),
             moved=words.moved_words(self.visits.moved[visit]),
         )  # fmt: skip
         return said

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from virtualgpu.records import WarpTrace
 
 SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}. {text}.{access}"
 LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{access}{moved}"
+# Of different kinds of access; the view lists all.
+MOST_BRIEFS = 3
 EMPTY = "The warp ran no instruction."
 LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
 WIDE_NOTE = "Accesses wider than 4 bytes a lane are served in parts: half or a quarter of the warp at a time."
@@ -30,6 +34,7 @@ class Access(NamedTuple):
     """A memory access in words, and how the view draws it."""
 
     sentence: str
+    brief: str
     heading: str
     verdict: str
     note: str
@@ -93,13 +98,33 @@ def access(
     title = "Banks" if space == "shared" else "Sectors"
     heading = f"{title}: {space} {kind} · {number(size_bytes)} bytes a lane × {lanes} lanes"
     reads, shown = space == "shared" and kind != "store", picture if drawn else ""
-    return Access(f"{says}.", heading, verdict, note, shown, spent > ideal, reads, size_bytes)
+    costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} a lane"
+    brief = f"{space} {kind}: {costs}"
+    return Access(
+        f"{says}.",
+        f"{brief[0].upper()}{brief[1:]}",
+        heading,
+        verdict,
+        note,
+        shown,
+        spent > ideal,
+        reads,
+        size_bytes,
+    )
 
 
 @_kept
 def shared_words(written_bytes: int, size_bytes: int) -> str:
     """How much of shared memory is written after a step."""
     return f"Shared memory: {number(written_bytes)} of {number(size_bytes)} bytes written so far."
+
+
+def briefly(accesses: Iterable[str]) -> str:
+    """The memory accesses of a line, those alike together."""
+    alike = Counter(accesses)
+    said = [f"{number(times)} × {brief}" if times > 1 else brief for brief, times in alike.items()]
+    more = ["…"] if len(said) > MOST_BRIEFS else []
+    return "".join(f" {text}." for text in said[:MOST_BRIEFS]) + "".join(f" {text}" for text in more)
 
 
 @_kept

@@ -93,6 +93,10 @@ class Program:
         """The code generated for a kernel as `launch` runs it without counters."""
         return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
 
+    def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
+        """The code generated for a kernel as `launch` runs it with a trace; the trace's listing is of it."""
+        return _compiled(self.ptx, name, count, True)[0]
+
     def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
         """Address and size in bytes of a ``__device__`` or ``__constant__`` variable.
 

@@ -38,13 +38,15 @@ class SharedWrites:
 class Variable:
     """A variable of the source, and which instructions write it.
 
-    ``first_line`` to ``last_line`` is its scope. ``written_by`` are places in `WarpTrace.instruction` whose
-    first result is always the variable's new value, proven for this launch by running the kernel compiled
-    for debugging, too. It is empty where the compiler keeps the variable in no register of its own.
+    ``kind`` tells how to read its bits, such as ``s32``; ``first_line`` to ``last_line`` is its scope.
+    ``written_by`` are places in `WarpTrace.instruction` whose first result is always the variable's new
+    value, proven for this launch by running the kernel compiled for debugging, too. It is empty where the
+    compiler keeps the variable in no register of its own.
     """
 
     name: str
     type: str
+    kind: str
     first_line: int
     last_line: int
     written_by: tuple[int, ...] = ()
