@@ -143,7 +143,9 @@ def test_in_a_notebook_the_prediction_comes_after_the_picture(
         events=SimpleNamespace(
             register=lambda name, work: waiting.append(work),
             unregister=lambda name, work: waiting.remove(work),
-        )
+        ),
+        get_parent=lambda: {"header": {"msg_type": "execute_request", "msg_id": "1"}},
+        display_pub=None,
     )
     launch = asked()
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)

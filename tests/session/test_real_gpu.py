@@ -94,7 +94,7 @@ def test_arguments_that_would_end_the_process_are_refused(addition: Any, functio
     with pytest.raises(TypeError, match="takes 4 arguments but 2"):
         run(kernel, GRID, 256, args[:2])
     with pytest.raises(TypeError, match=r"np\.int32"):
-        run(kernel, GRID, 256, (*args[:3], float(N)))
+        run(kernel, GRID, 256, (*args[:3], np.int16(100)))
     with pytest.raises(TypeError, match=r"numpy\.ndarray"):
         run(kernel, GRID, 256, (np.zeros(N, np.float32), *args[1:]))
     with pytest.raises(RuntimeError, match=r"CUDA_ERROR_INVALID_VALUE.*allows at most 1,024"):
