@@ -136,11 +136,17 @@ def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *
     settings = f"--LabApp.app_settings_dir={Path(__file__).parent / 'data' / 'lab_settings'}"
     options = [*_as_root(), settings, front, *arguments]
     if hub:
-        # In place of this process, which the hub watches and ends.
-        os.chdir(first.parent)
-        os.execv(sys.executable, [sys.executable, "-m", "jupyterhub.singleuser", *options])
-    command = [sys.executable, "-m", "jupyterlab", *options, first.name]
-    with subprocess.Popen(command, cwd=first.parent) as process:
+        return _become([sys.executable, "-m", "jupyterhub.singleuser", *options], first.parent)
+    return _become([sys.executable, "-m", "jupyterlab", *options, first.name], first.parent)
+
+
+def _become(command: Sequence[str], folder: Path) -> int:
+    """Run a server in place of this process, so that whatever ends this one ends no less than the server."""
+    sys.stdout.flush()
+    if os.name != "nt":
+        os.chdir(folder)
+        os.execv(command[0], list(command))
+    with subprocess.Popen(command, cwd=folder) as process:
         while True:
             try:
                 return process.wait()

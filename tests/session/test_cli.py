@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from importlib import metadata
@@ -53,24 +54,32 @@ def test_lab_passes_arguments_on_to_jupyterlab(tmp_path: Path) -> None:
     assert done.stdout.strip() == metadata.version("jupyterlab")
 
 
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Folder and words of each program that takes this process's place."""
+    calls: list[list[str]] = []
+
+    def replaced(program: str, words: list[str]) -> None:
+        assert program == words[0]
+        calls.append([str(Path.cwd()), *words[1:]])
+        raise SystemExit(7)
+
+    monkeypatch.chdir(tmp_path)  # and back
+    monkeypatch.setattr(cli.os, "execv", replaced)
+    return calls
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
 @pytest.mark.parametrize(("user", "added"), [(0, ["--allow-root"]), (1000, [])])
 def test_lab_opens_the_first_notebook_in_its_folder(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, added: list[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, started: list[list[str]], user: int, added: list[str]
 ) -> None:
     for name in ("01_b.ipynb", "00_a.ipynb"):
         (tmp_path / name).write_text("{}")
-    script = tmp_path / "python"
-    # Folders may have spaces in their names, this checkout's too: one word a line, no path after "#!".
-    script.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\nexit 7\n')
-    script.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(script))
     monkeypatch.setattr(cli.os, "geteuid", lambda: user, raising=False)
-    read = tmp_path / "out"
-    with read.open("w") as stream:
-        real = subprocess.Popen
-        monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: real(*a, stdout=stream, **k))
-        assert cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"]) == 7
-    folder, *words = read.read_text().splitlines()
+    with pytest.raises(SystemExit):
+        cli.main(["lab", "--notebooks", str(tmp_path), "--no-browser", "--port=9"])
+    ((folder, *words),) = started
     (settings,) = [word for word in words if word.startswith("--LabApp.app_settings_dir=")]
     assert json.loads((Path(settings.split("=")[1]) / "overrides.json").read_text())
     words.remove(settings)
@@ -79,24 +88,29 @@ def test_lab_opens_the_first_notebook_in_its_folder(
     assert words == ["-m", "jupyterlab", *added, "--no-browser", "--port=9", "00_a.ipynb"]
 
 
-def test_a_hub_gets_a_server_in_place_of_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The hub ends the process it has started: a child of it would live on."""
-    started: list[list[str]] = []
-
-    def replaced(program: str, words: list[str]) -> None:
-        assert Path.cwd() == tmp_path / "course"
-        started.append(words)
-        raise SystemExit(0)
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli.os, "execv", replaced)
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
+def test_a_hub_gets_a_server_that_opens_no_browser(tmp_path: Path, started: list[list[str]]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["lab", "--hub", "--folder", "course"])
-    (words,) = started
-    assert words[1:3] == ["-m", "jupyterhub.singleuser"]
+    ((folder, *words),) = started
+    assert folder == str(tmp_path / "course")
+    assert words[:2] == ["-m", "jupyterhub.singleuser"]
     (front,) = [word for word in words if word.startswith("--ServerApp.default_url=/lab/tree/00")]
     assert (tmp_path / "course" / front.rpartition("/")[2]).is_file()
-    assert not words[-1].endswith(".ipynb") or words[-1] == front, "a hub opens no browser"
+    assert not [word for word in words if word.endswith(".ipynb") and word != front]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
+def test_whoever_ends_the_command_ends_the_server(tmp_path: Path) -> None:
+    """Containers, services and hubs end the process that they have started."""
+    script = tmp_path / "python"
+    # Folders may have spaces in their names, this checkout's too: no path after "#!".
+    script.write_text('#!/bin/sh\necho "$$"\n')
+    script.chmod(0o755)
+    code = f"import sys; from gpulab import cli; sys.executable = {str(script)!r}; cli.main(['lab'])"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE) as command:
+        said, _ = command.communicate(timeout=60)
+    assert int(said) == command.pid
 
 
 def test_lab_without_notebooks_says_where_to_run_it(tmp_path: Path) -> None:
