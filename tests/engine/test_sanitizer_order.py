@@ -209,5 +209,5 @@ def test_with_partial_synchronisation_nobody_is_blamed_wrongly() -> None:
         missed += len(wanted - found)
         racy += len(wanted)
     assert racy > 100
-    # Only the last accesses to a word are kept, which is exact but for rare orders of partial waits.
-    assert missed <= 0.02 * racy
+    # Of a word's reads, the last of each warp are kept, which is exact but for rare orders of partial waits.
+    assert missed <= 0.001 * racy

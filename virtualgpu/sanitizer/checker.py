@@ -138,6 +138,8 @@ class Checker:
         Ids of the loads that wait for a flag.
     races, unwritten, shuffles, strays, heap, barriers
         What to look for.
+    partial
+        Whether threads may wait for some of their block only.
     unwritten_words
         By the start of an allocation, which of its granules nothing has written yet.
     """
@@ -158,6 +160,7 @@ class Checker:
         strays: bool = True,
         heap: bool = False,
         barriers: bool = False,
+        partial: bool = True,
         unwritten_words: Mapping[int, npt.NDArray[np.bool_]] | None = None,
     ) -> None:
         self.memory, self.function, self.accesses, self.findings = memory, function, accesses, findings
@@ -179,6 +182,7 @@ class Checker:
         shared.threads, shared.warps = warps * layout.LANES, warps
         shared.shift = shape.granule_bytes.bit_length() - 1
         shared.races, shared.shuffles = races, shuffles
+        shared.partial = races and partial
         shared.shared_words = -(-shape.shared_bytes // shape.granule_bytes)
         shared.local_words = -(-shape.local_bytes // shape.granule_bytes)
         shared.room = structures.ENTRIES // 2

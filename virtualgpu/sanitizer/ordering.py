@@ -171,6 +171,8 @@ def new_slot(shared: structures.Checker, ask: int, *, races: bool, unwritten: bo
     row.fenced = zeros(shared.warps, np.int32)
     if races:
         row.planes, row.step = zeros(structures.PLANES * words, np.int64), 8 * words
+        if shared.partial:
+            row.readers = zeros(words * shared.warps, np.int64)
         row.under_way, row.latest = zeros(words, np.int32), zeros(words, np.int64)
     if unwritten:
         row.written = zeros(words, np.int32)

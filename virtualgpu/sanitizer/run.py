@@ -24,7 +24,7 @@ from virtualgpu.sanitizer.report.declarations import declarations
 from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import Names
 from virtualgpu.sanitizer.report.updates import Update, checks, updates
-from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls
+from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls, waits_in_part
 
 if TYPE_CHECKING:
     from virtualgpu.engine import RunOptions
@@ -173,6 +173,7 @@ def _checker(
         findings,
         bounds=_bounds(launch, kernel),
         polled=polls(kernel.plans),
+        partial=waits_in_part(kernel.plans),
         strays="memory" in names,
         heap="memory" in names,
         shuffles="sync" in names,

@@ -131,6 +131,17 @@ def rival(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) 
     return 0
 
 
+def reader(b: Block, g: Checker, word: int, floor: int, thread: int) -> int:
+    """The last read of a shared word by a warp whose read nothing orders before this thread's write, or 0."""
+    warp = 0
+    while warp < g.warps:
+        record = load64(b.readers + 8 * (word * g.warps + warp))
+        if record >= floor and unordered(b, g, record, thread):
+            return record
+        warp += 1
+    return 0
+
+
 def remember(b: Block, g: Checker, plane: int, step: int, floor: int, now: int, shared: int) -> None:
     """Keep an access as the last of its class."""
     last = load64(plane)
@@ -237,10 +248,14 @@ def touch_word(
             clash(c, b, g, s, kind, STRONG_WRITE, first, now, shared, start, word, host, part)
     if kind <= STRONG_WRITE:
         first = rival(b, g, planes + 6 * step, step, floor, thread)
+        if first == 0 and shared and g.partial and b.known:
+            first = reader(b, g, word, floor, thread)
         if first:
             clash(c, b, g, s, kind, WEAK_READ, first, now, shared, start, word, host, part)
     if kind != STRONG_READ:
         remember(b, g, planes + 3 * kind * step, step, floor, now, shared)
+    if kind == WEAK_READ and shared and g.partial:
+        store64(b.readers + 8 * (word * g.warps + (thread >> 5)), now)
 
 
 def under_way(c: Context, b: Block, g: Checker, step: int, now: int, word: int) -> int:
@@ -409,7 +424,7 @@ def access(c: Context, b: Block, g: Checker, s: Site, lanes: int, mask: int, val
     b.values = values
     first = (b.segment + 1) << WHO_BITS | s.number << THREAD_BITS | c.warp << 5
     space = s.space
-    if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied == 0 and g.races:
+    if space == SHARED and s.kind_shared == WEAK_READ and step + b.copied + g.partial == 0 and g.races:
         read_shared(c, b, g, s, lanes, mask, first)
         return
     outside = 0

@@ -73,6 +73,18 @@ def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
     return found
 
 
+def waits_in_part(plans: Iterable[FunctionPlan]) -> bool:
+    """Whether threads may synchronise with some of their block only: warps, named barriers, flags."""
+    return any(
+        (i.root in ("bar", "barrier") and "warp" in i.parts)
+        or i.root in ("membar", "fence", "mbarrier")
+        or (cfg.is_block_barrier(i) and not cfg.waits_for_all(i))
+        or bool(set(i.parts) & {"release", "acq_rel", "arrive"})
+        for plan in plans
+        for i in plan.function.instructions
+    )
+
+
 def site(
     number: int,
     i: ir.Instruction,

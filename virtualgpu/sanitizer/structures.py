@@ -109,6 +109,7 @@ class Checker:
     threads: int
     warps: int
     races: int
+    partial: int  # threads may wait for some of their block only, so that each warp's reads matter
     shuffles: int
     joins: int  # by the pc of a barrier, whether it waits for all; 0: nobody wants to know
     messages: int
@@ -140,6 +141,7 @@ class Block:
     arrived: int
     planes: int
     step: int
+    readers: int  # where `partial`, by word and warp the last plain read
     written: int
     local: int
     under_way: int

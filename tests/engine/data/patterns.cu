@@ -1778,3 +1778,35 @@ extern "C" __global__ void k(float* x, float* y, int n){
   cooperative_groups::this_grid().sync();
   x[i]=y[m-1-i];
 }
+
+//! right: three readers, three answers | 1 128 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x, w=t/32, l=t%32;
+  if(w==0) s[l]=x[l];
+  __syncthreads();
+  if(w>0){
+    y[t]=s[31-l];
+    asm volatile("bar.arrive 1, 128;" ::: "memory");
+  } else {
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    s[l]=-1;
+    y[t]=s[l];
+  }
+}
+
+//! wrong: three readers, two answers | 1 128 | WAR
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[32];
+  int t=threadIdx.x, w=t/32, l=t%32;
+  if(w==0) s[l]=x[l];
+  __syncthreads();
+  if(w>0){
+    y[t]=s[31-l];
+    if(w>1) asm volatile("bar.arrive 1, 96;" ::: "memory");
+  } else {
+    asm volatile("bar.sync 1, 96;" ::: "memory");
+    s[l]=-1;
+    y[t]=s[l];
+  }
+}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.observe.origin import Makers, makers
 
 # Instructions to look back over; an update takes a few.
@@ -86,13 +87,27 @@ def _source(
 def _compared(
     function: ir.Function, known: Makers, target: ir.Address, store: ir.Instruction
 ) -> tuple[ir.Instruction | None, str]:
-    """The load from the target that a branch around the store compares."""
-    for i in function.instructions[max(0, store.pc - _MOST) : store.pc]:
-        if i.root != "setp":
+    """The load from the target on which a branch around the store depends, with no barrier between."""
+    code = function.instructions[max(0, store.pc - _MOST) : store.pc]
+    for i in code:
+        if i.root != "setp" or not _decides(i, code, store):
             continue
         for operand in i.operands[1:]:
             if isinstance(operand, ir.Register):
                 for maker in known.by_register.get(operand.name, ()):
-                    if maker.root == "ld" and maker.operands[1] == target:
+                    same = maker.root == "ld" and maker.operands[1] == target
+                    between = function.instructions[maker.pc : store.pc]
+                    if same and between and not any(map(cfg.is_block_barrier, between)):
                         return maker, "compare"
     return None, ""
+
+
+def _decides(comparison: ir.Instruction, code: Sequence[ir.Instruction], store: ir.Instruction) -> bool:
+    """Whether a comparison says if the store is executed: by its guard, or by a branch over it."""
+    made = set(cfg.definitions_and_uses(comparison)[0])
+    for i in code:
+        if i.pc > comparison.pc and i.root in ("and", "or", "not") and "pred" in i.parts:
+            written, read = cfg.definitions_and_uses(i)
+            made |= set(written) if made & set(read) else set()
+    branches = (i for i in code if i.root == "bra" and i.guard in made)
+    return store.guard in made or any(i.target > store.pc for i in branches)
