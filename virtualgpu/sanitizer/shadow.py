@@ -114,11 +114,18 @@ def unordered(b: Block, g: Checker, record: int, thread: int) -> int:
 
 
 def rival(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) -> int:
-    """The latest access of a class that nothing orders before this thread's next one, or 0."""
+    """The latest access of a class that nothing orders before this thread's next one, or 0.
+
+    One by another warp (or block, in global memory) comes before one by a lane of the same.
+    """
     last = load64(plane)
     if last < floor:
         return 0
     if unordered(b, g, last, thread):
+        far = load64(plane + 2 * step)
+        mine = load64(g.blocks + 8 * ((last >> WHO_BITS) - 1)) == b.number and (last ^ thread) & _THREAD < 32
+        if mine and far >= floor and unordered(b, g, far, thread):
+            return far
         return last
     near = load64(plane + step)
     if near < floor:

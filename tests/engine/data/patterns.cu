@@ -1810,3 +1810,140 @@ extern "C" __global__ void k(float* x, float* y, int n){
     y[t]=s[l];
   }
 }
+
+//! wrong: double buffered tiles with one buffer | 2 64 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[2][64];
+  int t=threadIdx.x;
+  s[0][t]=x[t];
+  float next=x[64+t], v=0;
+  __syncthreads();
+  for(int b=0; b<8; b++){
+    v+=s[0][(t*5+1)&63];
+    if(b<7) s[0][t]=next;
+    if(b<6) next=x[(b+2)*64+t];
+    __syncthreads();
+  }
+  y[blockIdx.x*64+t]=v;
+}
+
+//! wrong: two blocks write overlapping halos | 4 64 | WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=blockIdx.x*62+threadIdx.x;
+  y[i]=x[i]*(1+threadIdx.x);
+}
+
+//! right: two blocks read overlapping halos | 4 64 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  int i=blockIdx.x*62+threadIdx.x;
+  float l=__shfl_up_sync(~0u,x[i],1), r=__shfl_down_sync(~0u,x[i],1);
+  if(threadIdx.x>0 && threadIdx.x<63) y[i]=l+r+x[i];
+}
+
+//! wrong: argmax, only the value waits | 1 256 | RAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float best[8]; __shared__ int at[8];
+  int t=threadIdx.x, i=t; float v=x[t];
+  for(int d=16; d; d/=2){ float o=__shfl_xor_sync(~0u,v,d); int j=__shfl_xor_sync(~0u,i,d); if(o>v||(o==v&&j<i)){v=o;i=j;} }
+  if(t%32==0) best[t/32]=v;
+  __syncthreads();
+  if(t%32==0) at[t/32]=i;
+  if(t==255){ for(int w=0; w<8; w++) if(best[w]>v){v=best[w]; i=at[w];} y[0]=v; y[1]=at[0]; }
+}
+
+//! right: stack of free places by atomics | 2 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  int at=atomicAdd(&y[0],1);
+  y[1+at]=x[64*blockIdx.x+threadIdx.x];
+}
+
+//! wrong: stack of free places, popped at once | 2 64 | RAW
+extern "C" __global__ void k(int* x, int* y, int n){
+  int at=atomicAdd(&y[0],1);
+  y[1+at]=x[64*blockIdx.x+threadIdx.x];
+  if(at>10) x[2048+at]=y[1+at-5];
+}
+
+//! right: prefix in the block, then one atomic for the block | 4 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int base, count;
+  int t=threadIdx.x, keep=x[64*blockIdx.x+t]>20;
+  if(t==0) count=0;
+  __syncthreads();
+  int mine=keep? atomicAdd(&count,1):0;
+  __syncthreads();
+  if(t==0) base=atomicAdd(&y[0],count);
+  __syncthreads();
+  if(keep) y[1+base+mine]=x[64*blockIdx.x+t];
+}
+
+//! wrong: prefix in the block, base read too early | 4 64 | RAW
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int base, count;
+  int t=threadIdx.x, keep=x[64*blockIdx.x+t]>20;
+  if(t==0) count=0;
+  __syncthreads();
+  int mine=keep? atomicAdd(&count,1):0;
+  __syncthreads();
+  if(t==0) base=atomicAdd(&y[0],count);
+  if(keep) y[1+base+mine]=x[64*blockIdx.x+t];
+}
+
+//! right: warp specialised by roles, block barrier by all | 1 96 |
+extern "C" __global__ void k(float* x, float* y, int n){
+  __shared__ float s[64];
+  int t=threadIdx.x;
+  for(int b=0; b<4; b++){
+    if(t>=32) s[t-32]=x[b*64+t-32];
+    __syncthreads();
+    if(t<32) y[b*32+t]=s[t]+s[t+32];
+    __syncthreads();
+  }
+}
+
+//! wrong: chars beside each other by words | 1 64 | WAW
+extern "C" __global__ void k(float* x, char* y, int n){
+  __shared__ char s[260];
+  int t=threadIdx.x;
+  s[4*t+4]=1;
+  *(int*)(s+4*t)=t;
+  __syncthreads();
+  y[t]=s[t];
+}
+
+//! wrong: out array used as scratch by all blocks | 4 64 | WAW
+extern "C" __global__ void k(float* x, float* y, int n){
+  int t=threadIdx.x;
+  y[t]=x[64*blockIdx.x+t];
+  __syncthreads();
+  for(int d=32; d>0; d/=2){ if(t<d) y[t]+=y[t+d]; __syncthreads(); }
+}
+
+//! right: done flag set by many, read after the barrier, cleared after another | 1 64 |
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int more;
+  int t=threadIdx.x, v=x[t];
+  while(true){
+    if(t==0) more=0;
+    __syncthreads();
+    if(v>3){ v/=2; more=1; }
+    __syncthreads();
+    if(!more) break;
+    __syncthreads();
+  }
+  y[t]=v;
+}
+
+//! wrong: done flag cleared too early | 1 64 | WAR
+extern "C" __global__ void k(int* x, int* y, int n){
+  __shared__ int more;
+  int t=threadIdx.x, v=x[t];
+  for(int i=0; i<8; i++){
+    if(t==32) more=0;
+    __syncthreads();
+    if(v>3){ v/=2; more=1; }
+    __syncthreads();
+    if(!more) v+=1;
+  }
+  y[t]=v;
+}
