@@ -93,6 +93,10 @@ _SUMS = (
     Wrong("03-warp-sum", "every lane in a loop",
           _sum(f"{_I} int s = 0; for (int k = i / 32 * 32; k < i / 32 * 32 + 32 && k < n; ++k) s += x[k];"
                " s = __shfl_sync(0xffffffff, s, 0); if (threadIdx.x % 32 == 0) out[i / 32] = s;"), "budget", "read once"),
+    Wrong("03-warp-sum", "in floats", _sum(f"{_LOAD.replace('int v', 'float v')} {_TREE} {_STORE}"), "results", ""),
+    Wrong("03-warp-sum", "asks all 32 lanes",
+          _sum(f"{_LOAD} int s = 0; for (int k = 0; k < 32; ++k) s += __shfl_sync(0xffffffff, v, k); v = s; {_STORE}"),
+          "budget", "in five steps"),
     Wrong("03-warp-sum", "half of the lanes shuffle",
           _sum(f"{_LOAD} for (int o = 16; o > 0; o /= 2) if (threadIdx.x % 32 < o)"
                f" v += __shfl_down_sync(0xffffffff, v, o); {_STORE}"), "hazards", "takes no part in the shuffle"),
