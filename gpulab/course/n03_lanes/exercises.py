@@ -158,7 +158,7 @@ EXERCISES = (
         budgets=(
             Budget(
                 "warp_exchanges",
-                "Let registers talk instead of memory, in five steps of __shfl_down_sync or by __reduce_add_sync.",
+                "Let registers talk, not memory: in five steps of __shfl_down_sync, or by __reduce_add_sync.",
                 least=(1 << 12) // _WARP,
                 allowance=1.3,
             ),
