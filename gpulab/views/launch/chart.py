@@ -18,9 +18,9 @@ from virtualgpu.records import LaunchTrace
 
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
-# Rows of few busy SMs are as high as this, those of many share what is there.
+# Rows of few busy SMs are as high as this, those of many share what is there; up to 16 have room for names.
 ROW_PX, ROWS_PX, NARROW_ROWS_PX = 26, 170, 130
-IDLE_PX = 18
+NAMED_PX, IDLE_PX = 13.5, 18
 GAP_PX = 10
 RUNNING_PX = 46
 SHADES = ("accent", "accent-2", "tail")
@@ -230,7 +230,8 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
     domain = (0.0, float(span_ns))
     # Where all SMs work they all have a row, where few do these have high ones and the others a line.
     sms = waves.sms if waves.idle_sms else np.arange(max(trace.sm_count, int(waves.sms.max(initial=0)) + 1))
-    height = float(min(max(1, sms.size) * ROW_PX, most_px))
+    rows = max(1, sms.size)
+    height = float(min(rows * ROW_PX, max(most_px, rows * NAMED_PX if rows <= 16 else 0)))
     top = height + (IDLE_PX if waves.idle_sms else 0) + GAP_PX
     bottom = top + RUNNING_PX
     unit, scale = time_unit(span_ns)

@@ -92,7 +92,7 @@ def _spans(pen: Pen, item: Item, scale: Scale) -> None:
     pen.image.paste(
         pixels.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + above)
     )
-    if item["written"] and inner / item["lanes"] >= LEAST_NAMED_PX:
+    if item["written"] and high / item["lanes"] >= LEAST_NAMED_PX:
         _span_names(pen, item, scale, high, inner)
 
 
