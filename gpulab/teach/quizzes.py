@@ -131,7 +131,7 @@ class Quiz:
             raise ValueError(f"Question {number} has choices; answer it with q.answer({number}, 'a').")
         if wrong := [point for point in points if not 1 <= point <= len(question.points)]:
             raise ValueError(f"There is no point {wrong[0]}; there are 1 to {len(question.points)}.")
-        self._keep(question, {_POINTS: [question.points[point - 1] for point in sorted(set(points))]})
+        self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {len(question.points)} points."
 
     def score_words(self) -> str:

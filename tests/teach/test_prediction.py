@@ -136,6 +136,8 @@ def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
     asking._prediction.cache_clear()
     again = predict("98-blocks", n=1, answer=2)
     assert (again.value, again.sure, again.right, again.final) == (1, True, False, True)
+    reveal("98-blocks", 1, VIRTUAL, n=1, exact=1)
+    assert again.right is False, "the first comparison counts, not one on another device"
 
 
 def test_an_answer_after_the_number_was_shown_is_none() -> None:
