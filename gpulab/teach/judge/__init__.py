@@ -30,7 +30,7 @@ results are taken there, too, once everything else has passed. ::
         sizes=draw.matrices, blocks=draw.planes,                    # instead of draw.lengths, draw.lines
         measured=Measured((190, 250), (32, 8, 1)),                  # the launch in which costs are counted
         budgets=(Budget("sectors", "Neighbouring lanes, that is x, belong on neighbouring columns."),),
-        once=True,                                                  # every output element is written once
+        once=True,                                                  # no two threads write one element
         advice=(
             Advice(advice.out_of_bounds, "Guard both edges: if (row < rows && col < cols)."),
             Advice(advice.transposed, "x counts columns and y counts rows."),

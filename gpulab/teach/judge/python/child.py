@@ -13,6 +13,8 @@ from gpulab.teach.judge.exercise import NotYet, ProgramExercise
 from gpulab.teach.judge.python.apart import READY, Told
 from gpulab.teach.judge.python.functions import unexpected
 
+_LONGEST = 600  # a value in a message may be of any size
+
 
 def main() -> None:
     """Read an exercise and an answer, judge, tell."""
@@ -26,7 +28,8 @@ def main() -> None:
     try:
         verdict = judge(sent)
     except NotYet as reason:
-        verdict = Told(False, str(reason))
+        text = str(reason)
+        verdict = Told(False, text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
     except SystemExit as error:
         verdict = Told(
             False, f"it calls exit({'' if error.code is None else error.code}), which would end Python."
