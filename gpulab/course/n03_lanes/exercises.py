@@ -46,11 +46,12 @@ def warp_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The largest element of each warp that has one. Some warps hold negative numbers alone."""
-    x = drawn.integers(size, -_LARGE, _LARGE)
-    if drawn.rng.random() < 0.5:
-        x = -abs(x) - np.int32(1)
+    least, most = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+    x = drawn.integers(size, least, most)
+    if size % 2:
+        x = np.where(x > 0, ~x, x)
+        x[-1] = least  # often alone in its warp: the largest there is what nothing is below
     blocks, _ = _warps(size, block)
-    least = int(np.iinfo(np.int32).min)
     out = _by_warp(x, -(-size // _WARP), least).max(axis=1)
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 

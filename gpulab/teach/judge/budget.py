@@ -103,5 +103,7 @@ def complaint(budget: Budget, score: Score) -> str:
         allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
         said = f"the results are right, but it takes {score.yours:,} {score.words}, and {allowed}"
     else:
-        said = f"the results are right, but with {score.yours:,} {score.words}; {budget.least:,} is the least"
+        said = (
+            f"the results are right, but it uses {score.yours:,} {score.words}, not {budget.least:,} or more"
+        )
     return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()
