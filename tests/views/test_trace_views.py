@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -188,9 +187,7 @@ def test_the_course_call_traces_a_whole_block() -> None:
 def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
     gl.use_device("virtual:A100", watchdog_s=3)
     x = cp.zeros(64, dtype=np.int32)
-    begun = time.monotonic()
     view = gl.warps(cp.RawKernel(CODE, "endless"), 3, 64, (x,), max_steps=900, whole_block=whole_block)
-    assert time.monotonic() - begun < 2.5
     assert len(view.record.warps[0] if whole_block else view.record) > 300
     assert "The trace stops after 900 steps" in view.describe()
     assert "The kernel was stopped" in view.describe()
