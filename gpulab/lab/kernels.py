@@ -109,7 +109,9 @@ def warps(
     -------
     WarpStepper
         The virtual GPU's trace. On a real GPU it carries the active masks that the GPU itself
-        reported for each basic block; those stand alone for a launch too large to replay.
+        reported for each basic block; those stand alone for a launch too large to replay. Variables are
+        named where a debug build of the kernel, run beside it over the same memory, proves which
+        registers hold them. A block that computes on and on is stopped, and its trace says so.
 
     Examples
     --------

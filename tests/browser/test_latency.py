@@ -46,7 +46,8 @@ x, y = cp.ones(n, dtype=cp.float32), cp.zeros(n, dtype=cp.float32)
     "print('all run')",
 ]
 # From the command to run a cell until the frame in which its new view stands on the page with all it shows.
-RUN = """([at, kind]) => new Promise((done) => {
+RUN = """([at, kind]) => new Promise((done, fail) => {
+    setTimeout(() => fail(new Error(`no ${kind} after 20 s`)), 20_000);
     const notebook = window.jupyterapp.shell.currentWidget.content;
     const cell = notebook.node.querySelectorAll('.jp-Cell')[at];
     const old = cell.querySelector('.gpulab-view');
@@ -54,7 +55,7 @@ RUN = """([at, kind]) => new Promise((done) => {
     const begun = performance.now();
     const look = () => {
         const view = cell.querySelector('.gpulab-' + kind);
-        if (view && view !== old && view.querySelector('.gl-body > *')?.getBoundingClientRect().height) {
+        if (view && view !== old && view.querySelector('.gl-body').getBoundingClientRect().height > 20) {
             requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
         } else requestAnimationFrame(look);
     };
