@@ -71,8 +71,7 @@ export function listing(onJump) {
     const marked = word && element("mark", { class: "gl-word" }, word);
     if (marked) shown.replaceChildren(text.slice(0, from - 1), marked, text.slice(from - 1 + word.length));
     node.scrollTop = row.offsetTop - node.clientHeight / 2;
-    const [left, right] = marked ? [marked.offsetLeft, marked.offsetLeft + marked.offsetWidth] : [0, 0];
-    if (left < node.scrollLeft + 60 || right > node.scrollLeft + node.clientWidth - 60) node.scrollLeft = right > node.clientWidth - 60 ? left - node.clientWidth / 2 : 0;
+    node.scrollLeft = 0; // a long current row is broken, others run out to the right
   };
   return { node, fill, mark };
 }
