@@ -137,7 +137,7 @@ def simulate(seed: int, partial: bool) -> tuple[set, set]:
     kernel = parse(PTX).entries["k"]
     racy = Racy()
     shape = Shape(BLOCKS, THREADS, 4 * WORDS, 0, 4)
-    checker = Checker(shape, memory, kernel, kernel.instructions[:6], racy, unwritten=False)
+    checker = Checker(shape, memory, kernel, kernel.instructions[:6], racy, unwritten=False, partial=partial)
     checker.shared.room = 0  # each race is handed over by itself
     engine = Engine(checker)
     reference = Reference()

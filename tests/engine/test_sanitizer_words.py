@@ -269,3 +269,35 @@ def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
     body = "if (atomicCAS(&n[0], 0, 1) == 0) x[0] = threadIdx.x + 1;\nelse y[threadIdx.x] = x[0];"
     severities = {(hazard.array, hazard.severity) for hazard in found(body, grid=2, block=64)}
     assert ("x[0]", "error") in severities
+
+
+# -- grades -----------------------------------------------------------------------------------------------
+
+
+@needs_nvrtc
+def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
+    body = "__shared__ float s[2]; int t = threadIdx.x; if (t == 0) s[n[0]] = 1;\n__syncthreads();\n"
+    (hazard,) = found(body + "y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
+    assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "error", (31, 0, 0))
+    (hazard,) = found(body + "if (t >= 32) y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
+    assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "warning", (62, 0, 0))
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("value", "severity"), [("threadIdx.x", "error"), ("7", "info")])
+def test_lanes_that_write_one_word_are_forgiven_if_they_write_the_same(value: str, severity: str) -> None:
+    (hazard,) = found(f"x[n[3]] = {value};", block=32)
+    assert (hazard.kind, hazard.severity, hazard.array) == ("WAW", severity, "x[3]")
+
+
+@needs_nvrtc
+def test_what_a_kernel_writes_first_it_may_read() -> None:
+    x, n = cp.empty(256, np.float32), cp.arange(256, dtype=np.int32)
+    y = cp.zeros(256, np.float32)
+    assert (
+        found("x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[255 - threadIdx.x];", x, y, n) == ()
+    )
+    fresh = cp.empty(256, np.float32)
+    body = "if (threadIdx.x) x[threadIdx.x] = 1; __syncthreads();\ny[threadIdx.x] = x[0];"
+    (hazard,) = found(body, fresh, y, n)
+    assert (hazard.kind, hazard.array) == ("uninitialised read", "x[0]")

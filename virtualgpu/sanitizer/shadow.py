@@ -118,24 +118,25 @@ def rival(b: Block, g: Checker, plane: int, step: int, floor: int, thread: int) 
 
     One by another warp (or block, in global memory) comes before one by a lane of the same.
     """
-    last = load64(plane)
-    if last < floor:
+    found = load64(plane)
+    if found < floor:
         return 0
-    if unordered(b, g, last, thread):
-        far = load64(plane + 2 * step)
-        mine = load64(g.blocks + 8 * ((last >> WHO_BITS) - 1)) == b.number and (last ^ thread) & _THREAD < 32
-        if mine and far >= floor and unordered(b, g, far, thread):
-            return far
-        return last
-    near = load64(plane + step)
-    if near < floor:
-        return 0
-    if unordered(b, g, near, thread):
-        return near
+    if unordered(b, g, found, thread) == 0:
+        found = load64(plane + step)
+        if found < floor:
+            return 0
+        if unordered(b, g, found, thread) == 0:
+            found = 0
     far = load64(plane + 2 * step)
-    if far >= floor and far != near and unordered(b, g, far, thread):
+    if far < floor or far == found:
+        return found
+    if found != 0:
+        mine = load64(g.blocks + 8 * ((found >> WHO_BITS) - 1)) == b.number
+        if mine == 0 or (found ^ thread) & _THREAD >= 32:
+            return found
+    if unordered(b, g, far, thread):
         return far
-    return 0
+    return found
 
 
 def reader(b: Block, g: Checker, word: int, floor: int, thread: int) -> int:
