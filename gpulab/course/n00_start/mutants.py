@@ -108,31 +108,18 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
         "elements uncounted; round up",
     ),
     ("one block too many", lambda n, info: (n // 256 + 1, 256), "a whole block or more"),
-    ("one to spare always", lambda n, info: (-(-n // 256) + 1, 256), "a whole block or more"),
     ("divides with /", lambda n, info: (n / 256, 256), "divide with // instead of /"),
-    ("rounds with round", lambda n, info: (round(n / 256) or 1, 256), "uncounted; round up"),
     ("threads first", lambda n, info: (256, -(-n // 256)), "the blocks come first"),
     ("one block", lambda n, info: (1, n), "info.max_threads_per_block"),
     ("one thread a block", lambda n, info: (n, 1), "64 blocks there"),
     ("block size typed in", lambda n, info: (-(-n // 256), 256), "take larger ones"),
     ("1,024 everywhere", lambda n, info: (-(-n // 1024), 1024), "at most 512 threads there"),
-    ("2,048", lambda n, info: (-(-n // 2048), 2048), "at most 1,024 threads"),
     ("one number", lambda n, info: -(-n // 256), "return two numbers"),
     ("nothing", lambda n, info: None, "replace the TODO and end with a return"),
-    ("one parameter", lambda n: (1, n), "raised TypeError"),
     ("a shape", (4, 256), "should be a function, not tuple"),
-    (
-        "as many as there are SMs",
-        lambda n, info: (info.sm_count, info.max_threads_per_block),
-        "a whole block",
-    ),
 ]
 BLOCKS_RIGHT: list[tuple[str, Any]] = [
     ("rounds up with a negative division", at_most),
-    (
-        "adds one block less one",
-        lambda n, i: ((n + i.max_threads_per_block - 1) // i.max_threads_per_block, i.max_threads_per_block),
-    ),
     (
         "counts, as a list",
         lambda n, i: [len(range(0, n, 512)), 512],
