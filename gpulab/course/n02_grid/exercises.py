@@ -65,9 +65,14 @@ def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def address(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Warp within the block and lane, for every thread of a grid of up to three dimensions."""
-    in_block = np.arange(prod(block), dtype=np.int32)
-    blocks = prod(size)
-    return Case(size, {}, {"warp": np.tile(in_block // 32, blocks), "lane": np.tile(in_block % 32, blocks)})
+    in_block, blocks = np.arange(prod(block), dtype=np.int32), np.arange(prod(size), dtype=np.int32)
+    wanted: dict[str, Any] = {
+        "warp": np.tile(in_block // 32, blocks.size),
+        "lane": np.tile(in_block % 32, blocks.size),
+    }
+    # Without it, blocks that are numbered otherwise would leave the same.
+    wanted["column"] = np.repeat(blocks % size[0], in_block.size)
+    return Case(size, {}, wanted)
 
 
 def _grids(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -238,7 +243,7 @@ EXERCISES = (
         "02-address",
         "Any shape at all",
         kernel="address",
-        parameters="int* warp, int* lane",
+        parameters="int* warp, int* lane, int* column",
         once=True,
         case=address,
         reference="address.cu",
@@ -260,10 +265,14 @@ EXERCISES = (
                 "Two threads have the same g: blocks and threads are numbered x fastest, then y, then z.",
             ),
             Advice(
+                lambda m: m.name == "column" and m.found is not None and not advice.partly_unwritten(m),
+                "Blocks stand in another order: they are numbered x fastest, then y, then z.",
+            ),
+            Advice(
                 advice.partly_unwritten,
                 "Some places were never written: do all three dimensions of grid and block count?",
             ),
         ),
-        praise="every thread of every shape knows its warp and lane.",
+        praise="every thread of every shape knows its place.",
     ),
 )
