@@ -224,7 +224,7 @@ def _remedy(param: ir.Param, spelled: SourceParam | None) -> str:
     if param.type in _FLOAT_TYPES:
         return f"Pass np.float{8 * param.size_bytes}({name})."
     if param.type == "b8":
-        return f"Pass a structured NumPy scalar of {param.size_bytes} bytes."
+        return f"Pass a structured NumPy scalar of {_plural(param.size_bytes, 'byte')}."
     unsigned = spelled is not None and (
         "unsigned" in spelled.type_text or spelled.type_text.startswith("uint")
     )
