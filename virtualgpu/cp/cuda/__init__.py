@@ -22,6 +22,8 @@ from virtualgpu.cp.cuda import (
     runtime,
     stream,
 )
+from virtualgpu.cp.cuda._memory.functions import CFunctionAllocator, PythonFunctionAllocator
+from virtualgpu.cp.cuda._memory.managed import ManagedMemory, malloc_managed
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
 from virtualgpu.cp.cuda._memory.pool import (
     MemoryPool,
@@ -30,6 +32,7 @@ from virtualgpu.cp.cuda._memory.pool import (
     set_allocator,
     using_allocator,
 )
+from virtualgpu.cp.cuda._memory.stream_ordered import MemoryAsync, MemoryAsyncPool, malloc_async
 from virtualgpu.cp.cuda.device import Device, get_device_id
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.memory_hook import MemoryHook
@@ -45,17 +48,22 @@ from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 
 __all__ = [
     "BaseMemory",
+    "CFunctionAllocator",
     "Device",
     "Event",
     "ExternalStream",
     "Graph",
+    "ManagedMemory",
     "Memory",
+    "MemoryAsync",
+    "MemoryAsyncPool",
     "MemoryHook",
     "MemoryPointer",
     "MemoryPool",
     "PinnedMemory",
     "PinnedMemoryPointer",
     "PinnedMemoryPool",
+    "PythonFunctionAllocator",
     "Stream",
     "UnownedMemory",
     "alloc",
@@ -70,6 +78,8 @@ __all__ = [
     "get_local_runtime_version",
     "graph",
     "is_available",
+    "malloc_async",
+    "malloc_managed",
     "memory",
     "memory_hook",
     "memory_hooks",

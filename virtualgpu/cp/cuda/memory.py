@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda._memory.functions import (
+    CFunctionAllocator,
+    CFunctionAllocatorMemory,
+    PythonFunctionAllocator,
+    PythonFunctionAllocatorMemory,
+)
+from virtualgpu.cp.cuda._memory.managed import ManagedMemory, malloc_managed
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer, UnownedMemory
 from virtualgpu.cp.cuda._memory.pool import (
     MemoryPool,
@@ -13,32 +20,33 @@ from virtualgpu.cp.cuda._memory.pool import (
     set_allocator,
     using_allocator,
 )
+from virtualgpu.cp.cuda._memory.stream_ordered import MemoryAsync, MemoryAsyncPool, malloc_async
 from virtualgpu.cuda_errors import OutOfMemoryError
 
 __all__ = [
     "BaseMemory",
+    "CFunctionAllocator",
+    "CFunctionAllocatorMemory",
+    "ManagedMemory",
     "Memory",
+    "MemoryAsync",
+    "MemoryAsyncPool",
     "MemoryPointer",
     "MemoryPool",
     "OutOfMemoryError",
     "PooledMemory",
+    "PythonFunctionAllocator",
+    "PythonFunctionAllocatorMemory",
     "SingleDeviceMemoryPool",
     "UnownedMemory",
     "alloc",
     "get_allocator",
+    "malloc_async",
+    "malloc_managed",
     "set_allocator",
     "using_allocator",
 ]
 
-_NO_MANAGED = "the virtual GPU does not model page migration; use cp.cuda.alloc and copies"
-_POOL = "use cp.cuda.MemoryPool, the default, whose rules are CuPy's"
-REMEDIES = {
-    "ManagedMemory": _NO_MANAGED,
-    "malloc_managed": _NO_MANAGED,
-    "SystemMemory": _NO_MANAGED,
-    "malloc_system": _NO_MANAGED,
-    "MemoryAsync": _POOL,
-    "MemoryAsyncPool": _POOL,
-    "malloc_async": _POOL,
-}
+_NO_SYSTEM = "virtual GPUs cannot reach what the host's malloc gave; use cp.cuda.malloc_managed"
+REMEDIES = {"SystemMemory": _NO_SYSTEM, "malloc_system": _NO_SYSTEM}
 __getattr__ = module_getattr("cp.cuda.memory", globals(), REMEDIES)

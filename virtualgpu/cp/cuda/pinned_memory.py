@@ -13,7 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
+from virtualgpu.model.memory.host import check_host_memory
 
 __all__ = [
     *("PinnedMemory", "PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory", "is_memory_pinned"),
@@ -22,17 +25,29 @@ __all__ = [
 __getattr__ = module_getattr("cp.cuda.pinned_memory", globals())
 
 _UNIT_BYTES = 512
+_OUT_OF_MEMORY = 2
 
 
 class PinnedMemory:
     """A host buffer that counts as page-locked on the modelled clock.
 
     The host computer does not lock it: only the modelled copy times know the difference.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 2, ``cudaErrorMemoryAllocation``, for more than the host can hold.
     """
 
     def __init__(self, size: int, flags: int = 0) -> None:
-        self.size = size
-        self.buffer = np.empty(size, dtype=np.uint8)
+        self.size = size = size_t(size)
+        try:
+            check_host_memory(size, "of page-locked memory")
+            self.buffer = np.empty(size, dtype=np.uint8)
+        except MemoryError as error:
+            raise CUDARuntimeError(
+                _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"
+            ) from None
         self.ptr = int(self.buffer.ctypes.data) if size else 0
         self._ranges = _machine.current().pinned_ranges
         if size:
@@ -46,7 +61,7 @@ class PinnedMemory:
             self._ranges.pop(self.ptr, None)
 
 
-class PooledPinnedMemory:
+class PooledPinnedMemory(PinnedMemory):
     """A pool's buffer in use; it goes back to the pool with the object."""
 
     def __init__(self, mem: PinnedMemory, pool: weakref.ref[PinnedMemoryPool]) -> None:
@@ -87,6 +102,11 @@ class PinnedMemoryPointer:
     def __add__(self, offset: int) -> PinnedMemoryPointer:
         return pinned_pointer(self.mem, self.ptr - self.mem.ptr + offset)
 
+    __radd__ = __add__
+
+    def __sub__(self, offset: int) -> PinnedMemoryPointer:
+        return self + -offset
+
 
 @lru_cache(maxsize=128)
 def _pointer_class(size: int) -> Any:
@@ -113,12 +133,22 @@ class PinnedMemoryPool:
 
     def malloc(self, size: int) -> PinnedMemoryPointer:
         """Allocate `size` bytes, rounded up to a power of two of at least 512."""
+        size = size_t(size)
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
-        rounded = max(_UNIT_BYTES, 1 << (int(size) - 1).bit_length())  # sizes often are NumPy's integers
+        rounded = max(_UNIT_BYTES, 1 << (size - 1).bit_length())
         free = self._free.get(rounded)
-        mem = free.pop() if free else self._allocator(rounded).mem
+        mem = free.pop() if free else self._new(rounded)
         return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
+
+    def _new(self, size: int) -> Any:
+        try:
+            return self._allocator(size).mem
+        except CUDARuntimeError as error:
+            if error.status != _OUT_OF_MEMORY:
+                raise
+        self.free_all_blocks()
+        return self._allocator(size).mem
 
     def _give_back(self, mem: Any) -> None:
         self._free.setdefault(mem.size, []).append(mem)

@@ -7,11 +7,27 @@ from typing import Any
 
 from virtualgpu.cp._missing_names import absent, public_names
 from virtualgpu.cp.cuda._memory.copies import copy, device_at, set_memory
+from virtualgpu.cp.cuda._memory.driver_pools import (
+    MemPoolProps,
+    device_of,
+    driver_pools,
+    give_ordered,
+    make_pool,
+    take_ordered,
+)
+from virtualgpu.cp.cuda._memory.places import (
+    PointerAttributes,
+    check_advice,
+    check_prefetch,
+    is_managed,
+    pointer_attributes,
+    take_managed,
+)
+from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
 from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
@@ -30,6 +46,17 @@ cudaGraphDebugDotFlagsVerbose, cudaGraphDebugDotFlagsKernelNodeParams = 1 << 0, 
 is_hip = False
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
 errorInvalidValue, errorMemoryAllocation = 1, 2  # noqa: N816
+memoryTypeUnregistered, memoryTypeHost, memoryTypeDevice, memoryTypeManaged = range(4)  # noqa: N816
+cudaCpuDeviceId, cudaInvalidDeviceId = -1, -2  # noqa: N816
+cudaMemAttachGlobal, cudaMemAttachHost, cudaMemAttachSingle = 1, 2, 4  # noqa: N816
+cudaMemAdviseSetReadMostly, cudaMemAdviseUnsetReadMostly = 1, 2  # noqa: N816
+cudaMemAdviseSetPreferredLocation, cudaMemAdviseUnsetPreferredLocation = 3, 4  # noqa: N816
+cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy = 5, 6  # noqa: N816
+cudaMemPoolReuseFollowEventDependencies, cudaMemPoolReuseAllowOpportunistic = 1, 2  # noqa: N816
+cudaMemPoolReuseAllowInternalDependencies, cudaMemPoolAttrReleaseThreshold = 3, 4  # noqa: N816
+cudaMemPoolAttrReservedMemCurrent, cudaMemPoolAttrReservedMemHigh = 5, 6  # noqa: N816
+cudaMemPoolAttrUsedMemCurrent, cudaMemPoolAttrUsedMemHigh = 7, 8  # noqa: N816
+cudaMemAllocationTypePinned, cudaMemHandleTypeNone, cudaMemLocationTypeDevice = 1, 0, 1  # noqa: N816
 
 # cudaLimit (driver_types.h).
 _STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE = 0, 1, 2
@@ -152,6 +179,7 @@ def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
 def malloc(size: int) -> int:
     """``cudaMalloc``: the address of `size` bytes, which kernels may then touch."""
     refuse_unsafe()
+    size = size_t(size)
     memory = _device().memory
     address = memory.malloc(size)
     memory.track(address, size, f"cudaMalloc of {size:,} bytes")
@@ -159,8 +187,8 @@ def malloc(size: int) -> int:
 
 
 def free(ptr: int) -> None:
-    """``cudaFree``."""
-    memory = _device().memory
+    """``cudaFree``, of any kind of device memory; 0 is ignored."""
+    memory = (device_at(ptr) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
@@ -178,9 +206,15 @@ def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None: 
 
 def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: bool) -> None:
     to, source = device_at(dst), device_at(src)
-    if kind != memcpyDefault and (to is not None, source is not None) != (
-        kind in (memcpyHostToDevice, memcpyDeviceToDevice),
-        kind in (memcpyDeviceToHost, memcpyDeviceToDevice),
+    either = is_managed(dst) or is_managed(src)  # an end in managed memory may be called host or device
+    if (
+        kind != memcpyDefault
+        and not either
+        and (to is not None, source is not None)
+        != (
+            kind in (memcpyHostToDevice, memcpyDeviceToDevice),
+            kind in (memcpyDeviceToHost, memcpyDeviceToDevice),
+        )
     ):
         raise CUDARuntimeError(
             errorInvalidValue,
@@ -220,13 +254,58 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
-    """Like `malloc`: the virtual GPU has no stream-ordered pool."""
-    return malloc(size)
+    """``cudaMallocAsync``: `size` bytes of the current device's pool, in the order of a stream."""
+    return take_ordered(size_t(size), stream_of(stream))
+
+
+def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
+    """Like `mallocAsync`, from the pool with a handle."""
+    return take_ordered(size_t(size), stream_of(stream), driver_pools().get(pool))
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
-    """Like `free`: the virtual GPU has no stream-ordered pool."""
-    free(ptr)
+    """``cudaFreeAsync``: free in the order of a stream; 0 is ignored."""
+    give_ordered(ptr, stream_of(stream))
+
+
+def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
+    """Handle of the pool that `mallocAsync` takes from unless another was chosen."""
+    return driver_pools().default(device_of(device)).handle
+
+
+def deviceGetMemPool(device: int) -> int:  # noqa: N802
+    """Handle of the pool that `mallocAsync` takes from."""
+    return driver_pools().current(device_of(device)).handle
+
+
+def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
+    """Choose the pool that `mallocAsync` takes from."""
+    driver_pools().choose(device_of(device), pool)
+
+
+def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
+    """Handle of a new stream-ordered pool; end it with `memPoolDestroy`."""
+    return make_pool(props)
+
+
+def memPoolDestroy(pool: int) -> None:  # noqa: N802
+    """End a pool; a device whose current pool it was takes its default pool again."""
+    driver_pools().destroy(pool)
+
+
+def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802
+    """Give unused memory of a pool back to the device while more than `size` bytes are reserved."""
+    driver_pools().get(pool).trim(size_t(size))
+
+
+def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
+    """An attribute of a pool, such as ``cudaMemPoolAttrUsedMemCurrent``; sizes are in bytes."""
+    return driver_pools().get(pool).attribute(attr)
+
+
+def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
+    """Set an attribute of a pool; the high marks take 0 only."""
+    driver_pools().get(pool).set_attribute(attr, value)
 
 
 def memcpyPeer(dst: int, dstDevice: int, src: int, srcDevice: int, size: int) -> None:  # noqa: N802, N803
@@ -441,21 +520,60 @@ def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
 
 
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
-    """Address of page-locked host memory; end it with `freeHost`."""
-    return _keep(PinnedMemory(size, flags))
+    """Address of page-locked host memory, 0 for 0 bytes; end it with `freeHost`."""
+    memory = PinnedMemory(size, flags)
+    return _keep(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
-    """Free what `hostAlloc` gave."""
-    _forget(ptr, PinnedMemory, "page-locked memory")
+    """Free what `hostAlloc` gave; 0 is ignored."""
+    if not ptr:
+        return
+    if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
+        raise CUDARuntimeError(
+            errorInvalidValue,
+            "cudaErrorInvalidValue",
+            f"invalid argument: {ptr:#x} is not what hostAlloc gave, or was freed already.",
+        )
+    del _machine.current().handles[ptr]
 
 
-def mallocManaged(size: int, flags: int = 1) -> int:  # noqa: N802
-    """Managed memory: not on the virtual GPU."""
-    raise NotSupportedError(
-        "The virtual GPU has no managed memory, since it does not model page migration; use "
-        "cp.cuda.runtime.malloc(size) and copies, or cp.cuda.alloc(size)."
-    )
+def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802
+    """Address of managed memory, for host and device; see `cp.cuda.ManagedMemory` for what is modelled.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 2 for more than the device has free; 1 for other flags than global (1) and host (2).
+    """
+    if flags not in (cudaMemAttachGlobal, cudaMemAttachHost):
+        raise CUDARuntimeError(
+            errorInvalidValue,
+            "cudaErrorInvalidValue",
+            f"invalid argument: the flags {flags} of managed memory are neither cudaMemAttachGlobal (1) nor "
+            "cudaMemAttachHost (2).",
+        )
+    return take_managed(size_t(size), _device())
+
+
+def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803
+    """Ask for managed memory to be moved to a device; no time is modelled, since pages do not migrate."""
+    check_prefetch(devPtr, count, dstDevice)
+
+
+def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
+    """Tell how managed memory will be used; checked, and without effect on the virtual GPU."""
+    check_advice(devPtr, count, advice, device)
+
+
+def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802
+    """Kind of memory, device and addresses of a pointer; type 0 and device -2 for what CUDA does not know."""
+    return pointer_attributes(ptr)
+
+
+def pointerGetMemoryType(ptr: int) -> int:  # noqa: N802
+    """``memoryTypeUnregistered``, ``...Host``, ``...Device`` or ``...Managed``."""
+    return pointer_attributes(ptr).type
 
 
 def profilerStart() -> None:  # noqa: N802

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory.arena import Arena
 from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
+from virtualgpu.model.memory.ordered import OrderedPool
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
@@ -94,6 +95,10 @@ class _Ranges:
             self._starts.insert(i, low)
             self._sizes.insert(i, start - low)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Start and end of each free range."""
+        return [(start, start + size) for start, size in zip(self._starts, self._sizes, strict=True)]
+
 
 def _round_up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
@@ -124,13 +129,15 @@ class DeviceMemory:
         self._ended: deque[Allocation] = deque(maxlen=REMEMBERED)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
+        self.managed: set[int] = set()  # addresses of segments that `cudaMallocManaged` gave
+        self.pools: list[OrderedPool] = []  # the driver's, behind `cudaMallocAsync`
         self.heap: DeviceHeap | None = None
         self._heap_bytes = HEAP_BYTES
 
     def open_heap(self) -> DeviceHeap:
         """What kernels' own ``malloc`` takes from; made when the first of them is launched."""
-        with self._lock:
+        with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)
                 self.track(address, self._heap_bytes, "device heap")
@@ -172,6 +179,8 @@ class DeviceMemory:
     @property
     def used_bytes(self) -> int:
         """What ``nvidia-smi`` would call used: the context and all mapped pages."""
+        for pool in self.pools:
+            pool.settle()
         return self.context_bytes + self._page_bytes_used
 
     @property
@@ -191,7 +200,7 @@ class DeviceMemory:
         """
         if size_bytes <= 0:
             return 0
-        with self._lock:
+        with self.lock:
             if size_bytes < SMALL_LIMIT_BYTES:
                 size = _round_up(size_bytes, SMALL_UNIT_BYTES)
                 address = self._small.take(size)
@@ -208,6 +217,8 @@ class DeviceMemory:
             return address
 
     def _take_pages(self, size: int, asked_bytes: int) -> int:
+        for pool in self.pools:
+            pool.settle()
         address = self._pages.take(size)
         if address is None:
             why = f"out of memory: {asked_bytes:,} bytes asked, {self.free_bytes:,} bytes free on the device."
@@ -229,7 +240,12 @@ class DeviceMemory:
         """
         if address == 0:
             return
-        with self._lock:
+        with self.lock:
+            for pool in self.pools:
+                if pool.owns(address):
+                    pool.free(address)
+                    return
+            self.managed.discard(address)
             size = self._segments.pop(address, None)
             if size is None:
                 raise CUDARuntimeError(
@@ -260,19 +276,51 @@ class DeviceMemory:
         """
         if size_bytes <= 0:
             return
-        with self._lock:
-            at = bisect_right(self._segment_starts, address) - 1
-            start = self._segment_starts[at] if at >= 0 else 0
-            if start and address + size_bytes <= start + self._segments[start]:
+        with self.lock:
+            start, end = self.segment(address)
+            if address + size_bytes <= end:
                 return
             near = self.nearest(address)
         there = "no memory of this device starts there"
         if near is not None and near.address <= address < near.end:
             there = f"a {near.label} ends after {near.end - address:,} bytes"
-        elif start and address < start + self._segments[start]:
-            there = f"the allocation ends after {start + self._segments[start] - address:,} bytes"
+        elif start:
+            there = f"the allocation ends after {end - address:,} bytes"
         why = f"invalid argument: {size_bytes:,} bytes at {address:#x}, but {there}."
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", why)
+
+    def segment(self, address: int) -> tuple[int, int]:
+        """Start and end of the segment that contains `address`; twice 0 if none does."""
+        with self.lock:
+            at = bisect_right(self._segment_starts, address) - 1
+            start = self._segment_starts[at] if at >= 0 else 0
+            end = start + self._segments[start] if start else 0
+        return (start, end) if address < end else (0, 0)
+
+    # What a stream-ordered pool takes: whole pages at places of its choice, which it cuts into blocks
+
+    def free_pages(self) -> list[tuple[int, int]]:
+        """Start and end of each range of pages that nobody has."""
+        return self._pages.spans()
+
+    def take_pages_at(self, address: int, size_bytes: int) -> None:
+        """Take free pages at a given place."""
+        self._pages.remove(address, size_bytes)
+        self._page_bytes_used += size_bytes
+
+    def return_pages(self, address: int, size_bytes: int) -> None:
+        """Give back what `take_pages_at` took."""
+        self._release_pages(address, size_bytes)
+
+    def open_block(self, address: int, size_bytes: int) -> None:
+        """Let copies touch a block as they may touch a segment."""
+        self._segments[address] = size_bytes
+        insort(self._segment_starts, address)
+
+    def close_block(self, address: int) -> None:
+        """End what `open_block` began."""
+        del self._segments[address]
+        del self._segment_starts[bisect_left(self._segment_starts, address)]
 
     def _release_pages(self, address: int, size: int) -> None:
         self._arena.discard(address, size)
@@ -285,7 +333,7 @@ class DeviceMemory:
         """Let kernels touch ``[address, address + size_bytes)``; a second call renames or resizes it."""
         if size_bytes <= 0:
             return
-        with self._lock:
+        with self.lock:
             old = self._tracked.get(address)
             self._tracked[address] = Allocation(address, size_bytes, label)
             if old is None or old.size_bytes != size_bytes:
@@ -293,7 +341,7 @@ class DeviceMemory:
 
     def untrack(self, address: int) -> None:
         """End a live allocation; unknown addresses are ignored."""
-        with self._lock:
+        with self.lock:
             ended = self._tracked.pop(address, None)
             if ended is not None:
                 self._starts = None
@@ -301,7 +349,7 @@ class DeviceMemory:
 
     def name(self, address: int, parameter: str) -> None:
         """Note by which parameter a kernel knows the allocation that starts at an address."""
-        with self._lock:
+        with self.lock:
             found = self._tracked.get(address)
             if found is not None:
                 label = f"{found.label.split(_PARAMETER)[0]}{_PARAMETER}{parameter})"
@@ -313,12 +361,12 @@ class DeviceMemory:
 
     def ended(self, address: int) -> Allocation | None:
         """The allocation that ended last of those that contained `address`."""
-        with self._lock:
+        with self.lock:
             return next((a for a in reversed(self._ended) if a.address <= address < a.end), None)
 
     def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sorted starts and (exclusive) ends of all live allocations; treat both as read-only."""
-        with self._lock:
+        with self.lock:
             if self._starts is None:
                 table = np.array(
                     [(a.address, a.end) for a in list(self._tracked.values())], dtype=np.int64
@@ -330,7 +378,7 @@ class DeviceMemory:
 
     def nearest(self, address: int) -> Allocation | None:
         """The live allocation that contains `address`, else the one with the smallest gap to it."""
-        with self._lock:
+        with self.lock:
             starts, ends = self.live()
             if not starts.size:
                 return None

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cp.cuda._memory.copies import copy, set_memory
+from virtualgpu.cp.cuda._memory.places import pointer_attributes
+from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
@@ -17,13 +19,29 @@ from virtualgpu.model.machine import VirtualDevice
 
 
 class BaseMemory:
-    """A range of device memory: `ptr`, `size` in bytes and `device_id`."""
+    """A range of device memory: `ptr`, `size` in bytes and `device_id`.
+
+    A subclass that a program writes sets these three, as with CuPy.
+    """
+
+    ptr: int
+    size: int
+    device_id: int
+    _device: VirtualDevice | None = None
 
     def __init__(self, ptr: int, size: int, owner: VirtualDevice) -> None:
         self.ptr = ptr
         self.size = size
-        self.owner = owner
+        self._device = owner
         self.device_id = owner.id
+
+    def __int__(self) -> int:
+        return self.ptr
+
+    @property
+    def owner(self) -> VirtualDevice:
+        """The device whose memory it is."""
+        return self._device or _machine.current().device(self.device_id)
 
     @property
     def device(self) -> Device:
@@ -36,6 +54,7 @@ class Memory(BaseMemory):
     def __init__(self, size: int, owner: VirtualDevice | None = None) -> None:
         refuse_unsafe()
         owner = owner or _machine.current().current_device
+        size = size_t(size)
         super().__init__(owner.memory.malloc(size), size, owner)
 
     def __del__(self) -> None:
@@ -46,13 +65,39 @@ class Memory(BaseMemory):
 
 
 class UnownedMemory(BaseMemory):
-    """Memory that something else owns, for wrapping foreign pointers."""
+    """Memory that something else owns, for wrapping foreign pointers.
+
+    Parameters
+    ----------
+    ptr, size : int
+        Address, and size in bytes.
+    owner : object
+        Kept alive as long as this.
+    device_id : int
+        -1: the device in whose memory `ptr` lies.
+
+    Raises
+    ------
+    RuntimeError
+        For a null pointer without a device.
+    """
 
     def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
-        machine = _machine.current()
-        device = machine.current_device if device_id < 0 else machine.device(device_id)
-        super().__init__(ptr, size, device)
-        self._keep = owner
+        if device_id < 0:
+            if ptr == 0:
+                raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
+            device_id = pointer_attributes(ptr).device
+        self.ptr, self.size, self.device_id = ptr, size, device_id
+        self._owner = owner
+
+    @property
+    def owner(self) -> VirtualDevice:
+        if self.device_id < 0:
+            raise ValueError(
+                f"{self.ptr:#x} is host memory, which a kernel of this GPU cannot reach; copy it with "
+                "cp.asarray(a), or allocate with cp.cuda.malloc_managed."
+            )
+        return super().owner
 
 
 class MemoryPointer:
@@ -61,6 +106,12 @@ class MemoryPointer:
     __slots__ = ("mem", "ptr")
 
     def __init__(self, mem: BaseMemory, offset: int) -> None:
+        if not isinstance(mem, BaseMemory):
+            raise TypeError(
+                f"Argument 'mem' has incorrect type (expected cupy.cuda.memory.BaseMemory, got "
+                f"{type(mem).__name__})"
+            )
+        assert mem.ptr or not offset, "no place lies within an allocation of 0 bytes"
         self.mem = mem
         self.ptr = mem.ptr + offset
 

@@ -15,9 +15,10 @@ import warnings
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypedDict
 
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
+from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
@@ -28,6 +29,7 @@ from virtualgpu.records.memory import Block, BlockMap, Segment
 
 ALLOCATION_UNIT_BYTES = 512
 _OUT_OF_MEMORY = 2
+_OWN_MODULES = "virtualgpu.cp.cuda._memory."
 
 
 class _Chunk:
@@ -142,6 +144,18 @@ class PooledMemory(BaseMemory):
         self.chunk = chunk
         self.pool = pool
 
+    @property
+    def identity(self) -> str:
+        """What the chunk was cut from: ``"Memory"``, ``"ManagedMemory"`` and so on."""
+        kind = type(self.chunk.mem)
+        return kind.__name__ if kind.__module__.startswith(_OWN_MODULES) else "<unknown>"
+
+    def __getattr__(self, name: str) -> Any:
+        # Managed memory is prefetched and advised about as a whole segment, as in CuPy.
+        if name in ("prefetch", "advise") and "chunk" in self.__dict__:
+            return getattr(self.chunk.mem, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name)
+
     def free(self) -> None:
         """Give the memory back to the pool; a second call does nothing."""
         if not self.ptr:
@@ -169,6 +183,38 @@ def round_size(size: int) -> int:
     return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES
 
 
+class _Limit(TypedDict):
+    size: int | None
+    fraction: float | None
+
+
+def limit_of_environment() -> _Limit:
+    """What ``CUPY_GPU_MEMORY_LIMIT`` says: bytes, or a percentage of the device's memory."""
+    limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+    if limit and limit.endswith("%"):
+        return {"size": None, "fraction": float(limit[:-1]) / 100.0}
+    return {"size": int(limit) if limit else None, "fraction": None}
+
+
+def limit_bytes(size: int | None, fraction: float | None, device: VirtualDevice) -> int:
+    """A pool's limit in bytes, given so or as part of the device's memory; 0 for none.
+
+    Raises
+    ------
+    ValueError
+        For both at a time, a negative size, or a fraction outside 0 to 1.
+    """
+    if size is None:
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise ValueError(f"memory limit fraction out of range: {fraction}")
+        size = int((fraction or 0) * device.memory.capacity_bytes)
+    elif fraction is not None:
+        raise ValueError("size and fraction cannot be specified at one time")
+    if size < 0:
+        raise ValueError(f"memory limit size out of range: {size}")
+    return int(size)
+
+
 class SingleDeviceMemoryPool:
     """The pool of one device. Sizes are in bytes."""
 
@@ -187,11 +233,7 @@ class SingleDeviceMemoryPool:
         self._segments: set[_Chunk] = set()  # their first chunks
         self._mutex = threading.RLock()
         self._changing = False
-        limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
-        if limit and limit.endswith("%"):
-            self.set_limit(fraction=float(limit[:-1]) / 100.0)
-        elif limit:
-            self.set_limit(size=int(limit))
+        self.set_limit(**limit_of_environment())
 
     def malloc(self, size: int) -> MemoryPointer:
         """Allocate, from a free chunk of the current stream's arena if one fits.
@@ -201,8 +243,7 @@ class SingleDeviceMemoryPool:
         OutOfMemoryError
             When the limit or the device's memory is exceeded even after free blocks were released.
         """
-        if size < 0:
-            raise OverflowError(f"an allocation of {size} bytes: sizes are 0 or more")
+        size = size_t(size)
         rounded = round_size(size)
         hooks = tuple(get_memory_hooks().values())
         told = {"device_id": self._owner.id, "size": size, "mem_size": rounded}
@@ -385,15 +426,7 @@ class SingleDeviceMemoryPool:
 
         Neither argument, or 0, removes the limit.
         """
-        if size is None:
-            if fraction is not None and not 0 <= fraction <= 1:
-                raise ValueError(f"memory limit fraction out of range: {fraction}")
-            size = int((fraction or 0) * self._owner.memory.capacity_bytes)
-        elif fraction is not None:
-            raise ValueError("size and fraction cannot be specified at one time")
-        if size < 0:
-            raise ValueError(f"memory limit size out of range: {size}")
-        self._limit = int(size)
+        self._limit = limit_bytes(size, fraction, self._owner)
 
     def get_limit(self) -> int:
         """The limit in bytes, 0 for none."""
@@ -470,6 +503,11 @@ def alloc(size: int) -> MemoryPointer:
     """Allocate with the current allocator (the default memory pool's unless `set_allocator` changed it)."""
     allocator = get_allocator()
     pointer: MemoryPointer = allocator(size)
+    if not isinstance(pointer, MemoryPointer | None):
+        raise TypeError(
+            f"Cannot convert {type(pointer).__name__} to cupy.cuda.memory.MemoryPointer: an allocator "
+            "returns what cp.cuda.alloc or the malloc of a pool returned."
+        )
     return pointer
 
 

@@ -1,0 +1,151 @@
+"""The driver's memory pools of all devices, and allocation in the order of streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.cp.cuda._memory.copies import device_at
+from virtualgpu.cp.cuda.stream import _BaseStream, is_capturing, refuse_unsafe
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as _machine
+from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
+
+_PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # the kind of pool that the virtual GPU has
+
+
+class _Pools:
+    """The driver's pools of all devices: each one's default pool, its current one, and those made besides."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, tuple[OrderedPool, VirtualDevice]] = {}
+        self._default: dict[VirtualDevice, OrderedPool] = {}
+        self._current: dict[VirtualDevice, OrderedPool] = {}
+
+    def make(self, device: VirtualDevice) -> OrderedPool:
+        pool = OrderedPool(device.memory, device.clock)
+        self._made[pool.handle] = pool, device
+        device.memory.pools.append(pool)
+        return pool
+
+    def default(self, device: VirtualDevice) -> OrderedPool:
+        with device.clock.lock:
+            if device not in self._default:
+                self._default[device] = self.make(device)
+            return self._default[device]
+
+    def current(self, device: VirtualDevice) -> OrderedPool:
+        return self._current.get(device) or self.default(device)
+
+    def choose(self, device: VirtualDevice, handle: int) -> None:
+        pool, owner = self._find(handle)
+        if owner is not device:
+            raise _invalid(f"the memory pool {handle:#x} belongs to device {owner.id}, not {device.id}.")
+        self._current[device] = pool
+
+    def get(self, handle: int) -> OrderedPool:
+        return self._find(handle)[0]
+
+    def destroy(self, handle: int) -> None:
+        pool, device = self._find(handle)
+        if pool is self._default.get(device):
+            raise _invalid("the default memory pool of a device cannot be destroyed.")
+        del self._made[handle]
+        if self._current.get(device) is pool:
+            del self._current[device]
+        # Blocks that live stay usable until they are freed, as CUDA says; then the rest goes back.
+        pool.set_attribute(RELEASE_THRESHOLD, 0)
+
+    def _find(self, handle: int) -> tuple[OrderedPool, VirtualDevice]:
+        if handle not in self._made:
+            raise _invalid(f"{handle:#x} is no memory pool that lives.")
+        return self._made[handle]
+
+
+def driver_pools() -> _Pools:
+    """The driver's pools of the current machine."""
+    return _machine.current().own(_Pools)
+
+
+def device_of(device_id: int) -> VirtualDevice:
+    """The device of a pool's function, which calls a wrong number an invalid value, as CUDA does."""
+    devices = _machine.current().devices
+    if not 0 <= device_id < len(devices):
+        raise _invalid(f"{device_id} is the number of no device.")
+    return devices[device_id]
+
+
+@dataclass(frozen=True)
+class MemPoolProps:
+    """Properties of a pool to make, under CuPy's names."""
+
+    allocType: int  # noqa: N815
+    handleType: int  # noqa: N815
+    locationType: int  # noqa: N815
+    devId: int  # noqa: N815
+
+
+def make_pool(props: MemPoolProps) -> int:
+    """Handle of a new pool in the memory of a device.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 for any other kind; also for those that other processes can open, which a virtual GPU has
+        none of.
+    """
+    if (props.allocType, props.handleType, props.locationType) != (_PINNED, _NO_HANDLE, _ON_DEVICE):
+        raise _invalid("the virtual GPU's memory pools have the properties (1, 0, 1, device).")
+    return driver_pools().make(device_of(props.devId)).handle
+
+
+def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
+    """Address of `size` bytes for a stream, from the current pool by default; 0 for 0 bytes.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 2, ``cudaErrorMemoryAllocation``.
+    NotSupportedError
+        In a stream that captures a graph.
+    """
+    device = _machine.current().current_device
+    if not size:
+        return 0
+    if is_capturing(stream, device):
+        raise NotSupportedError(
+            "The virtual GPU's graphs have no memory nodes: allocate before begin_capture(), or from "
+            "cp.cuda.MemoryPool."
+        )
+    refuse_unsafe()
+    pool = pool or driver_pools().current(device)
+    address, wait_ns = pool.malloc(size, stream.ptr)
+    if wait_ns:
+        device.work.schedule.hold_until(stream.ptr, wait_ns)
+    device.memory.track(address, size, f"{size:,}-byte allocation")
+    return address
+
+
+def give_ordered(address: int, stream: _BaseStream) -> None:
+    """``cudaFreeAsync``: free in the order of a stream; 0 is ignored.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 for what starts no allocation, or was freed already.
+    """
+    if not address:
+        return
+    device = device_at(address) or _machine.current().current_device
+    memory, ready_ns = device.memory, device.work.schedule.ready_ns(stream.ptr)
+    pool = next((pool for pool in memory.pools if pool.owns(address)), None)
+    if pool is None:
+        memory.free(address)
+    else:
+        pool.free(address, stream.ptr, ready_ns)
+    memory.untrack(address)
+
+
+def _invalid(why: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
