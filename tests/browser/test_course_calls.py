@@ -62,6 +62,8 @@ def test_real_kernels_in_the_views(lab: Any, record_property: Callable[[str, obj
     with lab.notebook("course.ipynb", CELLS) as kernel:
         page.locator(OCCUPANCY).wait_for(timeout=120_000)
         page.wait_for_selector(f"{WARPS} .gl-sentence:has-text('Step 1')")
+        page.locator(f"{WARPS} select[aria-label='One step is']").select_option("step")
+        page.wait_for_selector(f"{WARPS} .gl-sentence:has-text('Step 1')")
 
         # The store of line 16 runs once, in all lanes, with each lane's own count.
         page.locator(f"{WARPS} .gl-listing").focus()
