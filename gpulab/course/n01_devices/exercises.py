@@ -207,6 +207,8 @@ def _judge_choice(
         found = answer(gpus, memory, moved, flop)
     except Exception as error:
         raise NotYet(f"{shown} raised {type(error).__name__}: {error}") from None
+    if found is not None and not isinstance(found, str):
+        raise NotYet(f"{shown} gives a {type(found).__name__}: return the `.name` of a GPU, or None.")
     if found in right or (found is None and not right):
         return
     wanted = repr(right[0]) if right else "None"

@@ -297,7 +297,7 @@ _CHOICES = (
           if _fitting(g, m) else None, "", "it should be"),
     Wrong("01-choose", "by capability", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.compute_capability), "", ""),
     Wrong("01-choose", "the GPU itself", lambda g, m, b, f: next(i for i in g if i.name == _choose(g, m, b, f))
-          if _choose(g, m, b, f) else None, "", "it should be"),
+          if _choose(g, m, b, f) else None, "", "return the `.name`"),
     Wrong("01-choose", "the faster of the two", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: min(
         b / i.memory_bandwidth_gbps / 1e9, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
     Wrong("01-choose", "TB for GB", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: max(
