@@ -137,8 +137,7 @@ def _reads_info(answer: Any, info: DeviceInfo) -> None:
         if found != wanted:
             raise NotYet(
                 f"it does not read info.{field}: for another device and grid {grid}, block {block}, "
-                f"{shared:,} bytes "
-                f"it says {found!r} instead of {wanted!r}."
+                f"{shared:,} bytes it says {found!r} instead of {wanted!r}."
             )
 
 
@@ -168,8 +167,7 @@ def _launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str, str], ...]:
 
 
 def judge_choose(answer: Any) -> str:
-    """``choose(gpus, memory_bytes, moved_bytes, flop)``: the name of the fastest GPU that holds the "
-    "job, or None."""
+    """``choose(gpus, memory_bytes, moved_bytes, flop)``: the fastest GPU that holds the job, or None."""
     rng = np.random.default_rng(1)
     gpus = [info for info in table() if info.fp32_tflops]
     jobs = [
@@ -229,15 +227,13 @@ def judge_select(answer: Any) -> str:
                 if made.device.id != device_id:
                     raise NotYet(
                         f"{shown} makes the array on device {made.device.id}: an array lies on the "
-                        f"device that was "
-                        "current when it was made."
+                        "device that was current when it was made."
                     )
                 if now != current:
                     cp.cuda.Device(current).use()
                     raise NotYet(
                         f"{shown} leaves device {now} current: the caller's device must come back, as a "
-                        f"`with` block "
-                        "sees to."
+                        "`with` block sees to."
                     )
                 if not np.array_equal(cp.asnumpy(made), np.arange(5)):
                     raise NotYet(f"{shown} holds {cp.asnumpy(made).tolist()}, it should be [0, 1, 2, 3, 4].")
@@ -253,8 +249,7 @@ def _comes_back_after_an_error(answer: Any, cp: Any, current: int, device_id: in
     if now != current:
         raise NotYet(
             f"make_on(cp, {device_id}, 2**50) runs out of memory and leaves device {now} current "
-            f"instead of {current}: "
-            "let a `with` block give the device back."
+            f"instead of {current}: let a `with` block give the device back."
         )
 
 

@@ -26,9 +26,8 @@ from virtualgpu.records import Dim3
 _SECTORS = Budget(
     "sectors",
     "Neighbouring lanes should touch neighbouring elements, so let x, which runs fastest within a warp, "
-    "run along "
-    "the columns; and guard both edges, or threads beyond the last column do the next row's work once "
-    "more.",
+    "run along the columns; and guard both edges, or threads beyond the last column do the next row's "
+    "work once more.",
 )
 
 
