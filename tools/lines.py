@@ -1,7 +1,7 @@
 """Lines of Python, JavaScript and CSS a room: ``python -m tools.lines`` prints the table.
 
 A room is a folder; empty lines and comments count, data files do not. The course's own folders stand apart
-from the helper that shows them, whose budget is below.
+from the helper that shows them, whose budget is below, and so does the judge, which grows with them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gpulab", "virtualgpu", "tools", "tests")
 KINDS = (".py", ".js", ".css")
-# What `gpulab/` may hold without `gpulab/course/`.
+# What `gpulab/` may hold without `gpulab/course/` and the judge of its exercises.
 HELPER_LINES = 14_000
 
 
@@ -28,11 +28,11 @@ def rooms(package: Path) -> dict[str, Counter[str]]:
 
 
 def helper_lines(root: Path = ROOT) -> int:
-    """Lines of ``gpulab/`` without the course's own folders."""
+    """Lines of ``gpulab/`` without the course's own folders and the judge of its exercises."""
     return sum(
         room[kind]
         for name, room in rooms(root / "gpulab").items()
-        if not f"{name}/".startswith("gpulab/course/")
+        if not f"{name}/".startswith(("gpulab/course/", "gpulab/teach/judge/"))
         for kind in KINDS
     )
 
@@ -49,7 +49,7 @@ def main() -> None:
             f"{package + ' in all':34}{total['files']:6}{total['.py']:8,}{total['.js']:7,}{total['.css']:7,}"
         )
         print()
-    print(f"gpulab without course: {helper_lines():,} lines of at most {HELPER_LINES:,}")
+    print(f"gpulab without course and judge: {helper_lines():,} lines of at most {HELPER_LINES:,}")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from virtualgpu import cp
 from virtualgpu.cp.cuda import nvtx
 from virtualgpu.cupyx.profiler import time_range
 from virtualgpu.model.machine import Machine
-from virtualgpu.records.nvtx import NvtxRange
+from virtualgpu.records.timeline import NvtxRange
 
 pytestmark = pytest.mark.usefixtures("machine")
 HERE = threading.get_ident()

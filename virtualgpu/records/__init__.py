@@ -13,7 +13,19 @@ from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE, Dim3, KernelSource, KernelStats
 from virtualgpu.records.launch import LaunchTrace, Occupancy
 from virtualgpu.records.origin import HOST_CLOCK, Provenance, Source
-from virtualgpu.records.timeline import Activity, ActivityKind, CopyKind
+from virtualgpu.records.timeline import (
+    Activity,
+    ActivityKind,
+    CopyKind,
+    HostCall,
+    NvtxRange,
+    SourceLine,
+    StreamInfo,
+    Synchronization,
+    SynchronizationType,
+    Timeline,
+    TimelineMethod,
+)
 from virtualgpu.records.warp import BlockTrace, WarpTrace
 
 __all__ = [
@@ -30,17 +42,25 @@ __all__ = [
     "DeviceMetrics",
     "Dim3",
     "Hazard",
+    "HostCall",
     "KernelCounters",
     "KernelSource",
     "KernelStats",
     "LaunchTrace",
     "Metric",
+    "NvtxRange",
     "Occupancy",
     "Place",
     "Provenance",
     "SanitizerReport",
     "Severity",
     "Source",
+    "SourceLine",
     "Space",
+    "StreamInfo",
+    "Synchronization",
+    "SynchronizationType",
+    "Timeline",
+    "TimelineMethod",
     "WarpTrace",
 ]

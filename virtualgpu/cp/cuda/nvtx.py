@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
-from virtualgpu.records.nvtx import NvtxRange
+from virtualgpu.records.timeline import NvtxRange
 
 __all__ = ["Mark", "MarkC", "RangeEnd", "RangePop", "RangePush", "RangePushC", "RangeStart", "available"]
 __getattr__ = module_getattr("cp.cuda.nvtx", globals())
