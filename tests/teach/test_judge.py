@@ -390,3 +390,48 @@ def test_what_was_not_reached_takes_one_row() -> None:
     page = verdict._repr_html_()
     assert "<code>" in page
     assert "`" not in page
+
+
+def twice_case(data: Draw, n: int) -> ProgramCase:
+    x = data.whole(n)
+    return ProgramCase((x,), x + 2, mistakes=((x + 1, "The second launch is missing."),))
+
+
+def replayed(launches: int, chain: bool = True) -> Any:
+    """A program that adds one twice: by a graph of one node or of two, launched so many times."""
+
+    def program(x: Any) -> Any:
+        from gpulab import cp
+
+        y, z = cp.asarray(x), cp.zeros(1, dtype="float32")
+        stream = cp.cuda.Stream(non_blocking=True)
+        cp.cuda.get_current_stream().synchronize()
+        with stream:
+            stream.begin_capture()
+            cp.add(y, 1, out=y)
+            if not chain:
+                cp.add(y, 1, out=y)
+            else:
+                cp.add(z, 1, out=z)
+            graph = stream.end_capture()
+            for _ in range(launches):
+                graph.launch(stream)
+            stream.synchronize()
+        return y
+
+    return program
+
+
+def test_launches_and_depth_of_graphs_are_counted_and_known_mistakes_named() -> None:
+    exercise = ProgramExercise(
+        "demo", "Demo", "twice", twice_case, replayed(2), sizes=(100,),
+        budgets=(Budget("graph_launches", most=9), Budget("graphs", most=9), Budget("host_launches", most=9),
+                 Budget("graph_depth", most=9)),
+        advice=(("raised ZeroDivisionError", "Do not divide."),),
+    )  # fmt: skip
+    found = {s.counter: s.yours for s in judge(exercise, replayed(2)).scores}
+    assert found == {"graph_launches": 2, "graphs": 1, "host_launches": 2, "graph_depth": 2}
+    once = judge(exercise, replayed(1, chain=False))
+    assert {s.counter: s.yours for s in once.scores}["graph_depth"] == 2
+    assert judge(exercise, replayed(1)).message.endswith("The second launch is missing.")
+    assert judge(exercise, lambda x: 1 / 0).message.endswith("Do not divide.")

@@ -84,7 +84,10 @@ host and so on (`programs.COUNTS`). On a GPU machine its results are taken there
         reference=reference_total, naive=naive_total,               # functions, counted at the last size
         sizes=(1, 33, 10_000),
         budgets=(Budget("to_host_bytes", "Copy one number."), Budget("waits")),
+        advice=(("is capturing", "Read results after the graph's launch."),),  # words of the message
     )
+
+`ProgramCase` takes ``mistakes=((what a known mistake returns, "The sentence it earns."),)``.
 
 **Mutants** are what the judge itself is judged by. ``mutants.py`` beside ``exercises.py`` declares for
 every exercise at least 8 wrong answers, each with the stage that must catch it and words of the sentence it

@@ -258,13 +258,15 @@ class ProgramCase:
     """One call of a learner's device program.
 
     ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays.
-    ``wanted`` is compared with what is returned: an array or number, or a tuple of them.
+    ``wanted`` is compared with what is returned: an array or number, or a tuple of them. ``mistakes`` pairs
+    what known mistakes would return instead with the sentence that each of them earns.
     """
 
     arguments: tuple[Any, ...]
     wanted: Any
     on_device: bool = False
     label: str = ""
+    mistakes: tuple[tuple[Any, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,6 +286,8 @@ class ProgramExercise:
         The function's name, for messages.
     sizes
         What to try; budgets are counted at the last.
+    advice
+        Pairs of words, that may occur in what went wrong, with the sentence to add then.
     """
 
     exercise_id: str
@@ -296,6 +300,7 @@ class ProgramExercise:
     kind: Kind = "write"
     sizes: tuple[Any, ...] = (1, 33, 10_000)
     budgets: tuple[Budget, ...] = ()
+    advice: tuple[tuple[str, str], ...] = ()
     praise: str = "right, and within its budget."
     limit_s: float = 10.0
 

@@ -31,6 +31,27 @@ class Seen:
         found = [a for a in self.activities if a.kind in ("MEMCPY", "MEMCPY2")]
         return [a for a in found if not kinds or a.copy_kind in kinds]
 
+    @property
+    def host_launches(self) -> int:
+        """What the host had to launch: kernels one by one, and graphs."""
+        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id]) + self.graph_launches
+
+    @property
+    def graph_launches(self) -> int:
+        """How often a graph was launched."""
+        return len([a for a in self.activities if a.graph_id and not a.graph_node_id])
+
+    @property
+    def graph_depth(self) -> int:
+        """Nodes on the longest chain of any launch of a graph."""
+        depth: dict[int, int] = {}
+        for a in self.activities:
+            if a.graph_id:
+                first = a.correlation_id - a.graph_node_id  # of this launch
+                before = (depth[number] for number in a.after if first <= number < a.correlation_id)
+                depth[a.correlation_id] = 1 + max(before, default=0)
+        return max(depth.values(), default=0)
+
     def of_kind(self, kind: str) -> list[Activity]:
         """Operations of one of CUPTI's kinds."""
         return [a for a in self.activities if a.kind == kind]
@@ -44,7 +65,10 @@ def _bytes(*kinds: str) -> Callable[[Seen], int]:
 # the host stands still until the device has finished something, ``.get()`` and ``float(array)`` included.
 COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
     "launches": ("kernel launches", lambda seen: len(seen.of_kind("CONCURRENT_KERNEL"))),
-    "graph_launches": ("graph launches", lambda seen: len({a.graph_id for a in seen.activities} - {0})),
+    "host_launches": ("launches by the host, of kernels and of graphs", lambda seen: seen.host_launches),
+    "graph_launches": ("graph launches", lambda seen: seen.graph_launches),
+    "graphs": ("graphs that were launched", lambda seen: len({a.graph_id for a in seen.activities} - {0})),
+    "graph_depth": ("nodes on the longest chain of a graph", lambda seen: seen.graph_depth),
     "memsets": ("memory sets", lambda seen: len(seen.of_kind("MEMSET"))),
     "copies": ("copies", lambda seen: len(seen.copies())),
     "copied_bytes": ("bytes copied", _bytes()),
@@ -64,8 +88,9 @@ def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
         for size in exercise.sizes:
             yours = run(exercise, answer, exercise.case(Draw(seed), size))
     except NotYet as reason:
-        stages = (StageResult("results", "failed", str(reason)), StageResult("counts", "not reached"))
-        return Told(False, str(reason), stages)
+        said = advised(exercise, str(reason))
+        stages = (StageResult("results", "failed", said), StageResult("counts", "not reached"))
+        return Told(False, said, stages)
     results = StageResult("results", "passed", f"right for {len(exercise.sizes)} sizes.")
     if yours is None or not exercise.budgets:
         return Told(True, exercise.praise, (results,))
@@ -80,6 +105,12 @@ def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
             return Told(False, said, (results, StageResult("counts", "failed", said)), scores)
     counted = "; ".join(f"{score.yours:,} {score.words}" for score in scores) + "."
     return Told(True, exercise.praise, (results, StageResult("counts", "passed", counted)), scores)
+
+
+def advised(exercise: ProgramExercise, said: str) -> str:
+    """What went wrong, with the first piece of the exercise's advice that it calls for."""
+    more = next((advice for words, advice in exercise.advice if words in said), "")
+    return f"{said} {more}" if more else said
 
 
 def run(exercise: ProgramExercise, program: Any, case: ProgramCase) -> Seen | None:
@@ -101,7 +132,11 @@ def run(exercise: ProgramExercise, program: Any, case: ProgramCase) -> Seen | No
         label = case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
         result = call(program, *arguments, name=exercise.name, shown=label)
         now, waited = _so_far(side)
-        _compare(cp, label, result, case.wanted)
+        try:
+            _compare(cp, label, result, case.wanted)
+        except NotYet as reason:
+            known = next((says for value, says in case.mistakes if _equal(cp, result, value)), "")
+            raise NotYet(f"{reason} {known}".rstrip()) from None
         return None if side is None else Seen(now[len(log) :], waited - waits)
 
 
@@ -133,6 +168,14 @@ def _compare(cp: Any, label: str, result: Any, wanted: Any) -> None:
         wrong = wrong_elements(got, right)
         if wrong.any():
             raise NotYet(f"{label}: {first_wrong(name, got, values, wrong)}.")
+
+
+def _equal(cp: Any, result: Any, wanted: Any) -> bool:
+    try:
+        _compare(cp, "", result, wanted)
+    except NotYet:
+        return False
+    return True
 
 
 def _score(item: Any, yours: Seen, reference: Seen, naive: Seen | None) -> Score:
