@@ -1,0 +1,643 @@
+"""What notebook 08 shows of a GPU where there is none: copies, managed memory, IPC, cuFile.
+
+``python -m tools.recordings.moving_data --out FILE`` on a machine with a GPU, CuPy and, if it is there, torch
+and cuFile. Each part runs in a process of its own with a limit on its time, so that one that fails or hangs
+takes nothing along. Never more than 64 MiB of managed memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIMIT_S = 20
+SIZES = tuple(1 << k for k in (12, 14, 16, 18, 20, 22, 24, 26, 28))
+BIG_BYTES = 64 << 20
+REPEATS = 5
+
+_KERNELS = r"""
+extern "C" __global__ void twice(const float* x, float* y, long long n, int rounds) {
+    for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+         i += (long long)gridDim.x * blockDim.x) {
+        float sum = 0;
+        for (int r = 0; r < rounds; ++r) sum += ((volatile const float*)x)[i];
+        y[i] = 2 * sum;
+    }
+}
+extern "C" __global__ void every(float* x, long long n, long long step) {
+    long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * step;
+    if (i < n) x[i] += 1;
+}
+extern "C" __global__ void gather(const float* x, const int* at, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[at[i]];
+}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts and write what they tell; the result is the process's exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.part:
+        print(json.dumps(PARTS[options.part](), separators=(",", ":")))
+        return 0
+    told = {name: _apart(name) for name in PARTS if name not in UNTIMED}
+    with ThreadPoolExecutor() as pool:
+        told |= dict(zip(UNTIMED, pool.map(_apart, UNTIMED), strict=True))
+    text = json.dumps(told, separators=(",", ":"))
+    if options.out:
+        options.out.write_text(f"{text}\n", encoding="utf-8")
+    print(f"{len(text):,} bytes; " + ", ".join(f"{k}: {v.get('failed', 'ok')}" for k, v in told.items()))
+    return 0
+
+
+def _apart(part: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tools.recordings.moving_data", "--part", part]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"not done within {LIMIT_S} s"}
+    try:
+        told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError):
+        return {"failed": (done.stderr.strip().splitlines() or ["nothing told"])[-1][:300]}
+    return told
+
+
+def _cp() -> Any:
+    import cupy
+
+    cupy.zeros(1)
+    return cupy
+
+
+def _median_us(run: Callable[[], float], repeats: int = REPEATS) -> float:
+    run()
+    return round(statistics.median(run() for _ in range(repeats)), 2)
+
+
+class Watch:
+    """Times calls: by events on the device, and by the host's clock until the call returned."""
+
+    def __init__(self, cp: Any) -> None:
+        self.cp = cp
+        self.stream = cp.cuda.Stream(non_blocking=True)
+        self.events = cp.cuda.Event(), cp.cuda.Event()
+
+    def both(self, call: Callable[[], Any], repeats: int = REPEATS) -> dict[str, float]:
+        """Microseconds on the device and until the call returned, medians."""
+        rows = [self.once(call) for _ in range(repeats + 1)][1:]
+        device, host = (round(statistics.median(column), 2) for column in zip(*rows, strict=True))
+        return {"device_us": device, "call_us": host}
+
+    def once(self, call: Callable[[], Any]) -> tuple[float, float]:
+        self.cp.cuda.Device().synchronize()
+        begin, end = self.events
+        with self.stream:
+            begin.record()
+            since = time.perf_counter()
+            call()
+            called = time.perf_counter() - since
+            end.record()
+        end.synchronize()
+        return self.cp.cuda.get_elapsed_time(begin, end) * 1e3, called * 1e6
+
+
+def about() -> dict[str, Any]:
+    """The device, and what it says of its memory."""
+    cp = _cp()
+    runtime = cp.cuda.runtime
+    attributes = cp.cuda.Device().attributes
+    names = (
+        "ConcurrentManagedAccess PageableMemoryAccess PageableMemoryAccessUsesHostPageTables "
+        "CanMapHostMemory DirectManagedMemAccessFromHost HostNativeAtomicSupported "
+        "CanUseHostPointerForRegisteredMem AsyncEngineCount HostRegisterSupported UnifiedAddressing"
+    )
+    return {
+        "device": runtime.getDeviceProperties(0)["name"].decode(),
+        "date": time.strftime("%Y-%m-%d"),
+        "cupy": cp.__version__,
+        "driver": runtime.driverGetVersion(),
+        "host": platform.machine(),
+        "cpus": os.cpu_count(),
+        "attributes": {name: attributes.get(name) for name in names.split()},
+        "pcie": _pcie(),
+    }
+
+
+def _pcie() -> Any:
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        return {
+            "generation": pynvml.nvmlDeviceGetMaxPcieLinkGeneration(handle),
+            "width": pynvml.nvmlDeviceGetMaxPcieLinkWidth(handle),
+            "driver": pynvml.nvmlSystemGetDriverVersion(),
+        }
+    except Exception as error:
+        return f"not available: {error}"
+
+
+def rates() -> dict[str, Any]:
+    """Copies by kind and size, in microseconds: on the device, and until the call returned."""
+    cp = _cp()
+    import cupyx
+
+    runtime, watch = cp.cuda.runtime, Watch(cp)
+    device = cp.empty(SIZES[-1], cp.uint8)
+    other = cp.empty(SIZES[-1], cp.uint8)
+    hosts = {"pinned": cupyx.zeros_pinned(SIZES[-1], np.uint8), "pageable": np.ones(SIZES[-1], np.uint8)}
+    told: dict[str, Any] = {"sizes": SIZES}
+
+    def copies(to: int, source: int, kind: int) -> list[dict[str, float]]:
+        return [
+            watch.both(partial(runtime.memcpyAsync, to, source, size, kind, watch.stream.ptr))
+            for size in SIZES
+        ]
+
+    for name, host in hosts.items():
+        told[f"HtoD {name}"] = copies(device.data.ptr, host.ctypes.data, runtime.memcpyHostToDevice)
+        told[f"DtoH {name}"] = copies(host.ctypes.data, device.data.ptr, runtime.memcpyDeviceToHost)
+    told["DtoD"] = copies(other.data.ptr, device.data.ptr, runtime.memcpyDeviceToDevice)
+    return told
+
+
+def arrays() -> dict[str, Any]:
+    """Copies as CuPy's arrays make them, of 64 MiB unless a name says otherwise."""
+    cp = _cp()
+    import cupyx
+
+    watch = Watch(cp)
+    n = BIG_BYTES // 4
+    pageable, pinned, x = np.ones(n, np.float32), cupyx.zeros_pinned(n, np.float32), cp.ones(n, cp.float32)
+    blank = np.ones(n, np.float32)
+    small = [np.ones(1024, np.float32) for _ in range(1000)]
+    staging = cupyx.zeros_pinned(1024 * 1000, np.float32)
+    calls: dict[str, Callable[[], Any]] = {
+        "asarray pageable": lambda: cp.asarray(pageable),
+        "asarray pageable blocking": lambda: cp.asarray(pageable, blocking=True),
+        "asarray pinned": lambda: cp.asarray(pinned),
+        "set pageable": lambda: x.set(pageable),
+        "set pinned": lambda: x.set(pinned),
+        "get": lambda: x.get(),
+        "get out pageable": lambda: x.get(out=blank),
+        "get out pinned": lambda: x.get(out=pinned),
+        "get out pinned blocking=False": lambda: x.get(out=pinned, blocking=False),
+        "get out pageable blocking=False": lambda: x.get(out=blank, blocking=False),
+        "there and back": lambda: cp.asarray(x.get()),
+        "copy": lambda: x.copy(),
+        "1000 x 4 KiB": lambda: [cp.asarray(part) for part in small],
+        "1 x 4 MB": lambda: cp.asarray(staging),
+        "every 32nd of 64 MiB": lambda: x[::32].get(),
+        "float(x[0])": lambda: float(x[0]),
+    }
+    told: dict[str, Any] = {name: watch.both(call) for name, call in calls.items()}
+    told["set in the null stream"] = _null_set(cp, x, pinned)
+    host = np.ones(n, np.float32)
+
+    def numpy_copy() -> float:
+        since = time.perf_counter()
+        pinned[...] = host
+        return (time.perf_counter() - since) * 1e6
+
+    told["numpy into pinned"] = {"call_us": _median_us(numpy_copy)}
+    fresh = time.perf_counter()
+    cp.cuda.alloc_pinned_memory(128 << 20)
+    told["first 128 MiB of pinned memory"] = {"call_us": round((time.perf_counter() - fresh) * 1e6, 2)}
+    return told
+
+
+def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
+    cp.cuda.Device().synchronize()
+    x.set(pinned)
+    cp.cuda.Device().synchronize()
+    since = time.perf_counter()
+    x.set(pinned)
+    called = time.perf_counter() - since
+    cp.cuda.Device().synchronize()
+    return {"call_us": round(called * 1e6, 2), "done_us": round((time.perf_counter() - since) * 1e6, 2)}
+
+
+def zero_copy() -> dict[str, Any]:
+    """Kernels that read page-locked memory over the bus: 64 MiB once, 8 times, 4,096 elements of it."""
+    cp = _cp()
+    import cupyx
+
+    watch = Watch(cp)
+    module = cp.RawModule(code=_KERNELS)
+    twice, gather = module.get_function("twice"), module.get_function("gather")
+    n = BIG_BYTES // 4
+    pinned = cupyx.zeros_pinned(n, np.float32)
+    pinned[...] = 1
+    memory = cp.cuda.UnownedMemory(pinned.ctypes.data, pinned.nbytes, pinned)
+    mapped = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
+    x, y = cp.ones(n, cp.float32), cp.empty(n, cp.float32)
+    few = cp.asarray(np.random.default_rng(1).integers(0, n, 4096).astype(np.int32))
+    count = np.int64(n)
+    blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
+    told: dict[str, Any] = {}
+    for name, source in (("zero-copy", mapped), ("device", x)):
+        for rounds in (1, 8):
+            taken = (source, y, count, np.int32(rounds))
+            told[f"{name}, {rounds} reads"] = watch.both(partial(twice, (blocks,), (256,), taken))
+        taken = (source, few, y, np.int32(4096))
+        told[f"{name}, 4096 of {n}"] = watch.both(partial(gather, (16,), (256,), taken))
+        told[f"{name}, sum"] = watch.both(source.sum)
+    told["zero-copy, written"] = watch.both(lambda: twice((blocks,), (256,), (x, mapped, count, np.int32(1))))
+    told["zero-copy right"] = bool((mapped[:100] == 2).all())
+    small = cp.ndarray(1024, cp.float32, mapped.data)
+    told["zero-copy, 4 KiB"] = watch.both(
+        lambda: twice((4,), (256,), (small, y, np.int64(1024), np.int32(1)))
+    )
+    told["device, 4 KiB"] = watch.both(lambda: twice((4,), (256,), (x, y, np.int64(1024), np.int32(1))))
+    return told
+
+
+def managed() -> dict[str, Any]:
+    """64 MiB of managed memory, used by the host and by kernels in turn."""
+    cp = _cp()
+    runtime, watch = cp.cuda.runtime, Watch(cp)
+    module = cp.RawModule(code=_KERNELS)
+    twice, every = module.get_function("twice"), module.get_function("every")
+    n, count = BIG_BYTES // 4, np.int64(BIG_BYTES // 4)
+    y = cp.empty(n, cp.float32)
+    blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
+    told: dict[str, Any] = {}
+
+    def fresh() -> tuple[Any, Any]:
+        pointer = cp.cuda.malloc_managed(BIG_BYTES)
+        x = cp.ndarray(n, cp.float32, pointer)
+        host = np.ctypeslib.as_array((ctypes.c_float * n).from_address(pointer.ptr))
+        return x, host
+
+    def touched(host: Any) -> float:
+        since = time.perf_counter()
+        host[...] = 1
+        return round((time.perf_counter() - since) * 1e6, 1)
+
+    def read(host: Any) -> float:
+        since = time.perf_counter()
+        float(host.sum())
+        return round((time.perf_counter() - since) * 1e6, 1)
+
+    def kernel(x: Any) -> float:
+        return round(watch.once(lambda: twice((blocks,), (256,), (x, y, count, np.int32(1))))[0], 1)
+
+    def written(x: Any) -> float:
+        return round(watch.once(lambda: twice((blocks,), (256,), (y, x, count, np.int32(1))))[0], 1)
+
+    def prefetch(x: Any, device: int) -> float:
+        pointer, stream = x.data.ptr, watch.stream.ptr
+        return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
+
+    def strided(x: Any, step: int) -> float:
+        threads = -(-n // step)
+        return round(watch.once(lambda: every((-(-threads // 32),), (32,), (x, count, np.int64(step))))[0], 1)
+
+    warm, host = fresh()
+    kernel(warm), touched(host), kernel(warm), strided(warm, 1024)
+    for row in range(3):
+        x, host = fresh()
+        steps: dict[str, Any] = {"host writes first": touched(host), "host writes again": touched(host)}
+        steps["kernel, pages on the host"] = kernel(x)
+        steps["kernel again"] = kernel(x)
+        steps["host reads, pages on the device"] = read(host)
+        steps["host reads again"] = read(host)
+        steps["kernel, back again"] = kernel(x)
+        touched(host)
+        steps["prefetch"] = prefetch(x, 0)
+        steps["kernel after prefetch"] = kernel(x)
+        host[0] = 1
+        steps["kernel after one page went back"] = kernel(x)
+        try:
+            steps["prefetch to the host"] = prefetch(x, -1)
+            steps["host reads after prefetch"] = read(host)
+        except Exception as error:
+            steps["prefetch to the host"] = f"{type(error).__name__}: {error}"
+        touched(host)
+        try:
+            x.data.mem.advise(runtime.cudaMemAdviseSetReadMostly, cp.cuda.Device(0))
+            steps["kernel, read mostly"] = kernel(x)
+            steps["host reads, read mostly"] = read(host)
+            steps["kernel again, read mostly"] = kernel(x)
+        except Exception as error:
+            steps["read mostly"] = f"{type(error).__name__}: {error}"
+        x, host = fresh()
+        steps["kernel writes first"] = written(x)
+        steps["kernel writes again"] = written(x)
+        for step in (1024, 16384, 524288):
+            x, host = fresh()
+            touched(host)
+            steps[f"kernel, one of every {4 * step:,} bytes"] = strided(x, step)
+            steps[f"all after one of every {4 * step:,} bytes"] = kernel(x)
+        told[f"run {row + 1}"] = steps
+    told["device memory, kernel"] = kernel(cp.ones(n, cp.float32))
+    x, host = fresh()
+    view = np.from_dlpack(x)
+    view[0] = 7
+    told["numpy shares by DLPack"] = bool(float(x[0]) == 7 and view.ctypes.data == x.data.ptr)
+    told["dlpack device"] = [int(part) for part in x.__dlpack_device__()]
+    pool = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
+    with cp.cuda.using_allocator(pool.malloc):
+        told["pool of managed memory"] = cp.cuda.runtime.pointerGetAttributes(cp.ones(10).data.ptr).type
+    return told
+
+
+def refusals() -> dict[str, Any]:
+    """What CUDA says of copies and registrations that cannot be."""
+    cp = _cp()
+    import cupyx
+
+    runtime = cp.cuda.runtime
+    host = np.zeros(1 << 20, np.uint8)
+    page = host.ctypes.data
+    pinned, x = cupyx.zeros_pinned(1 << 16, np.uint8), cp.zeros(1 << 16, cp.uint8)
+
+    def tried(call: Callable[[], Any]) -> str:
+        try:
+            return f"ok: {call()}"
+        except Exception as error:
+            return f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"[:200]
+
+    calls: dict[str, Callable[[], Any]] = {
+        "register 0 bytes": lambda: runtime.hostRegister(page, 0, 0),
+        "register null": lambda: runtime.hostRegister(0, 4096, 0),
+        "register": lambda: runtime.hostRegister(page, 1 << 19, 0),
+        "register twice": lambda: runtime.hostRegister(page, 1 << 19, 0),
+        "register overlapping": lambda: runtime.hostRegister(page + 4096, 1 << 19, 0),
+        "register inside": lambda: runtime.hostRegister(page + 4096, 4096, 0),
+        "type of registered": lambda: runtime.pointerGetAttributes(page).type,
+        "device of registered": lambda: runtime.pointerGetAttributes(page).device,
+        "device pointer is host pointer": lambda: runtime.pointerGetAttributes(page).devicePointer == page,
+        "register pinned": lambda: runtime.hostRegister(pinned.ctypes.data, 4096, 0),
+        "register device": lambda: runtime.hostRegister(x.data.ptr, 4096, 0),
+        "register flags 64": lambda: runtime.hostRegister(page + (1 << 19) + 8192, 4096, 64),
+        "unregister inside": lambda: runtime.hostUnregister(page + 4096),
+        "unregister": lambda: runtime.hostUnregister(page),
+        "unregister twice": lambda: runtime.hostUnregister(page),
+        "unregister pinned": lambda: runtime.hostUnregister(pinned.ctypes.data),
+        "hostAlloc 0": lambda: runtime.hostAlloc(0, 0),
+        "hostAlloc flags 64": lambda: runtime.hostAlloc(4096, 64),
+        "freeHost of pageable": lambda: runtime.freeHost(page),
+        "mallocManaged 0": lambda: runtime.mallocManaged(0),
+        "mallocManaged flags 4": lambda: runtime.mallocManaged(4096, 4),
+        "prefetch device memory": lambda: runtime.memPrefetchAsync(x.data.ptr, 4096, 0, 0),
+        "memcpy 0 bytes": lambda: runtime.memcpy(x.data.ptr, page, 0, 1),
+        "memcpy wrong kind": lambda: runtime.memcpy(x.data.ptr, page, 16, 2),
+        "memcpy beyond": lambda: runtime.memcpy(x.data.ptr, page, 1 << 20, 1),
+        "memcpy freed": lambda: runtime.memcpy(_freed(runtime), page, 16, 1),
+        "ipc of pool memory": lambda: len(runtime.ipcGetMemHandle(x.data.ptr)),
+        "ipc of host memory": lambda: len(runtime.ipcGetMemHandle(pinned.ctypes.data)),
+        "ipc open here": lambda: runtime.ipcOpenMemHandle(runtime.ipcGetMemHandle(x.data.ptr)),
+        "ipc open nonsense": lambda: runtime.ipcOpenMemHandle(bytes(64)),
+        "ipc close nonsense": lambda: runtime.ipcCloseMemHandle(x.data.ptr),
+        "peer with itself": lambda: runtime.deviceCanAccessPeer(0, 0),
+        "enable peer with itself": lambda: runtime.deviceEnablePeerAccess(0),
+        "from_dlpack of numpy": lambda: cp.from_dlpack(np.zeros(3)),
+        "numpy from_dlpack of device": lambda: np.from_dlpack(cp.zeros(3)),
+        "numpy from_dlpack cpu": lambda: np.from_dlpack(cp.zeros(3), device="cpu"),
+        "pageable to a kernel": lambda: (
+            cp.ndarray(4, cp.uint8, cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(page, 4096, host), 0)).device
+        ),
+        "set from a view": lambda: cp.zeros(4, cp.uint8).set(host[::262144]),
+        "set needs the dtype": lambda: cp.zeros(4).set(np.zeros(4, np.float32)),
+        "dlpack stream 0": lambda: cp.zeros(3).__dlpack__(stream=0),
+        "dlpack stream -1": lambda: type(cp.zeros(3).__dlpack__(stream=-1)).__name__,
+    }
+    told: dict[str, Any] = {}
+    for name, call in calls.items():
+        told[name] = tried(call)
+        print(json.dumps(told), flush=True)  # what was told before a call that ends the process counts
+    return told
+
+
+def _freed(runtime: Any) -> int:
+    address = int(runtime.malloc(1 << 16))
+    runtime.free(address)
+    return address
+
+
+def torch_copies() -> dict[str, Any]:
+    """What torch's ``.to`` does, of 64 MiB: whether the call returns before the copy has ended."""
+    torch: Any = importlib.import_module("torch")
+
+    x = torch.ones(BIG_BYTES // 4, device="cuda")
+    pageable, pinned = torch.ones(BIG_BYTES // 4), torch.ones(BIG_BYTES // 4).pin_memory()
+    told: dict[str, Any] = {"torch": torch.__version__}
+
+    def timed(call: Callable[[], Any]) -> dict[str, float]:
+        rows = []
+        for _ in range(REPEATS + 1):
+            torch.cuda.synchronize()
+            since = time.perf_counter()
+            kept = call()
+            called = time.perf_counter() - since
+            torch.cuda.synchronize()
+            rows.append((called * 1e6, (time.perf_counter() - since) * 1e6))
+            del kept
+        called_us, done_us = (round(statistics.median(c), 1) for c in zip(*rows[1:], strict=True))
+        return {"call_us": called_us, "done_us": done_us}
+
+    for name, call in {
+        "pageable to cuda": lambda: pageable.to("cuda"),
+        "pageable to cuda, non_blocking": lambda: pageable.to("cuda", non_blocking=True),
+        "pinned to cuda": lambda: pinned.to("cuda"),
+        "pinned to cuda, non_blocking": lambda: pinned.to("cuda", non_blocking=True),
+        "cuda to cpu": lambda: x.to("cpu"),
+        "cuda to cpu, non_blocking": lambda: x.to("cpu", non_blocking=True),
+        "copy_ into pageable, non_blocking": lambda: pageable.copy_(x, non_blocking=True),
+        "cpu().to(cuda)": lambda: x.cpu().to("cuda"),
+        "clone": lambda: x.clone(),
+    }.items():
+        told[name] = timed(call)
+    told["to cpu non_blocking is pinned"] = x.to("cpu", non_blocking=True).is_pinned()
+    torch.cuda.synchronize()
+    slow = torch.ones(1 << 14, 1 << 14, device="cuda")
+    torch.cuda.synchronize()
+    for _ in range(4):
+        slow = slow @ slow * 0 + 5
+    early = slow[0].to("cpu", non_blocking=True)
+    told["read before it came"] = float(early[0])
+    torch.cuda.synchronize()
+    told["read after synchronize"] = float(early[0])
+    import cupy
+
+    shared = cupy.from_dlpack(x)
+    told["cupy shares with torch"] = shared.data.ptr == x.data_ptr()
+    return told
+
+
+_CHILD = """
+import sys, cupy
+runtime = cupy.cuda.runtime
+handle, n = bytes.fromhex(sys.stdin.readline()), int(sys.stdin.readline())
+address = runtime.ipcOpenMemHandle(handle)
+memory = cupy.cuda.UnownedMemory(address, 4 * n, None, 0)
+x = cupy.ndarray(n, cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
+print(float(x.sum()), hex(address), flush=True)
+x *= 2
+cupy.cuda.Device().synchronize()
+del x, memory
+runtime.ipcCloseMemHandle(address)
+print("closed", flush=True)
+"""
+
+
+def ipc() -> dict[str, Any]:
+    """One array, two processes: the child adds it up and doubles it, the parent sees it doubled."""
+    cp = _cp()
+    n = BIG_BYTES // 4
+    memory = cp.cuda.Memory(BIG_BYTES)  # its own cudaMalloc: a handle stands for a whole allocation
+    x = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
+    x.fill(1)
+    cp.cuda.Device().synchronize()
+    handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
+    since = time.perf_counter()
+    child = subprocess.run(
+        [sys.executable, "-c", _CHILD], input=f"{handle.hex()}\n{n}\n", capture_output=True, text=True,
+        timeout=LIMIT_S - 4, check=False,
+    )  # fmt: skip
+    took_s = time.perf_counter() - since
+    return {
+        "child says": child.stdout.split(),
+        "child error": child.stderr[-300:],
+        "handle_bytes": len(handle),
+        "address here": hex(memory.ptr),
+        "sum here": float(x.sum()),
+        "took_s": round(took_s, 2),
+    }
+
+
+class _Status(ctypes.Structure):
+    _fields_ = (("error", ctypes.c_int), ("cuda", ctypes.c_int))
+
+
+class _Handle(ctypes.Union):
+    _fields_ = (("fd", ctypes.c_int), ("handle", ctypes.c_void_p))
+
+
+class _Description(ctypes.Structure):
+    _fields_ = (("type", ctypes.c_int), ("handle", _Handle), ("operations", ctypes.c_void_p))
+
+
+def cufile() -> dict[str, Any]:
+    """64 MiB from a file to device memory by cuFile, and by way of NumPy."""
+    settings = Path(tempfile.gettempdir()) / "gpulab_cufile.json"
+    settings.write_text(
+        json.dumps({"properties": {"allow_compat_mode": True}, "logging": {"dir": tempfile.gettempdir()}})
+    )
+    os.environ["CUFILE_ENV_PATH_JSON"] = str(settings)
+    cp = _cp()
+    library, where = _cufile_library()
+    if library is None:
+        return {"failed": where}
+    library.cuFileDriverOpen.restype = library.cuFileHandleRegister.restype = _Status
+    library.cuFileBufRegister.restype = _Status
+    library.cuFileBufRegister.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    for name in ("cuFileRead", "cuFileWrite"):
+        function = getattr(library, name)
+        function.restype = ctypes.c_ssize_t
+        function.argtypes = [
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64
+        ]  # fmt: skip
+    opened = library.cuFileDriverOpen()
+    told: dict[str, Any] = {"library": where, "open": [opened.error, opened.cuda]}
+    told["nvidia_fs"] = Path("/proc/driver/nvidia-fs").exists()
+    path = Path(tempfile.gettempdir()) / "gpulab_cufile.bin"
+    data = np.random.default_rng(1).random(BIG_BYTES // 4, np.float32)
+    data.tofile(path)
+    x = cp.zeros(BIG_BYTES // 4, cp.float32)
+    cp.cuda.Device().synchronize()
+    try:
+        for flags, name in (
+            (os.O_RDONLY | getattr(os, "O_DIRECT", 0), "O_DIRECT"),
+            (os.O_RDONLY, "buffered"),
+        ):
+            try:
+                file = os.open(path, flags)
+            except OSError as error:
+                told[name] = str(error)
+                continue
+            description = _Description(1, _Handle(fd=file), None)
+            handle = ctypes.c_void_p()
+            registered = library.cuFileHandleRegister(ctypes.byref(handle), ctypes.byref(description))
+            row: dict[str, Any] = {"register": [registered.error, registered.cuda]}
+            if not registered.error:
+                times = []
+                for _ in range(4):
+                    x.fill(0)
+                    cp.cuda.Device().synchronize()
+                    since = time.perf_counter()
+                    read = library.cuFileRead(handle, x.data.ptr, x.nbytes, 0, 0)
+                    times.append((time.perf_counter() - since) * 1e3)
+                row |= {
+                    "read": read,
+                    "ms": [round(t, 2) for t in times],
+                    "right": bool((x.get() == data).all()),
+                }
+                library.cuFileHandleDeregister(handle)
+            told[name] = row
+            os.close(file)
+        times = []
+        for _ in range(4):
+            since = time.perf_counter()
+            cp.asarray(np.fromfile(path, np.float32), blocking=True)
+            times.append(round((time.perf_counter() - since) * 1e3, 2))
+        told["by NumPy, ms"] = times
+    finally:
+        path.unlink()
+    return told
+
+
+def _cufile_library() -> tuple[Any, str]:
+    """The library and where it was, or None and why not."""
+    folders = [Path(folder) / "nvidia" for folder in sys.path if (Path(folder) / "nvidia").is_dir()]
+    found = [str(path) for folder in folders for path in folder.glob("**/libcufile.so*")]
+    found += [str(path) for path in Path("/usr/local").glob("cuda*/**/libcufile.so*")]
+    why = "no libcufile.so found"
+    for name in [*found, "libcufile.so.0", "libcufile.so"]:
+        try:
+            return ctypes.CDLL(name), Path(name).name
+        except OSError as error:
+            why = str(error)
+    return None, why[:200]
+
+
+PARTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "about": about,
+    "rates": rates,
+    "arrays": arrays,
+    "zero-copy": zero_copy,
+    "managed": managed,
+    "refusals": refusals,
+    "ipc": ipc,
+    "cufile": cufile,
+    "torch": torch_copies,
+}
+UNTIMED = ("about", "refusals", "ipc")  # these may run side by side
+
+if __name__ == "__main__":
+    raise SystemExit(main())
