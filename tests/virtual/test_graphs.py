@@ -79,6 +79,15 @@ class TestReplay:
             np.testing.assert_array_equal(x.get(), np.full(64, 2 * turn))
             np.testing.assert_array_equal(y.get(), np.full(64, 20 * turn))
 
+    def test_a_stream_may_capture_again(self, add: Any) -> None:
+        x = cp.zeros(64, cp.float32)
+        stream = Stream(non_blocking=True)
+        graphs = [captured(lambda _: add(x), stream) for _ in range(2)]
+        for graph in graphs:
+            graph.launch(stream)
+        stream.synchronize()
+        np.testing.assert_array_equal(x.get(), np.full(64, 2))
+
     @pytest.mark.parametrize(
         "function",
         [

@@ -143,7 +143,8 @@ class WorkQueue:
         CUDARuntimeError
             Status 401, ``cudaErrorIllegalState``, if it does already.
         """
-        if stream_id in self.captures:
+        under_way = self.captures.get(stream_id)
+        if under_way is not None and not under_way.ended:
             raise CUDARuntimeError(
                 401,
                 "cudaErrorIllegalState",

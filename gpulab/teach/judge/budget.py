@@ -100,7 +100,7 @@ def complaint(budget: Budget, score: Score) -> str:
     """What is said of a figure that does not keep its budget."""
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
-        allowed = "none is allowed" if limit == 0 else f"{limit:,} are allowed"
+        allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
         said = f"the results are right, but it takes {score.yours:,} {score.words}, and {allowed}"
     else:
         said = (

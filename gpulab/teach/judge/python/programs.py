@@ -110,7 +110,7 @@ def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
 def advised(exercise: ProgramExercise, said: str) -> str:
     """What went wrong, with the first piece of the exercise's advice that it calls for."""
     more = next((advice for words, advice in exercise.advice if words in said), "")
-    return f"{said} {more}" if more else said
+    return f"{said.rstrip()}{'' if said.endswith(('.', '!', '?')) else '.'} {more}" if more else said
 
 
 def run(exercise: ProgramExercise, program: Any, case: ProgramCase) -> Seen | None:
