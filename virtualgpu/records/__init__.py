@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
 from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
-from virtualgpu.records.hazards import Hazard, Place, SanitizerReport, Severity
+from virtualgpu.records.hazards import (
+    Hazard,
+    Place,
+    SanitizerReport,
+    Severity,
+    StreamHazard,
+    StreamHazardKind,
+    StreamReport,
+    StreamUse,
+)
 from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE, Dim3, KernelSource, KernelStats
 from virtualgpu.records.launch import LaunchTrace, Occupancy
 from virtualgpu.records.origin import HOST_CLOCK, Provenance, Source
@@ -57,7 +66,11 @@ __all__ = [
     "Source",
     "SourceLine",
     "Space",
+    "StreamHazard",
+    "StreamHazardKind",
     "StreamInfo",
+    "StreamReport",
+    "StreamUse",
     "Synchronization",
     "SynchronizationType",
     "Timeline",

@@ -7,6 +7,7 @@ from typing import Literal
 
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
+from virtualgpu.records.timeline import SourceLine
 
 Severity = Literal["error", "warning", "info"]
 
@@ -80,3 +81,68 @@ class SanitizerReport:
     def found(self, kind: str) -> tuple[Hazard, ...]:
         """The hazards of one kind, such as ``RAW``."""
         return tuple(hazard for hazard in self.hazards if hazard.kind == kind)
+
+
+# What two operations without order do to the same bytes, in the order in which the program gave them; or what
+# became of the memory, or of the host's buffer, before an operation had ended.
+StreamHazardKind = Literal[
+    "write after write", "read after write", "write after read", "freed too early", "reused too early",
+    "host changed too early", "host read too early", "used after it was freed",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class StreamUse:
+    """One side of a hazard: an operation of a stream, or what the host did (``stream`` is empty).
+
+    ``name`` is the operation's (a kernel, ``Memcpy HtoD``), or the act of the host in words.
+    """
+
+    name: str
+    device_id: int
+    stream: str
+    source: SourceLine | None
+    writes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamHazard:
+    """Two uses of the same bytes that nothing orders, with the first pair of them and how many there were.
+
+    ``array`` is what the program calls the memory, or what it holds. ``cause`` says why the order is
+    missing, ``remedy`` is the code to add, and ``where`` the place for it.
+    """
+
+    kind: StreamHazardKind
+    first: StreamUse
+    second: StreamUse
+    array: str
+    cause: str
+    remedy: str
+    where: str
+    count: int = 1
+
+    @property
+    def message(self) -> str:
+        """The finding and its remedy in two sentences."""
+        return f"{self.cause} {self.where} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReport:
+    """What checking the order between streams found in a piece of a program.
+
+    ``operations`` counts those of streams, graphs' nodes at each launch. ``left_out`` says in words what the
+    check could not see.
+    """
+
+    provenance: Provenance
+    findings: tuple[StreamHazard, ...]
+    operations: int
+    streams: tuple[str, ...]
+    left_out: str = ""
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings

@@ -1,0 +1,184 @@
+"""What a program does to streams and memory, act by act: what `virtualgpu.trace.hazards` judges.
+
+Either side notes the acts in the order in which the host made them. A stream is a device's number and the
+stream's handle there; 0 and 1 are the legacy default stream. Handles and events must not be those of others
+that are gone: whoever notes acts gives new ones numbers of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virtualgpu.records import SourceLine
+
+HOST = -1  # the memory of the host, where devices have their number
+LEGACY = (0, 1)  # cudaStreamLegacy, by both its handles
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Bytes of one memory: items of ``item_bytes`` each, laid out like a NumPy array with these strides.
+
+    Without a shape it is one item. ``address`` is that of the item with all indices 0; strides may be
+    negative. ``array`` says what lies there, in the program's words.
+    """
+
+    memory: int
+    address: int
+    item_bytes: int
+    shape: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
+    array: str = ""
+
+    @property
+    def start(self) -> int:
+        """The lowest address."""
+        return self.address + sum(
+            (n - 1) * step for n, step in zip(self.shape, self.strides, strict=True) if step < 0
+        )
+
+    @property
+    def end(self) -> int:
+        """The address behind the highest byte."""
+        last = sum((n - 1) * step for n, step in zip(self.shape, self.strides, strict=True) if step > 0)
+        return self.address + last + self.item_bytes
+
+    @classmethod
+    def of_array(
+        cls,
+        memory: int,
+        address: int,
+        item_bytes: int,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        array: str = "",
+    ) -> Region | None:
+        """What an array covers, as few long items as its layout allows; None if it has no elements."""
+        axes = sorted(
+            (abs(step), n, step) for n, step in zip(shape, strides, strict=True) if n != 1 and step != 0
+        )
+        if 0 in shape:
+            return None
+        for _, n, step in axes:
+            address += (n - 1) * step if step < 0 else 0  # backwards covers what forwards does
+        kept: list[tuple[int, int]] = []
+        for step, n, _ in axes:
+            if not kept and step == item_bytes:
+                item_bytes *= n
+            else:
+                kept.append((n, step))
+        return cls(
+            memory, address, item_bytes, tuple(n for n, _ in kept), tuple(step for _, step in kept), array
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewStream:
+    """A stream, before its first use: what the program calls it, and whether the legacy default stream and
+    it wait for each other. One that was never announced is blocking."""
+
+    device_id: int
+    stream_id: int
+    name: str = ""
+    blocking: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """An operation given to a stream, with the bytes that it reads and writes.
+
+    What it both reads and writes is under both. Host memory is only named where the operation uses it after
+    the call has returned: that of a pageable copy is read, or complete, by then.
+    """
+
+    number: int
+    name: str
+    device_id: int
+    stream_id: int
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+    source: SourceLine | None = None
+    is_peer_copy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GraphLaunch:
+    """A graph given to a stream: its nodes, and the pairs of them that are ordered, earlier one first.
+
+    A node's own stream is the one that it was captured in. Every edge leads to a later node.
+    """
+
+    device_id: int
+    stream_id: int
+    nodes: tuple[Work, ...]
+    edges: tuple[tuple[int, int], ...]
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """An event was recorded in a stream."""
+
+    event_id: int
+    device_id: int
+    stream_id: int
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventWait:
+    """A stream was told to wait for an event as it was recorded last; one that never was holds nothing up."""
+
+    event_id: int
+    device_id: int
+    stream_id: int
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostWait:
+    """The host knows that something has ended: all of a device, a stream's work, an event, one operation.
+
+    A query that answered "done" counts, too. Ids that do not belong to the scope are ignored.
+    """
+
+    scope: Literal["device", "stream", "event", "work"]
+    device_id: int = 0
+    stream_id: int = 0
+    event_id: int = 0
+    number: int = 0
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostUse:
+    """The host read or wrote memory itself; ``name`` says in words what it did."""
+
+    name: str
+    reads: tuple[Region, ...] = ()
+    writes: tuple[Region, ...] = ()
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A pool or the device gave out a block."""
+
+    region: Region
+    source: SourceLine | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A block went back to where ``stream_id`` may have it next: a stream's arena, or memory that is freed in
+    the order of a stream. None: to nobody in particular, as with ``cudaFree``, which waits for the device
+    itself, and with memory of the host."""
+
+    region: Region
+    device_id: int = 0
+    stream_id: int | None = None
+    source: SourceLine | None = None
+
+
+Act = NewStream | Work | GraphLaunch | EventRecord | EventWait | HostWait | HostUse | Allocation | Release

@@ -1,0 +1,159 @@
+"""A hazard between streams in words: who did what to which array, why without order, what to add where."""
+
+from __future__ import annotations
+
+from virtualgpu.records import SourceLine, StreamHazard, StreamHazardKind, StreamUse
+from virtualgpu.trace.acts import LEGACY
+from virtualgpu.trace.order import Order, StreamKey, Wait
+from virtualgpu.trace.uses import Use
+
+_PER_THREAD = 2  # cudaStreamPerThread
+
+
+def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
+    """What a sentence calls a stream: the program's name for it, or which of the streams it is."""
+    device, handle = key
+    known = names.get(key)
+    if handle in LEGACY:
+        known = "the default stream"
+    elif known is None and handle == _PER_THREAD:
+        known = "the per-thread default stream"
+    elif known is None:
+        known = f"stream 0x{handle:x}"
+    several = any(other != 0 for other, _ in names) or device
+    return f"{known} of device {device}" if several and handle in LEGACY else known
+
+
+def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
+    """What code calls a stream."""
+    known = names.get(key)
+    if known is not None and known.isidentifier():
+        return known
+    if key[1] in LEGACY:
+        return "cp.cuda.Stream.null"
+    if key[1] == _PER_THREAD:
+        return "cp.cuda.Stream.ptds"
+    return known or f"stream_0x{key[1]:x}"
+
+
+def hazard(
+    kind: StreamHazardKind,
+    old: Use,
+    new: Use,
+    freed: SourceLine | None,
+    order: Order,
+    names: dict[StreamKey, str],
+) -> StreamHazard:
+    """The finding that two uses make, `old` given first; `freed`: where the memory was given back between."""
+    first, second = _side(old, new, names), _side(new, old, names)
+    array = new.region.array or old.region.array
+    if freed is not None:
+        array = old.region.array or array
+    called = array or "the same memory"
+    cause = _what(kind, first, second, old, called, freed) + _why(kind, old, new, order, names)
+    where, remedy = _remedy(kind, old, new, called, names)
+    return StreamHazard(kind, first, second, array, cause, remedy, where)
+
+
+def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:
+    key = _shown(use, other)
+    if key is None:
+        return StreamUse(use.name, use.region.memory, "", use.source, use.writes)
+    return StreamUse(use.name, key[0], stream_words(key, names), use.source, use.writes)
+
+
+def _shown(use: Use, other: Use) -> StreamKey | None:
+    """The stream to speak of: within a launch of a graph, the one that a node was captured in."""
+    return use.inner if use.launch and use.launch == other.launch else use.stream
+
+
+def _what(
+    kind: StreamHazardKind,
+    first: StreamUse,
+    second: StreamUse,
+    old: Use,
+    array: str,
+    freed: SourceLine | None,
+) -> str:
+    doing = f"{first.stream or 'the host'} may still be {'writing' if old.writes else 'reading'} it"
+    earlier = f"{doing} ({first.name}{_at(first.source)})"
+    if kind == "used after it was freed":
+        return f"{second.stream} uses {array} ({second.name}{_at(second.source)}), freed{_at(first.source)}: "
+    if kind == "freed too early":
+        return f"{_capital(array)} is given back{_at(second.source)} while {earlier}: "
+    if kind == "reused too early":
+        again = f"{second.stream or 'the host'} uses its memory again ({second.name}{_at(second.source)})"
+        return f"{_capital(array)} was given back{_at(freed)}, and {again} while {earlier}: "
+    if not second.stream:
+        return f"The host {second.name} ({array}{_at(second.source)}) while {earlier}: "
+    verb = "writes" if second.writes else "reads"
+    return f"{_capital(second.stream)} {verb} {array} ({second.name}{_at(second.source)}) while {earlier}: "
+
+
+def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[StreamKey, str]) -> str:
+    """Why there is no order, where a wait was meant to give it."""
+    if kind == "used after it was freed" or old.stream is None:
+        return "its address is no longer its own."
+    if new.launch and new.launch == old.launch:
+        return "the graph has no edge that orders the two."
+    waits = order.waits_of_host if new.stream is None else order.waits(new.stream)
+    waiting = "the host" if new.stream is None else stream_words(new.stream, names)
+    for wait in waits:
+        if wait.at > new.at:
+            continue
+        found = _misguided(wait, old, waiting, names)
+        if found:
+            return found
+    if kind == "freed too early" and new.stream is not None:
+        reuser = stream_words(new.stream, names)
+        return f"the pool may give the block to {reuser} again, which does not wait for that."
+    return "nothing orders the two."
+
+
+def _misguided(wait: Wait, old: Use, waiting: str, names: dict[StreamKey, str]) -> str:
+    waits = f"{waiting} waits{_at(wait.source)}"
+    if wait.stream is None:
+        return f"{waits} for an event that was not recorded yet, which does nothing."
+    assert old.stream is not None
+    if wait.stream == old.stream:
+        if wait.recorded_at < old.at:
+            return f"the event that {waits} for was recorded{_at(wait.recorded)}, before that operation."
+        return ""
+    if wait.recorded_at > old.at:
+        other = stream_words(wait.stream, names)
+        return f"{waits} for {other} only, which does not wait for {stream_words(old.stream, names)}."
+    return ""
+
+
+def _remedy(
+    kind: StreamHazardKind, old: Use, new: Use, array: str, names: dict[StreamKey, str]
+) -> tuple[str, str]:
+    """Where to put what."""
+    earlier, later = _shown(old, new), _shown(new, old)
+    between = f"After {_place(old.source, 'the first')} and before {_place(new.source, 'the second')}, add"
+    if kind == "used after it was freed" or earlier is None:
+        return f"Keep {array} as long as something uses its address.", ""
+    first = stream_code(earlier, names)
+    if later is None:
+        return between + ":", f"{first}.synchronize()"
+    if earlier == later:
+        return "Add an edge from the first node to the second.", ""
+    second = stream_code(later, names)
+    code = f"{second}.wait_event({first}.record())"
+    if earlier[0] != later[0]:
+        code = f"with cp.cuda.Device({earlier[0]}): e = {first}.record()\n{second}.wait_event(e)"
+    if kind in ("freed too early", "reused too early"):
+        return f"Keep {array} until {first} has done with it, or add before it is given back:", code
+    return between + ":", code
+
+
+def _place(source: SourceLine | None, otherwise: str) -> str:
+    return f"line {source.line}" if source else otherwise
+
+
+def _at(source: SourceLine | None) -> str:
+    return f", line {source.line}" if source else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:] if text.startswith("the ") else text

@@ -1,0 +1,302 @@
+"""Hazards between streams: uses of the same bytes that nothing orders, of which one at least writes.
+
+`find` judges a whole program, `StreamChecker` act by act. The order comes from vector clocks
+(`virtualgpu.trace.order`); of every place, the uses are kept that a later operation may still clash with: not
+those that the host knows to have ended, nor those behind which a later use of the same bytes comes. That is
+how race detectors for threads work (C. Flanagan, S. Freund, "FastTrack", 2009), over ranges of bytes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from virtualgpu.records import (
+    Provenance,
+    SourceLine,
+    StreamHazard,
+    StreamHazardKind,
+    StreamReport,
+)
+from virtualgpu.trace import explain
+from virtualgpu.trace.acts import (
+    HOST,
+    LEGACY,
+    Act,
+    Allocation,
+    EventRecord,
+    EventWait,
+    GraphLaunch,
+    HostUse,
+    HostWait,
+    NewStream,
+    Region,
+    Release,
+    Work,
+)
+from virtualgpu.trace.order import Clock, Moment, Order, StreamKey
+from virtualgpu.trace.uses import Places, Use, covers, overlap
+
+# A program that repeats itself has few pairs of lines; one that does not is cut here.
+MAX_FINDINGS = 1_000
+_KEPT_RELEASES = 20_000
+
+
+@dataclass(slots=True)
+class _Freed:
+    region: Region
+    at: int
+    source: SourceLine | None
+
+
+class StreamChecker:
+    """Takes the acts of a program in their order, and keeps what it finds.
+
+    Parameters
+    ----------
+    names : dict, optional
+        What the program calls its streams, by device and handle; may grow meanwhile. Streams that are
+        announced with a name need not be in it.
+
+    Attributes
+    ----------
+    operations : int
+        Operations seen, a graph's nodes at each launch.
+    more : bool
+        Whether there were more findings than `MAX_FINDINGS`.
+    """
+
+    def __init__(self, names: dict[StreamKey, str] | None = None) -> None:
+        self.names = {} if names is None else names
+        self.operations = 0
+        self.more = False
+        self._order = Order()
+        self._places: dict[int, Places[Use]] = {}
+        self._released: list[_Freed] = []
+        self._freed: dict[int, tuple[list[int], dict[int, _Freed]]] = {}
+        self._found: dict[tuple[object, ...], StreamHazard] = {}
+        self._pairs: dict[tuple[object, ...], tuple[int, int]] = {}
+        self._streams: dict[StreamKey, None] = {}
+
+    def see(self, act: Act) -> None:
+        """Take the next act."""
+        order = self._order
+        order.at += 1
+        match act:
+            case Work():
+                self._work(act)
+            case HostWait():
+                order.host_wait(act)
+            case EventRecord():
+                order.record(act)
+            case EventWait():
+                order.wait(act)
+            case Allocation():
+                self._take(act.region)
+            case Release():
+                self._release(act)
+            case GraphLaunch():
+                self._graph(act)
+            case HostUse():
+                moment = order.host_use()
+                self._use(act.reads, act.writes, moment, act.name, None, act.source)
+            case NewStream():
+                order.announce(act)
+                if act.name:
+                    self.names[act.device_id, act.stream_id] = act.name
+
+    def report(self, provenance: Provenance, left_out: str = "") -> StreamReport:
+        """What was found so far, in the order of the program."""
+        if self.more:
+            left_out = f"Only the first {MAX_FINDINGS:,} pairs of lines are listed. {left_out}".strip()
+        streams = tuple(explain.stream_words(key, self.names) for key in self._streams)
+        return StreamReport(provenance, tuple(self._found.values()), self.operations, streams, left_out)
+
+    def _work(self, act: Work) -> None:
+        self.operations += 1
+        key = self._seen(act.device_id, act.stream_id)
+        devices: set[int] = set()
+        if act.is_peer_copy:
+            devices = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
+        moment = self._order.work(act, devices)
+        self._use(act.reads, act.writes, moment, act.name, key, act.source)
+
+    def _graph(self, act: GraphLaunch) -> None:
+        key = self._seen(act.device_id, act.stream_id)
+        self.operations += len(act.nodes)
+        launch = self._order.at
+        for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
+            inner = (node.device_id, node.stream_id)
+            source = node.source or act.source
+            self._use(node.reads, node.writes, moment, node.name, key, source, launch, inner)
+
+    def _seen(self, device_id: int, stream_id: int) -> StreamKey:
+        key = (device_id, LEGACY[0] if stream_id in LEGACY else stream_id)
+        self._streams[key] = None
+        return key
+
+    def _use(
+        self,
+        reads: Iterable[Region],
+        writes: Iterable[Region],
+        moment: Moment,
+        name: str,
+        stream: StreamKey | None,
+        source: SourceLine | None,
+        launch: int = 0,
+        inner: StreamKey | None = None,
+    ) -> None:
+        new = [(region, False) for region in reads] + [(region, True) for region in writes]
+        for region, write in new:
+            use = Use(region, write, moment, self._order.at, name, stream, source, launch, inner)
+            if stream is not None and self._freed:
+                self._check_freed(use)
+            self._meet(use)
+
+    def _meet(self, new: Use) -> None:
+        """Compare a use with those before it, and keep it for those after it."""
+        region, write, clock = new.region, new.writes, new.moment.clock
+        known = self._places.get(region.memory)
+        if known is None:
+            known = self._places[region.memory] = Places()
+        members = known.near(region)
+        start, end, host = region.start, region.end, self._order.host
+        kept: list[Use] = []
+        for old in members:
+            if old.moment.before(host) and old.moment is not new.moment:
+                continue  # whatever comes now comes after it
+            if old.region.start < end and start < old.region.end:
+                if not old.moment.before(clock):
+                    if (write or old.writes) and overlap(old.region, region):
+                        self._clash(old, new)
+                elif (write or not old.writes) and old.at < new.at and covers(region, old.region):
+                    continue  # whoever does not come after it does not come after the new one
+            kept.append(old)
+        kept.append(new)
+        members[:] = kept
+
+    def _clash(self, old: Use, new: Use) -> None:
+        released = self._between(old, new)
+        if released is not None:
+            self._drop_release(old, released)
+            kind: StreamHazardKind = "reused too early"
+        elif new.stream is None:
+            kind = "host changed too early" if new.writes else "host read too early"
+        elif new.writes:
+            kind = "write after write" if old.writes else "write after read"
+        else:
+            kind = "read after write"
+        self._add(kind, old, new, released.source if released else None)
+
+    def _add(self, kind: StreamHazardKind, old: Use, new: Use, freed: SourceLine | None = None) -> None:
+        release = kind == "freed too early"
+        key = (old.source or old.name, new.source or new.name, release)
+        pair = (old.at, new.at)
+        known = self._found.get(key)
+        if known is not None:
+            if self._pairs[key] != pair:
+                self._pairs[key] = pair
+                self._found[key] = replace(known, count=known.count + 1)
+            return
+        if len(self._found) >= MAX_FINDINGS:
+            self.more = True
+            return
+        self._pairs[key] = pair
+        self._found[key] = explain.hazard(kind, old, new, freed, self._order, self.names)
+
+    # Memory that comes and goes
+
+    def _release(self, act: Release) -> None:
+        region, at = act.region, self._order.at
+        freed = _Freed(region, at, act.source)
+        stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
+        clock: Clock = self._order.host if stream is None else self._order.next_in(stream)
+        known = self._places.get(region.memory)
+        moment = Moment(None, 0, clock)
+        new = Use(region, True, moment, at, "free", stream, act.source)
+        for old in known.near(region) if known is not None else ():
+            if not old.moment.before(clock) and overlap(old.region, region):
+                self._add("freed too early", old, new)
+        self._released.append(freed)
+        if len(self._released) > _KEPT_RELEASES:
+            del self._released[: _KEPT_RELEASES // 2]
+        starts, blocks = self._freed.setdefault(region.memory, ([], {}))
+        self._take(region)
+        starts.insert(bisect_left(starts, region.start), region.start)
+        blocks[region.start] = freed
+
+    def _take(self, region: Region) -> None:
+        """A block is in use again: its bytes are not free any more."""
+        starts, blocks = self._freed.get(region.memory, ([], {}))
+        first, last = self._span(starts, blocks, region)
+        for start in starts[first:last]:
+            del blocks[start]
+        del starts[first:last]
+
+    @staticmethod
+    def _span(starts: list[int], blocks: dict[int, _Freed], region: Region) -> tuple[int, int]:
+        first = max(bisect_right(starts, region.start) - 1, 0)
+        if first < len(starts) and blocks[starts[first]].region.end <= region.start:
+            first += 1
+        return first, bisect_left(starts, region.end)
+
+    def _check_freed(self, use: Use) -> None:
+        starts, blocks = self._freed.get(use.region.memory, ([], {}))
+        first, last = self._span(starts, blocks, use.region)
+        for start in starts[first:last]:
+            freed = blocks[start]
+            host = Use(freed.region, True, Moment(None, 0, {}), freed.at, "free", None, freed.source)
+            self._add("used after it was freed", host, use)
+
+    def _between(self, old: Use, new: Use) -> _Freed | None:
+        """Where the memory was given back between two uses of it."""
+        for freed in reversed(self._released):
+            if freed.at < old.at:
+                return None
+            if freed.at < new.at and overlap(freed.region, old.region) and overlap(freed.region, new.region):
+                return freed
+        return None
+
+    def _drop_release(self, old: Use, released: _Freed) -> None:
+        """One mistake is one finding: that memory was used again says more than that it was freed."""
+        key = (old.source or old.name, released.source or "free", True)
+        self._found.pop(key, None)
+        self._pairs.pop(key, None)
+
+    @staticmethod
+    def _key(device_id: int, stream_id: int) -> StreamKey:
+        return device_id, LEGACY[0] if stream_id in LEGACY else stream_id
+
+
+def find(
+    acts: Iterable[Act], provenance: Provenance, names: dict[StreamKey, str] | None = None
+) -> StreamReport:
+    """The hazards of a program.
+
+    Parameters
+    ----------
+    acts : iterable of Act
+        What it did, in order (`virtualgpu.trace.acts`).
+    provenance : Provenance
+        Which device it ran on.
+    names : dict, optional
+        What it calls its streams, by device and handle.
+
+    Returns
+    -------
+    StreamReport
+        One finding for each pair of lines, counted.
+
+    Examples
+    --------
+    >>> x = Region(0, 0x1000, 4096, array="x")
+    >>> acts = [Work(1, "fill", 0, 0x10, writes=(x,)), Work(2, "copy", 0, 0x20, reads=(x,))]
+    >>> report = find(acts, provenance)
+    >>> report.findings[0].kind
+    'read after write'
+    """
+    checker = StreamChecker(names)
+    for act in acts:
+        checker.see(act)
+    return checker.report(provenance)

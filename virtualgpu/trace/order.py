@@ -1,0 +1,228 @@
+"""What happens before what, between streams, graphs and the host: vector clocks.
+
+Every stream is a chain of operations in a fixed order, and so is the host; a graph's branches are chains of
+the stream that launches it. A clock tells for each chain how many of its operations are known to have ended
+(C. Fidge, "Timestamps in message-passing systems that preserve the partial ordering", 1988). What gives order
+follows the CUDA C++ Programming Guide: "Streams", "Events", "Default Stream", "Peer-to-Peer Memory Copy".
+Threads of the host count as one, in the order in which they called.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+
+from virtualgpu.records import SourceLine
+from virtualgpu.trace.acts import LEGACY, EventRecord, EventWait, GraphLaunch, HostWait, NewStream, Work
+
+Chain = Hashable
+Clock = dict[Chain, int]
+StreamKey = tuple[int, int]  # device, handle
+
+HOST_CHAIN: Chain = "host"
+# A copy is waited for right after it was given: so many operations back are remembered by their number.
+_KEPT_NUMBERS = 256
+# Of each stream, so many waits are remembered to explain what went wrong.
+_KEPT_WAITS = 64
+
+
+def join(into: Clock, other: Clock) -> None:
+    """Let a clock know what another one knows."""
+    for chain, tick in other.items():
+        if into.get(chain, 0) < tick:
+            into[chain] = tick
+
+
+@dataclass(slots=True)
+class Moment:
+    """An operation's place: the `tick`-th of its `chain`, and all that comes before it or is it."""
+
+    chain: Chain
+    tick: int
+    clock: Clock
+
+    def before(self, clock: Clock) -> bool:
+        """Whether whoever has this clock comes after the operation."""
+        return clock.get(self.chain, 0) >= self.tick
+
+
+@dataclass(slots=True)
+class Wait:
+    """A wait, to explain findings: for an event as it was recorded in `stream`, None for one that was not."""
+
+    at: int
+    source: SourceLine | None
+    stream: StreamKey | None
+    recorded_at: int = 0
+    recorded: SourceLine | None = None
+
+
+@dataclass(slots=True)
+class _Stream:
+    key: StreamKey
+    blocking: bool = True
+    clock: Clock = field(default_factory=dict)
+    waits: deque[Wait] = field(default_factory=lambda: deque(maxlen=_KEPT_WAITS))
+
+    @property
+    def is_legacy(self) -> bool:
+        return self.key[1] in LEGACY
+
+
+@dataclass(slots=True)
+class _Event:
+    clock: Clock
+    stream: StreamKey
+    at: int
+    source: SourceLine | None
+
+
+class Order:
+    """The clocks of a program, act by act.
+
+    Attributes
+    ----------
+    host : dict
+        What the host knows to have ended.
+    at : int
+        How many acts there were.
+    waits_of_host : deque of Wait
+        The events and streams that the host waited for.
+    """
+
+    def __init__(self) -> None:
+        self.host: Clock = {}
+        self.at = 0
+        self.waits_of_host: deque[Wait] = deque(maxlen=_KEPT_WAITS)
+        self._streams: dict[StreamKey, _Stream] = {}
+        self._events: dict[int, _Event] = {}
+        self._numbers: dict[int, Clock] = {}
+
+    def announce(self, act: NewStream) -> None:
+        self._stream((act.device_id, act.stream_id)).blocking = act.blocking
+
+    def waits(self, key: StreamKey) -> Iterable[Wait]:
+        """The last waits of a stream, latest first."""
+        return reversed(self._stream(key).waits)
+
+    def next_in(self, key: StreamKey) -> Clock:
+        """The clock that the next operation of a stream will have, itself apart."""
+        return self._ready(self._stream(key))
+
+    def work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
+        """An operation is given to a stream. A peer copy names the devices it is between."""
+        stream = self._stream((act.device_id, act.stream_id))
+        clock = self._ready(stream)
+        # In the legacy default stream, a peer copy waits for both devices, and they for it.
+        others = [self._stream((device, 0)) for device in devices if stream.is_legacy]
+        for other in others:
+            join(clock, self._ready(other))
+        moment = self._tick(stream.key, clock)
+        stream.clock = clock
+        for other in others:
+            other.clock = dict(other.clock)  # also that of an operation
+            join(other.clock, clock)
+        self._remember(act.number, clock)
+        return moment
+
+    def host_use(self) -> Moment:
+        """The host does something itself."""
+        moment = self._tick(HOST_CHAIN, self.host)
+        return Moment(moment.chain, moment.tick, dict(self.host))
+
+    def graph(self, act: GraphLaunch) -> list[Moment]:
+        """The nodes of a graph that is launched in a stream."""
+        stream = self._stream((act.device_id, act.stream_id))
+        base = self._ready(stream)
+        before: dict[int, list[int]] = {}
+        for first, second in act.edges:
+            before.setdefault(second, []).append(first)
+        moments: list[Moment] = []
+        after = dict(base)
+        branches = 0
+        for number in range(len(act.nodes)):
+            follows = [moments[first] for first in before.get(number, ())]
+            clock = dict(base)
+            for moment in follows:
+                join(clock, moment.clock)
+            chain: Chain = None
+            if not follows and not moments:
+                chain = stream.key
+            for moment in follows:
+                # Whoever is still the last of its chain may be followed on it.
+                if chain is None and after.get(moment.chain) == moment.tick:
+                    chain = moment.chain
+            if chain is None:
+                chain, branches = (stream.key, branches), branches + 1
+            moments.append(self._tick(chain, clock))
+            join(after, clock)
+            self._remember(act.nodes[number].number, clock)
+        stream.clock = after
+        return moments
+
+    def record(self, act: EventRecord) -> None:
+        stream = self._stream((act.device_id, act.stream_id))
+        stream.clock = self._ready(stream)
+        self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.at, act.source)
+
+    def wait(self, act: EventWait) -> None:
+        stream, event = self._stream((act.device_id, act.stream_id)), self._events.get(act.event_id)
+        if event is None:
+            stream.waits.append(Wait(self.at, act.source, None))
+            return
+        stream.clock = self._ready(stream)
+        join(stream.clock, event.clock)
+        stream.waits.append(Wait(self.at, act.source, event.stream, event.at, event.source))
+
+    def host_wait(self, act: HostWait) -> None:
+        """The host waits, or asks and hears that something has ended."""
+        if act.scope == "device":
+            for key, stream in self._streams.items():
+                if key[0] == act.device_id:
+                    join(self.host, stream.clock)
+        elif act.scope == "stream":
+            stream = self._stream((act.device_id, act.stream_id))
+            join(self.host, self._ready(stream) if stream.is_legacy else stream.clock)
+            self.waits_of_host.appendleft(Wait(self.at, act.source, stream.key, self.at))
+        elif act.scope == "event":
+            event = self._events.get(act.event_id)
+            if event is None:
+                self.waits_of_host.appendleft(Wait(self.at, act.source, None))
+            else:
+                join(self.host, event.clock)
+                wait = Wait(self.at, act.source, event.stream, event.at, event.source)
+                self.waits_of_host.appendleft(wait)
+        else:
+            join(self.host, self._numbers.get(act.number, {}))
+
+    def _stream(self, key: StreamKey) -> _Stream:
+        key = (key[0], LEGACY[0]) if key[1] in LEGACY else key
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = _Stream(key)
+        return stream
+
+    def _ready(self, stream: _Stream) -> Clock:
+        """What comes before whatever is given to a stream now."""
+        clock = dict(stream.clock)
+        join(clock, self.host)
+        if stream.is_legacy:
+            for other in self._streams.values():
+                if other.blocking and other.key[0] == stream.key[0]:
+                    join(clock, other.clock)
+        elif stream.blocking:
+            legacy = self._streams.get((stream.key[0], LEGACY[0]))
+            if legacy is not None:
+                join(clock, legacy.clock)
+        return clock
+
+    @staticmethod
+    def _tick(chain: Chain, clock: Clock) -> Moment:
+        clock[chain] = tick = clock.get(chain, 0) + 1
+        return Moment(chain, tick, clock)
+
+    def _remember(self, number: int, clock: Clock) -> None:
+        self._numbers[number] = clock
+        while len(self._numbers) > _KEPT_NUMBERS:
+            del self._numbers[next(iter(self._numbers))]
