@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         warps,
     )
     from gpulab.lab.recorded import recorded
+    from gpulab.lab.timeline import timeline
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz, reveal
     from gpulab.teach.progress import progress
@@ -50,6 +51,7 @@ __all__ = [
     "recorded",
     "reveal",
     "sanitize",
+    "timeline",
     "use_device",
     "warps",
     "which_device",
@@ -60,6 +62,7 @@ _MODULES = {
     "gpulab.lab.device": "compare device",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
+    "gpulab.lab.timeline": "timeline",
     "gpulab.session": "use_device which_device",
     "gpulab.teach": "check predict quiz reveal",
     "gpulab.teach.progress": "progress",

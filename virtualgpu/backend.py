@@ -17,6 +17,7 @@ from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.occupancy import occupancy
+from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Observation, Warp
 from virtualgpu.records import DeviceInfo, DeviceMetrics, KernelStats, Metric, Occupancy, Provenance
 from virtualgpu.records.device_attributes import READINGS
@@ -73,6 +74,10 @@ class VirtualBackend:
             stats.registers_per_thread,
             stats.static_shared_bytes + shared_bytes,
         )
+
+    def timeline_recorder(self) -> Recording:
+        """A recorder of what all devices of the machine run and its host calls."""
+        return Recording(self.machine)
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Execute the kernel and tell what was asked.

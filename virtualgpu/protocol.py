@@ -20,6 +20,7 @@ from virtualgpu.records import (
     Occupancy,
     Provenance,
     SanitizerReport,
+    Timeline,
     WarpTrace,
 )
 
@@ -33,6 +34,7 @@ __all__ = [
     "Launch",
     "Observation",
     "Shape",
+    "TimelineRecorder",
     "Warp",
     "kernel_source",
 ]
@@ -117,6 +119,25 @@ class Hazards(Observation[SanitizerReport]):
                 raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
 
 
+class TimelineRecorder(Protocol):
+    """Records one timeline, from `start` to `stop`, each called once; `stop` also after an error."""
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises
+        ------
+        GpulabError
+            If one is being recorded already, a stream captures a graph, or another tool holds what is needed
+            for it; nothing has begun then.
+        """
+        ...
+
+    def stop(self) -> Timeline:
+        """End, and return what was recorded. What could not be seen is said in its `note`."""
+        ...
+
+
 class Backend(Protocol):
     """One device's answers, all of them records."""
 
@@ -130,6 +151,10 @@ class Backend(Protocol):
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy: ...
+
+    def timeline_recorder(self) -> TimelineRecorder:
+        """A recorder of all that runs on this kind of device, whichever device is current."""
+        ...
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Run the launch once and tell what was asked.

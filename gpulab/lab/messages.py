@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpulab.lab import magics
 from virtualgpu.compile.advice import advice
 from virtualgpu.tracebacks import trimmed
 
@@ -46,10 +47,13 @@ _ADVICE = {
 
 
 def use_in_ipython() -> None:
-    """Let IPython, where it runs this, show errors so; one with a handler of its own keeps that."""
+    """Let IPython, where it runs this, know our magic and show errors so, unless it has a handler already."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    if shell is not None and not shell.custom_exceptions:
+    if shell is None:
+        return
+    magics.register(shell)
+    if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
 
 

@@ -16,7 +16,17 @@ from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from virtualgpu.compile import instrument
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
-from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Observation, Warp, kernel_source
+from virtualgpu.protocol import (
+    Block,
+    Blocks,
+    Counters,
+    Hazards,
+    Launch,
+    Observation,
+    TimelineRecorder,
+    Warp,
+    kernel_source,
+)
 from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
@@ -84,6 +94,9 @@ class CudaBackend:
             return self._occupancy(
                 kernel.kernel.ptr, kernel.num_regs, kernel.shared_size_bytes, block_threads, shared_bytes
             )
+
+    def timeline_recorder(self) -> TimelineRecorder:
+        raise NotSupportedError("Timelines are not recorded on a real GPU.")
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.

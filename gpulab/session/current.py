@@ -29,7 +29,7 @@ from virtualgpu.model.choice import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
-    from virtualgpu.protocol import Backend
+    from virtualgpu.protocol import Backend, TimelineRecorder
     from virtualgpu.records import DeviceInfo
 
 TWIN_WATCHDOG_S = 5.0
@@ -164,6 +164,11 @@ def backend() -> Backend:
 
             session.real[index] = CudaBackend(index)
         return session.real[index]
+
+
+def timeline_recorder() -> TimelineRecorder:
+    """A recorder for the kind of device in use."""
+    return backend().timeline_recorder()
 
 
 def twin() -> VirtualBackend | None:

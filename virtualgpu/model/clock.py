@@ -16,6 +16,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Literal
 
+from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.records import Activity
 
 # Who does a piece of work: the SMs, a copy engine of one direction, or nobody of the device (the host).
@@ -32,11 +33,15 @@ KEPT_ACTIVITIES = 65_536
 
 
 class HostClock:
-    """The host's modelled clock, shared by all devices of one machine. ``waits`` counts the host's waits."""
+    """The host's modelled clock, shared by all devices of one machine.
+
+    ``waits`` counts the host's waits; ``recorder`` is told of calls and waits while a timeline is recorded.
+    """
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.waits = 0
+        self.recorder: Recorder | None = None
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:

@@ -75,16 +75,21 @@ class WorkQueue:
             capture = self.capturing(stream_id, driver)
             if capture is not None:
                 capture.add((self._device_id, stream_id), operation, self.schedule)
+                if self._clock.recorder is not None:
+                    self._clock.recorder.captured(operation.kind)
                 return None
         number = self._next_number()
         duration_ns = operation.run()
         schedule = self.schedule
         with self._clock.lock:
+            begun_ns = self._clock.now_ns
             self._clock.advance(self._launch_ns)
             after = schedule.follow(stream_id, number)
             start, end = schedule.place(stream_id, operation.engine, duration_ns, operation.sm_share)
             activity = operation.activity(self._device_id, stream_id, number, start, end, after)
             schedule.log.append(activity)
+            if self._clock.recorder is not None:
+                self._clock.recorder.ran(activity, schedule.queue(stream_id), begun_ns)
             return activity
 
     @property
@@ -112,6 +117,7 @@ class WorkQueue:
         """
         self.check_legacy(stream_id)
         self.refuse_capturing(stream_id)
+        begun_ns = self._clock.now_ns
         self._clock.advance(cost.HOST_GRAPH_LAUNCH_NS)
         ready_ns, before = self.schedule.point(stream_id)
         ready_ns += round(cost.GRAPH_START_NS)
@@ -134,6 +140,8 @@ class WorkQueue:
             last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
             end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
             self.schedule.extend(stream_id, end_ns, last or before)
+            if self._clock.recorder is not None:
+                self._clock.recorder.ran_graph(ran, self.schedule.queue(stream_id), begun_ns)
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
         """Let a stream keep what it is given as the nodes of a graph.
@@ -153,6 +161,7 @@ class WorkQueue:
             )
         place = (self._device_id, stream_id)
         self.captures[stream_id] = Capture(place, mode, frontiers={place: ()})
+        self._told("cudaStreamBeginCapture")
 
     def end_capture(self, stream_id: int) -> Capture:
         """The finished graph; every stream that took part is an ordinary one again.
@@ -174,6 +183,7 @@ class WorkQueue:
         if capture.origin != (self._device_id, stream_id):
             raise self.spoil(capture, 903)
         capture.ended = True
+        self._told("cudaStreamEndCapture")
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
             raise refusal(908)
         if capture.broken:
@@ -250,7 +260,17 @@ class WorkQueue:
             capture.broken = True
         if captures:
             raise refusal(900)
+        begun_ns = self._clock.now_ns
         self.schedule.synchronize()
+        if self._clock.recorder is not None:
+            self._clock.recorder.waited(
+                "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None
+            )
+
+    def _told(self, call: str) -> None:
+        """Tell an open timeline of a call that takes no time."""
+        if self._clock.recorder is not None:
+            self._clock.recorder.called(call, self._clock.now_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
         """Refuse work in the legacy default stream while a stream that it waits for captures (906)."""

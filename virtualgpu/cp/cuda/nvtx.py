@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections import deque
-from dataclasses import dataclass, field
 
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.model import machine as _machine
+from virtualgpu.model.recording.ranges import RangeLog
 from virtualgpu.records.timeline import NvtxRange
 
 __all__ = ["Mark", "MarkC", "RangeEnd", "RangePop", "RangePush", "RangePushC", "RangeStart", "available"]
 __getattr__ = module_getattr("cp.cuda.nvtx", globals())
 
 available = True
-KEPT_RANGES = 65_536
 
 # The colours by which CuPy numbers them, 0xAARRGGBB.
 COLORS = (
@@ -24,43 +21,9 @@ COLORS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Open:
-    name: str
-    color: int | None
-    start_ns: int
-    thread: int
-    depth: int
-
-
-@dataclass(slots=True)
-class _Log:
-    """What one machine's program marked: ended ranges and marks, and those still open."""
-
-    ended: deque[NvtxRange] = field(default_factory=lambda: deque(maxlen=KEPT_RANGES))
-    stacks: dict[int, list[_Open]] = field(default_factory=dict)
-    started: dict[int, _Open] = field(default_factory=dict)
-    numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-
-    def open(self, name: str, color: int | None) -> _Open:
-        thread = threading.get_ident()
-        return _Open(name, color, _now_ns(), thread, len(self.stacks.get(thread, ())))
-
-    def end(self, opened: _Open, *, is_mark: bool = False) -> None:
-        now_ns = opened.start_ns if is_mark else _now_ns()
-        self.ended.append(
-            NvtxRange(
-                opened.name, opened.color, opened.start_ns, now_ns, opened.thread, opened.depth, is_mark
-            )
-        )
-
-
-def _now_ns() -> int:
-    return _machine.current().clock.now_ns
-
-
-def _log() -> _Log:
-    return _machine.current().own(_Log)
+def _log() -> RangeLog:
+    machine = _machine.current()
+    return machine.own(RangeLog, clock=machine.clock)
 
 
 def _text(message: object) -> str:

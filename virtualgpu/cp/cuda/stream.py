@@ -57,6 +57,7 @@ class Event:
         self.after: tuple[int, ...] = ()
         self.capture: Capture | None = None  # `after` then means nodes of its graph
         self._device: VirtualDevice | None = None
+        self._stream_id: int | None = None
 
     def __getattr__(self, name: str) -> Any:
         text = f"'Event' object has no attribute {name!r}"
@@ -75,7 +76,7 @@ class Event:
         if self.capture is not None:
             self.capture.broken = True
             return False
-        return self._device is None or self._device.work.schedule.is_done(self.time_ns or 0)
+        return self._device is None or _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
 
     def record(self, stream: _BaseStream | None = None) -> None:
         """Put the event into `stream` (the current stream by default) behind its queued work."""
@@ -86,10 +87,17 @@ class Event:
         if self.capture is not None:
             raise self._captured(self.capture)
         if self._device is not None:
-            self._device.clock.wait_until(self.time_ns or 0)
+            clock, begun_ns = self._device.clock, self._device.clock.now_ns
+            clock.wait_until(self.time_ns or 0)
+            if clock.recorder is not None:
+                place = (self._device.id, self._stream_id)
+                clock.recorder.waited(
+                    "EVENT_SYNCHRONIZE", "cudaEventSynchronize", begun_ns, *place, self.after, self.ptr
+                )
 
-    def _set(self, device: VirtualDevice, time_ns: int, after: tuple[int, ...]) -> None:
+    def _set(self, device: VirtualDevice, stream_id: int, time_ns: int, after: tuple[int, ...]) -> None:
         self._device, self.time_ns, self.after, self.capture = device, time_ns, after, None
+        self._stream_id = stream_id
 
     def _captured(self, capture: Capture) -> Exception:
         """CUDA's error for asking about an event of a capture; one that is under way is lost."""
@@ -136,6 +144,15 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
             "device not ready: call synchronize() on the end event before timing it.",
         )
     return (end - start) / 1e6
+
+
+def _is_done(device: VirtualDevice, time_ns: int, call: str) -> bool:
+    """Ask whether the clock has passed a time; the question takes the host a moment."""
+    clock, begun_ns = device.clock, device.clock.now_ns
+    done = device.work.schedule.is_done(time_ns)
+    if clock.recorder is not None:
+        clock.recorder.called(call, begun_ns)
+    return done
 
 
 class _BaseStream:
@@ -225,14 +242,20 @@ class _BaseStream:
             work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; a graph being captured is lost all the same
-        return work.schedule.is_done(work.schedule.queue(self.ptr).tail_ns)
+        return _is_done(_device(self.device_id), work.schedule.queue(self.ptr).tail_ns, "cudaStreamQuery")
 
     def synchronize(self) -> None:
         """Let the host wait for all work queued on this stream."""
         work = self._work
         work.check_legacy(self.ptr)
         work.refuse_capturing(self.ptr)
+        clock, begun_ns = work.schedule.clock, work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
+        if clock.recorder is not None:
+            device_id, after = _device(self.device_id).id, work.schedule.point(self.ptr)[1]
+            clock.recorder.waited(
+                "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", begun_ns, device_id, self.ptr, after
+            )
 
     def record(self, event: Event | None = None) -> Event:
         """Record an event (a new one by default) behind the queued work."""
@@ -244,7 +267,9 @@ class _BaseStream:
         if capture is not None:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
-            event._set(device, *work.schedule.point(self.ptr))
+            event._set(device, self.ptr, *work.schedule.point(self.ptr))
+        if device.clock.recorder is not None:
+            device.clock.recorder.called("cudaEventRecord", device.clock.now_ns)
         return event
 
     def wait_event(self, event: Event) -> None:
@@ -262,7 +287,13 @@ class _BaseStream:
             capture = work.capturing(self.ptr)
             if capture is not None:
                 raise work.spoil(capture, 905)
-            work.schedule.hold_until(self.ptr, event.time_ns, event.after)
+            schedule = work.schedule
+            schedule.hold_until(self.ptr, event.time_ns, event.after)
+            if schedule.clock.recorder is not None:
+                device_id = _device(self.device_id).id
+                schedule.clock.recorder.ordered(
+                    device_id, self.ptr, event.ptr, event._stream_id, event.after, schedule.queue(self.ptr)
+                )
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
         """Call ``callback(arg)`` after the queued work."""

@@ -82,10 +82,13 @@ def copy(
     )
     if done is None:
         return
-    if waits or (kind == "DtoH" and not pinned):
+    begun_ns, blocks = device.clock.now_ns, waits or (kind == "DtoH" and not pinned)
+    if blocks:
         device.clock.wait_until(done.end_ns)
     elif kind == "HtoD" and not pinned:
         device.clock.advance(duration_ns)
+    if device.clock.recorder is not None:
+        device.clock.recorder.held_up(done, begun_ns, waited=blocks)
 
 
 def set_memory(

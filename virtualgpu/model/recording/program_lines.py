@@ -1,0 +1,81 @@
+"""Which line of the program makes a call: the first frame that is neither ours nor an installed library's."""
+
+from __future__ import annotations
+
+import linecache
+import re
+import sys
+import sysconfig
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from virtualgpu.records.timeline import SourceLine
+
+_PACKAGES = ("virtualgpu", "gpulab", "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
+
+
+class ProgramLines:
+    """Finds the program's line cheaply: what is known of a file and of a line is kept.
+
+    Examples
+    --------
+    >>> lines = ProgramLines()
+    >>> lines.here()[0].text
+    'lines.here()[0].text'
+    """
+
+    def __init__(self) -> None:
+        places = ("stdlib", "platstdlib", "purelib", "platlib")
+        folders = {Path(sysconfig.get_path(name)).resolve() for name in places}
+        self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
+        self._outside: dict[str, bool] = {}  # by file name: whether it belongs to the program
+        self._lines: dict[tuple[str, int], SourceLine] = {}
+
+    def here(self) -> tuple[SourceLine | None, str]:
+        """The line of the program that the calling thread is at, and the name of the function it called.
+
+        None where the thread runs nothing of the program, such as a widget's callback.
+        """
+        outside = self._outside
+        frame: FrameType | None = sys._getframe(1)
+        called = ""
+        while frame is not None:
+            name = frame.f_code.co_filename
+            belongs = outside.get(name)
+            if belongs is None:
+                belongs = self._belongs(name, str(frame.f_globals.get("__name__")))
+                if not name.startswith("<"):  # a name that several modules share
+                    outside[name] = belongs
+            if belongs:
+                key = name, frame.f_lineno
+                line = self._lines.get(key)
+                if line is None:
+                    text = linecache.getline(name, key[1], frame.f_globals).strip()
+                    line = self._lines[key] = SourceLine(_shown(name), key[1], text)
+                return line, called
+            called = frame.f_code.co_name
+            frame = frame.f_back
+        return None, called
+
+    def _belongs(self, name: str, module: str) -> bool:
+        """Whether a file is the program's own. Code that dataclasses make has no file, but our module's name.
+
+        Cython's sources, such as CuPy's, make no frames.
+        """
+        if module.partition(".")[0] in _PACKAGES or name.startswith(("<frozen", "<__array")):
+            return False
+        if name.startswith("<"):
+            return True
+        return not Path(name).resolve().as_posix().startswith(self._libraries)
+
+
+def _shown(name: str) -> str:
+    """A file's name as a page shows it: ``cell [12]`` for a notebook's cell."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
+    told = getattr(getattr(shell, "compile", None), "format_code_name", lambda _: None)(name)
+    cell = re.fullmatch(r"In\s?(\[\d+\])", told[1]) if told else None
+    if cell:
+        return f"cell {cell[1]}"
+    return name if name.startswith("<") else Path(name).name
