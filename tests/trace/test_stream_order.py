@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from virtualgpu.records import Provenance, SourceLine
-from virtualgpu.trace.acts import (
+from virtualgpu.records.acts import (
     HOST,
     Act,
     EventRecord,

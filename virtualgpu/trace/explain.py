@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virtualgpu.records import SourceLine, StreamHazard, StreamHazardKind, StreamUse
-from virtualgpu.trace.acts import LEGACY
+from virtualgpu.records.acts import LEGACY
 from virtualgpu.trace.order import Order, StreamKey, Wait
 from virtualgpu.trace.uses import Use
 

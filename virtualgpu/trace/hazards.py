@@ -19,8 +19,7 @@ from virtualgpu.records import (
     StreamHazardKind,
     StreamReport,
 )
-from virtualgpu.trace import explain
-from virtualgpu.trace.acts import (
+from virtualgpu.records.acts import (
     HOST,
     LEGACY,
     Act,
@@ -35,6 +34,7 @@ from virtualgpu.trace.acts import (
     Release,
     Work,
 )
+from virtualgpu.trace import explain
 from virtualgpu.trace.order import Clock, Moment, Order, StreamKey
 from virtualgpu.trace.uses import Places, Use, covers, overlap
 
@@ -277,7 +277,7 @@ def find(
     Parameters
     ----------
     acts : iterable of Act
-        What it did, in order (`virtualgpu.trace.acts`).
+        What it did, in order (`virtualgpu.records.acts`).
     provenance : Provenance
         Which device it ran on.
     names : dict, optional

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from virtualgpu.records import SourceLine
-from virtualgpu.trace.acts import LEGACY, EventRecord, EventWait, GraphLaunch, HostWait, NewStream, Work
+from virtualgpu.records.acts import LEGACY, EventRecord, EventWait, GraphLaunch, HostWait, NewStream, Work
 
 Chain = Hashable
 Clock = dict[Chain, int]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records import SourceLine
-from virtualgpu.trace.acts import Region
+from virtualgpu.records.acts import Region
 from virtualgpu.trace.order import Moment, StreamKey
 
 # Steps that NumPy may take to decide whether two strided regions meet; after that they count as meeting.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from virtualgpu.records import SourceLine
+from virtualgpu.records.timeline import SourceLine
 
 HOST = -1  # the memory of the host, where devices have their number
 LEGACY = (0, 1)  # cudaStreamLegacy, by both its handles
