@@ -11,6 +11,7 @@ import pytest
 import virtualgpu.cp as cp
 from tests.virtual.conftest import _fresh
 from virtualgpu.cp.cuda import runtime
+from virtualgpu.cp.cuda._memory import copies
 from virtualgpu.model.machine import Machine
 
 SIZE = 16 << 20
@@ -71,7 +72,13 @@ def test_page_locked_or_not_decides_not_the_function(machine: Machine, door: str
     done = last(machine)
     expected = ("HtoD", 9) if way == "to device" else ("DtoH", 7)
     assert (done.kind, done.name, done.copy_kind) == ("MEMCPY", f"Memcpy {expected[0]}", expected[0])
-    assert (done.size_bytes, done.pinned) == (SIZE, pinned)
+    assert done.size_bytes == SIZE
+    if name == "asarray" and not pinned:  # CuPy copies to a page-locked buffer of its own, then goes on
+        assert done.pinned
+        assert done.duration_ns == pytest.approx(PINNED_NS, rel=0.01)
+        assert host_ns == pytest.approx(SIZE / copies.STAGING_GBPS, rel=0.05)
+        return
+    assert done.pinned is pinned
     assert done.duration_ns == pytest.approx(PINNED_NS if pinned else PAGEABLE_NS, rel=0.01)
     # Pageable memory holds up the host, page-locked memory only where the function waits.
     waits = not pinned or name in WAIT_ALWAYS

@@ -241,6 +241,56 @@ def _null_set(cp: Any, x: Any, pinned: Any) -> dict[str, float]:
     return {"call_us": round(called * 1e6, 2), "done_us": round((time.perf_counter() - since) * 1e6, 2)}
 
 
+def busy() -> dict[str, Any]:
+    """How long a call takes whose copy stands behind a kernel of some 5 ms, in microseconds."""
+    cp = _cp()
+    import cupyx
+
+    runtime, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
+    spin = cp.RawKernel(
+        r"""extern "C" __global__ void spin(long long clocks) {
+            long long begin = clock64();
+            while (clock64() - begin < clocks) { }
+        }""",
+        "spin",
+    )
+    x = cp.zeros(64 << 20, cp.uint8)
+    hosts = {"pinned": cupyx.zeros_pinned(64 << 20, np.uint8), "pageable": np.ones(64 << 20, np.uint8)}
+    told: dict[str, Any] = {}
+
+    def behind(call: Callable[[], Any]) -> float:
+        cp.cuda.Device().synchronize()
+        with stream:
+            spin((1,), (1,), (np.int64(8_000_000),))
+            since = time.perf_counter()
+            call()
+            took_us = (time.perf_counter() - since) * 1e6
+        stream.synchronize()
+        return round(took_us, 1)
+
+    def copied(to: int, source: int, size: int, kind: int) -> float:
+        return min(behind(partial(runtime.memcpyAsync, to, source, size, kind, stream.ptr)) for _ in range(2))
+
+    for name, host in hosts.items():
+        address = host.ctypes.data
+        for size in (1 << 12, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
+            told[f"HtoD {name} {size}"] = copied(x.data.ptr, address, size, runtime.memcpyHostToDevice)
+            told[f"DtoH {name} {size}"] = copied(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
+    host, pinned = hosts["pageable"], hosts["pinned"]
+    told["asarray pageable 64 MiB"] = behind(lambda: cp.asarray(host))
+    told["asarray pinned 64 MiB"] = behind(lambda: cp.asarray(pinned))
+    told["set pageable 64 MiB"] = behind(lambda: x.set(host))
+    told["set pinned 64 MiB"] = behind(lambda: x.set(pinned))
+    told["set pinned 64 MiB, stream="] = behind(lambda: x.set(pinned, stream=stream))
+    told["get(out=pinned, blocking=False)"] = behind(lambda: x.get(out=pinned, blocking=False))
+    told["get(out=pageable, blocking=False)"] = behind(lambda: x.get(out=host, blocking=False))
+    told["malloc_managed 1 MiB"] = behind(lambda: cp.cuda.malloc_managed(1 << 20))
+    told["cudaMalloc 1 MiB"] = behind(lambda: cp.cuda.Memory(1 << 20))
+    told["hostAlloc 1 MiB"] = behind(lambda: runtime.freeHost(runtime.hostAlloc(1 << 20, 0)))
+    told["memset device memory"] = behind(lambda: x.data.memset_async(0, 1 << 20, stream))
+    return told
+
+
 def zero_copy() -> dict[str, Any]:
     """Kernels that read page-locked memory over the bus: 64 MiB once, 8 times, 4,096 elements of it."""
     cp = _cp()
@@ -630,6 +680,7 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "about": about,
     "rates": rates,
     "arrays": arrays,
+    "busy": busy,
     "zero-copy": zero_copy,
     "managed": managed,
     "refusals": refusals,

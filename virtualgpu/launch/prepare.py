@@ -14,11 +14,11 @@ from virtualgpu.launch import limits
 from virtualgpu.launch.compiled import CompiledModule
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.params import pack
-from virtualgpu.model import cost
+from virtualgpu.model import bus, cost
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.placement import Placement, place_blocks
-from virtualgpu.records import Dim3, KernelStats, LaunchTrace, Occupancy
+from virtualgpu.records import SECTOR_BYTES, Dim3, KernelStats, LaunchTrace, Occupancy
 
 if TYPE_CHECKING:
     from virtualgpu.engine import LaunchResult, PackedLaunch, RunOptions
@@ -100,7 +100,8 @@ class PreparedLaunch:
 
         def run() -> float:
             done[:] = [self.run(options)]
-            return done[0].duration_ns
+            asked = SECTOR_BYTES * float(done[0].result.block_sectors.sum())
+            return bus.kernel_ns(self.device, done[0].duration_ns, self.arrays, asked)
 
         stream.enqueue(
             "CONCURRENT_KERNEL",

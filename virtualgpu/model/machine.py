@@ -135,6 +135,7 @@ class Machine:
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
         self.pinned_ranges: dict[int, int] = {}
+        self.registered: set[int] = set()  # those of them that hostRegister locked
         self.random_states: dict[int, Any] = {}
         self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
         self._owned: dict[type, Any] = {}

@@ -103,6 +103,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         *,
         flop: float = 0.0,
         order: str = "C",
+        touches: tuple[ndarray, ...] = (),
     ) -> ndarray:
         """A new array that a library kernel fills.
 
@@ -116,6 +117,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             Computes it anew, when a graph launches the kernel.
         bytes_read, flop
             What the kernel reads and computes.
+        touches
+            The arrays that it reads.
         """
         host = np.asarray(host)
         check_host_memory(host.nbytes)
@@ -128,6 +131,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             bytes_read + array.nbytes,
             lambda: array._assign(again() if contents is None else contents),
             flop,
+            (array, *touches),
         )
         return array
 
@@ -289,14 +293,24 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             return
         check_device(self)
         check_host_memory(self.nbytes)
-        run_kernel(device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value))
+        run_kernel(
+            device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value), 0.0, (self,)
+        )
 
     def copy(self, order: Any = "C") -> ndarray:
         """A copy on the current device."""
         check_host_memory(self.nbytes)
         strides = np.empty_like(self._host, order=order).strides  # takes no memory: nothing writes to it
         result = ndarray(self.shape, self.dtype, strides=strides)
-        copy(lambda: result._assign(self._host), self.nbytes, to=result._mem.owner, source=self._mem.owner)
+        source = self._mem.owner
+        host = self._host if source.memory.is_lent(self._mem.ptr) else None
+        copy(
+            lambda: result._assign(self._host),
+            self.nbytes,
+            to=result._mem.owner,
+            source=source if host is None else None,
+            host=host,
+        )
         return result
 
     def astype(
@@ -316,7 +330,14 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         strides = np.empty_like(self._host, dtype=kind, order=layout).strides
         result = ndarray(self.shape, kind, strides=strides)
         name = f"cupy_copy__{self.dtype.name}_{kind.name}"
-        run_kernel(self._mem.owner, name, self.nbytes + result.nbytes, lambda: result._assign(self._host))
+        run_kernel(
+            self._mem.owner,
+            name,
+            self.nbytes + result.nbytes,
+            lambda: result._assign(self._host),
+            0.0,
+            (self, result),
+        )
         return result
 
     def _lies_in(self, order: str) -> bool:
@@ -365,6 +386,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             host,
             lambda: self._host[self._key(key).key],
             host.nbytes + translated.index_bytes,
+            touches=(self,),
         )
         if translated.masked:
             get_current_stream(self._mem.owner.id).synchronize()
@@ -397,7 +419,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
                 else:
                     target[...] = source
 
-        run_kernel(self._mem.owner, "cupy_copy", moved, store)
+        touched = (self, value) if isinstance(value, ndarray) else (self,)
+        run_kernel(self._mem.owner, "cupy_copy", moved, store, 0.0, touched)
 
     def __len__(self) -> int:
         if self.ndim == 0:

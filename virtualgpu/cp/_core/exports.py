@@ -5,10 +5,22 @@ from __future__ import annotations
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from virtualgpu.cp._core.host_access import HostAccess
+from virtualgpu.cp.cuda._memory.places import is_managed, touch_on_host
+from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 
 # Device types of the DLPack standard.
-DLPACK_CPU, DLPACK_CUDA = 1, 2
+DLPACK_CPU, DLPACK_CUDA, DLPACK_MANAGED = 1, 2, 13
+
+
+class _Shared:
+    """Managed memory for NumPy, which keeps the array that it belongs to."""
+
+    def __init__(self, owner: HostAccess) -> None:
+        self._owner = owner
+        self.__array_interface__ = owner._host.__array_interface__
 
 
 class Exports(HostAccess):
@@ -32,7 +44,8 @@ class Exports(HostAccess):
         return bytes(self.get())
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return DLPACK_CUDA, self._mem.device_id
+        managed = self._host.size > 0 and is_managed(self._host.ctypes.data)
+        return DLPACK_MANAGED if managed else DLPACK_CUDA, self._mem.device_id
 
     def __dlpack__(
         self,
@@ -42,13 +55,34 @@ class Exports(HostAccess):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """The array for another library: a copy in host memory, if ``dl_device`` asks for one.
+        """The array for another library, which shares managed memory, and may ask for a copy on the host.
+
+        Parameters
+        ----------
+        stream
+            Where the other library will use it: 1 or None for the legacy default stream, 2 for the thread's
+            own, a stream's handle, or -1 for "do not order". That stream waits for the current one.
+        dl_device
+            ``(1, 0)`` asks for host memory: managed memory is that already, anything else is copied.
 
         Raises
         ------
         BufferError
             For anything else: no other library can reach the memory of a virtual GPU.
         """
+        if stream == 0:
+            raise ValueError(
+                "stream 0 is ambiguous: pass 1 for the legacy default stream, 2 for the thread's own."
+            )
+        if self.__dlpack_device__()[0] == DLPACK_MANAGED and not copy:
+            current = get_current_stream(self._mem.owner.id)
+            if dl_device is not None and stream is None:
+                current.synchronize()
+            elif stream != -1:
+                _BaseStream(stream or 1, -1).wait_event(current.record())
+            touch_on_host(self._host.ctypes.data, self._host.nbytes)
+            shared: Any = np.asarray(_Shared(self))
+            return shared.__dlpack__() if max_version is None else shared.__dlpack__(max_version=max_version)
         if dl_device != (DLPACK_CPU, 0):
             raise BufferError(
                 "Other libraries cannot use the memory of a virtual GPU. Give them x.get(), or ask for a "

@@ -75,6 +75,11 @@ class HostAccess:
 
         From pinned memory the copy is asynchronous, otherwise the host goes on when `arr` has been read.
         """
+        self._set(arr, stream)
+
+    def _set(
+        self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None, staged: bool = False
+    ) -> None:
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
         if self._host.dtype != arr.dtype:
@@ -89,7 +94,7 @@ class HostAccess:
         def move() -> None:
             self._host[...] = arr
 
-        copy(move, self._host.nbytes, to=self._mem.owner, host=arr, stream=stream)
+        copy(move, self._host.nbytes, to=self._mem.owner, host=arr, stream=stream, staged=staged)
 
     def item(self) -> Any:
         """The only element as a Python scalar; waits for the device."""

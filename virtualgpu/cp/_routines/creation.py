@@ -15,6 +15,7 @@ from virtualgpu.cp._core.dtypes import checked_dtype, extents_of
 from virtualgpu.cp._routines.from_numpy import lift
 from virtualgpu.cp._routines.functions import stack
 from virtualgpu.cp.cuda._memory.pool import check_room
+from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.model import machine as _machine
 
 
@@ -150,7 +151,9 @@ def array(
     checked_dtype(host.dtype)
     layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
     result = ndarray(host.shape, host.dtype, order=layout)
-    result.set(host)
+    result._set(host, staged=True)  # CuPy takes the data along in a page-locked buffer, so that nobody waits
+    if blocking:
+        get_current_stream(result._mem.owner.id).synchronize()
     return result
 
 
@@ -160,7 +163,7 @@ def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
 
 def asarray(a: Any, dtype: Any = None, order: str = "K", *, blocking: bool = False) -> ndarray:
     """`a` as a device array; device arrays of the wanted dtype are returned as they are."""
-    return array(a, dtype, copy=None, order=order)
+    return array(a, dtype, copy=None, order=order, blocking=blocking)
 
 
 asanyarray = asarray

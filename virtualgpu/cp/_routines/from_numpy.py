@@ -159,7 +159,7 @@ def lift(
 
         if made or not any(True for _ in _arrays_in(result)):
             moved = sum(array.nbytes for array in (*sources, *made))
-            run_kernel(device, f"cupy_{title}", moved, run, flop(*hosts) if flop else 0.0)
+            run_kernel(device, f"cupy_{title}", moved, run, flop(*hosts) if flop else 0.0, (*sources, *made))
             if waits:
                 get_current_stream(device.id).synchronize()
         return result

@@ -75,13 +75,14 @@ class ufunc:  # noqa: N801 - CuPy's name
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
             operands = [_as_strong_scalar(value) for value in operands]
         results = self._results(inputs, operands, outputs, dtype, device)
-        moved = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
+        touched = [a for a in (*inputs, *results) if isinstance(a, ndarray)]
+        moved = sum(a.nbytes for a in touched)
 
         def run(_held: Any = inputs) -> None:
             self._run(operands, results, dtype, casting)
 
         if moved:
-            run_kernel(device, self._kernel_name(inputs, results), moved, run)
+            run_kernel(device, self._kernel_name(inputs, results), moved, run, 0.0, touched)
         else:
             run()
         return results[0] if self.nout == 1 else tuple(results)
@@ -152,7 +153,9 @@ class ufunc:  # noqa: N801 - CuPy's name
             with np.errstate(all="ignore"):
                 self._function.at(a._host, a._key(indices).key, value)
 
-        run_kernel(device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes, run)
+        run_kernel(
+            device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes, run, 0.0, (a,)
+        )
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """The function of all pairs of elements."""
@@ -184,7 +187,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         def sums(_held: Any = indices) -> Any:
             return np.add.reduceat(operand(array), starts, axis, dtype)
 
-        result = ndarray._computed(f"{self.name}_reduceat", sums(), sums, array.nbytes)
+        result = ndarray._computed(f"{self.name}_reduceat", sums(), sums, array.nbytes, touches=(array,))
         if out is None:
             return result
         out[...] = result

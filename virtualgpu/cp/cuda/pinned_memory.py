@@ -16,7 +16,7 @@ from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.memory.host import check_host_memory
+from virtualgpu.model.memory.host import check_host_memory, host_view
 
 __all__ = [
     *("PinnedMemory", "PinnedMemoryPointer", "PinnedMemoryPool", "alloc_pinned_memory", "is_memory_pinned"),
@@ -49,16 +49,16 @@ class PinnedMemory:
                 _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"
             ) from None
         self.ptr = int(self.buffer.ctypes.data) if size else 0
-        self._ranges = _machine.current().pinned_ranges
+        self._machine = _machine.current()
         if size:
-            self._ranges[self.ptr] = size
+            self._machine.pinned_ranges[self.ptr] = size
 
     def __int__(self) -> int:
         return self.ptr
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            self._ranges.pop(self.ptr, None)
+            _unlock(self._machine, self.ptr)
 
 
 class PooledPinnedMemory(PinnedMemory):
@@ -182,6 +182,65 @@ def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -
     _machine.current().pinned_allocator = allocator or _malloc
 
 
+def _unlock(machine: _machine.Machine, address: int) -> None:
+    machine.pinned_ranges.pop(address, None)
+    for device in machine.devices:
+        device.memory.take_back(address)
+
+
+def register(address: int, size_bytes: int) -> None:
+    """Let host memory that somebody else allocated count as page-locked.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 for no memory; 712, ``cudaErrorHostMemoryAlreadyRegistered``, where some of it is locked.
+    """
+    if not address or size_bytes <= 0:
+        raise CUDARuntimeError(
+            1,
+            "cudaErrorInvalidValue",
+            f"invalid argument: {size_bytes} bytes at {address:#x} cannot be locked.",
+        )
+    ranges = _machine.current().pinned_ranges
+    for start, size in list(ranges.items()):
+        if start < address + size_bytes and address < start + size:
+            raise CUDARuntimeError(
+                712,
+                "cudaErrorHostMemoryAlreadyRegistered",
+                f"part or all of the requested memory range is already mapped: {size:,} bytes at {start:#x} "
+                "are page-locked already; hostUnregister them first, or register once.",
+            )
+    ranges[address] = size_bytes
+    _machine.current().registered.add(address)
+
+
+def unregister(address: int) -> None:
+    """End what `register` began.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 713, ``cudaErrorHostMemoryNotRegistered``, for any other address.
+    """
+    machine = _machine.current()
+    if address not in machine.registered:
+        raise CUDARuntimeError(
+            713,
+            "cudaErrorHostMemoryNotRegistered",
+            f"pointer does not correspond to a registered memory region: {address:#x}; pass the address that "
+            "hostRegister was given, once.",
+        )
+    machine.registered.discard(address)
+    _unlock(machine, address)
+
+
+def page_locked(address: int) -> tuple[int, int]:
+    """Start and bytes of the page-locked range that contains a host address."""
+    ranges = _machine.current().pinned_ranges
+    return next((start, n) for start, n in list(ranges.items()) if start <= address < start + n)
+
+
 def is_pinned(array: np.ndarray[Any, Any]) -> bool:
     """Whether a NumPy array lies wholly in page-locked memory."""
     ranges = _machine.current().pinned_ranges
@@ -204,4 +263,4 @@ def host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:
             "Copies take an address: pass x.ctypes.data of a contiguous NumPy array, not the array."
         )
     address = mem if isinstance(mem, int) else int(getattr(mem, "value", None) or int(mem))
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    return host_view(address, size)

@@ -17,15 +17,15 @@ from virtualgpu.cp.cuda._memory.driver_pools import (
 )
 from virtualgpu.cp.cuda._memory.places import (
     PointerAttributes,
-    check_advice,
-    check_prefetch,
+    advise,
     is_managed,
     pointer_attributes,
+    prefetch,
     take_managed,
 )
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.graph import Graph
-from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
+from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes, register, unregister
 from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
@@ -538,6 +538,56 @@ def freeHost(ptr: int) -> None:  # noqa: N802
     del _machine.current().handles[ptr]
 
 
+def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
+    """Page-lock host memory that something else allocated, such as a NumPy array; see `hostUnregister`.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 for no memory, 712 where some of it is page-locked already.
+    """
+    register(ptr, size)
+
+
+def hostUnregister(ptr: int) -> None:  # noqa: N802
+    """End what `hostRegister` began; status 713 for any other address."""
+    unregister(ptr)
+
+
+def _no_ipc(what: str) -> CUDARuntimeError:
+    return CUDARuntimeError(
+        801,
+        "cudaErrorNotSupported",
+        f"operation not supported: {what} of a virtual GPU cannot leave its process; pass x.get() between "
+        "processes, or use multiprocessing.shared_memory.",
+    )
+
+
+def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
+    """Error 801: no other process can reach the memory of a virtual GPU."""
+    raise _no_ipc("the memory")
+
+
+def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
+    """Error 801; see `ipcGetMemHandle`."""
+    raise _no_ipc("the memory")
+
+
+def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
+    """Error 801; see `ipcGetMemHandle`."""
+    raise _no_ipc("the memory")
+
+
+def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802
+    """Error 801: no other process can wait for an event of a virtual GPU."""
+    raise _no_ipc("an event")
+
+
+def ipcOpenEventHandle(handle: bytes) -> int:  # noqa: N802
+    """Error 801; see `ipcGetEventHandle`."""
+    raise _no_ipc("an event")
+
+
 def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802
     """Address of managed memory, for host and device; see `cp.cuda.ManagedMemory` for what is modelled.
 
@@ -557,13 +607,13 @@ def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: 
 
 
 def memPrefetchAsync(devPtr: int, count: int, dstDevice: int, stream: int) -> None:  # noqa: N802, N803
-    """Ask for managed memory to be moved to a device; no time is modelled, since pages do not migrate."""
-    check_prefetch(devPtr, count, dstDevice)
+    """Bring managed memory to a device, in the order of a stream."""
+    prefetch(devPtr, count, dstDevice, stream_of(stream))
 
 
 def memAdvise(devPtr: int, count: int, advice: int, device: int) -> None:  # noqa: N802, N803
-    """Tell how managed memory will be used; checked, and without effect on the virtual GPU."""
-    check_advice(devPtr, count, advice, device)
+    """Tell how managed memory will be used; the virtual GPU heeds "read mostly" and checks the others."""
+    advise(devPtr, count, advice, device)
 
 
 def pointerGetAttributes(ptr: int) -> PointerAttributes:  # noqa: N802

@@ -18,6 +18,8 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory.arena import Arena
 from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
+from virtualgpu.model.memory.host import host_view
+from virtualgpu.model.memory.managed import ManagedPages
 from virtualgpu.model.memory.ordered import OrderedPool
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
@@ -130,7 +132,10 @@ class DeviceMemory:
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
         self.lock = threading.RLock()
-        self.managed: set[int] = set()  # addresses of segments that `cudaMallocManaged` gave
+        self.managed: dict[int, ManagedPages] = {}  # by the addresses that `cudaMallocManaged` gave
+        self.lent: dict[int, int] = {}  # address -> bytes of page-locked host memory that kernels may touch
+        self.page_faults = 0  # blocks of managed memory that came because a kernel touched them
+        self.bus_bytes = 0  # what kernels moved over the bus: host memory, and pages of managed memory
         self.pools: list[OrderedPool] = []  # the driver's, behind `cudaMallocAsync`
         self.heap: DeviceHeap | None = None
         self._heap_bytes = HEAP_BYTES
@@ -245,7 +250,7 @@ class DeviceMemory:
                 if pool.owns(address):
                     pool.free(address)
                     return
-            self.managed.discard(address)
+            self.managed.pop(address, None)
             size = self._segments.pop(address, None)
             if size is None:
                 raise CUDARuntimeError(
@@ -292,10 +297,36 @@ class DeviceMemory:
     def segment(self, address: int) -> tuple[int, int]:
         """Start and end of the segment that contains `address`; twice 0 if none does."""
         with self.lock:
+            if self.lent and not self.base_address <= address < self.base_address + self.arena_bytes:
+                return next(((at, at + n) for at, n in self.lent.items() if at <= address < at + n), (0, 0))
             at = bisect_right(self._segment_starts, address) - 1
             start = self._segment_starts[at] if at >= 0 else 0
             end = start + self._segments[start] if start else 0
         return (start, end) if address < end else (0, 0)
+
+    # Host memory
+
+    def lend(self, address: int, size_bytes: int) -> None:
+        """Let kernels and copies touch page-locked host memory at its own address."""
+        with self.lock:
+            if address not in self.lent:
+                self.lent[address] = size_bytes
+                self.track(address, size_bytes, f"page-locked host memory of {size_bytes:,} bytes")
+
+    def take_back(self, address: int) -> None:
+        """End what `lend` began; unknown addresses are ignored."""
+        with self.lock:
+            if self.lent.pop(address, None) is not None:
+                self.untrack(address)
+
+    @property
+    def reaches_out(self) -> bool:
+        """Whether kernels may touch anything that is not, or not always, in this memory."""
+        return bool(self.lent or self.managed)
+
+    def is_lent(self, address: int) -> bool:
+        """Whether an address lies in host memory that kernels may touch."""
+        return bool(self.lent) and any(at <= address < at + n for at, n in list(self.lent.items()))
 
     # What a stream-ordered pool takes: whole pages at places of its choice, which it cuts into blocks
 
@@ -402,6 +433,8 @@ class DeviceMemory:
             If the range leaves the device's address space.
         """
         base = self._arena.address
+        if self.is_lent(address) and size_bytes >= 0 and address + size_bytes <= self.segment(address)[1]:
+            return host_view(address, size_bytes)
         if address < base or size_bytes < 0 or address + size_bytes > base + self._arena.size_bytes:
             raise ValueError(f"{size_bytes} bytes at {address:#x} are outside this device's memory.")
         return self._arena.view(address, size_bytes)

@@ -7,9 +7,12 @@ operating system would otherwise kill the whole Jupyter kernel.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+import numpy as np
+import numpy.typing as npt
 import psutil
 
 from virtualgpu.cuda_errors import OutOfMemoryError
@@ -50,6 +53,11 @@ def _left_in_groups() -> Iterator[int]:
                 facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
                 limit_bytes, used_bytes = (int((folder / name).read_text()) for name in (limit, use))
                 yield limit_bytes - used_bytes + int(facts[cache])
+
+
+def host_view(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:
+    """The bytes at a host address, which somebody else keeps alive."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
 
 
 def is_nearly_full() -> bool:

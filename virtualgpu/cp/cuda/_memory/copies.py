@@ -17,6 +17,10 @@ from virtualgpu.model import cost
 from virtualgpu.model.machine import VirtualDevice, current
 from virtualgpu.records import CopyKind
 
+# One core's copy to a page-locked buffer, and what the driver takes along with a call.
+STAGING_GBPS = 10.0
+_TAKEN_ALONG = 1 << 20
+
 
 def copy(
     move: Callable[[], object],
@@ -27,6 +31,7 @@ def copy(
     host: np.ndarray[Any, Any] | None = None,
     stream: _BaseStream | None = None,
     waits: bool = False,
+    staged: bool = False,
 ) -> None:
     """Copy in a stream.
 
@@ -44,12 +49,15 @@ def copy(
         The current stream by default.
     waits : bool
         Whether the host waits for the end of the copy.
+    staged : bool
+        Whether pageable memory is first copied to a page-locked buffer, as ``cp.asarray`` does.
 
     Notes
     -----
-    Without `waits`, the host goes on at once if its memory is page-locked. Pageable memory is staged:
-    a copy to the device returns when the host's data has been read, one to the host when it is done
-    (CUDA Runtime API, "API synchronization behavior").
+    Without `waits`, the host goes on at once if its memory is page-locked. Pageable memory is staged by the
+    driver: the host waits for what the stream was given before and for the data to be read or written, but
+    for a small copy to the device, which is taken along with the call (CUDA Runtime API, "API synchronization
+    behavior"; on an H200 behind a kernel of 10 ms, 1 MiB took 79 us to the device, 10.3 ms to the host).
     """
     if size_bytes <= 0:
         return
@@ -63,6 +71,9 @@ def copy(
     else:
         kind = "DtoD" if to is source else "PtoP"
     pinned = host is not None and is_pinned(host)
+    if staged and not pinned:
+        device.clock.advance(size_bytes / STAGING_GBPS)
+        pinned = True
     peer = source.info if kind == "PtoP" and source is not None else None
     duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned, peer)
 
@@ -82,11 +93,13 @@ def copy(
     )
     if done is None:
         return
-    begun_ns, blocks = device.clock.now_ns, waits or (kind == "DtoH" and not pinned)
+    pageable = kind in ("HtoD", "DtoH") and not pinned
+    blocks = waits or (pageable and (kind == "DtoH" or size_bytes > _TAKEN_ALONG))
+    begun_ns = device.clock.now_ns
     if blocks:
         device.clock.wait_until(done.end_ns)
-    elif kind == "HtoD" and not pinned:
-        device.clock.advance(duration_ns)
+    elif pageable:
+        device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
         device.clock.recorder.held_up(done, begun_ns, waited=blocks)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from virtualgpu.cp.cuda._memory.places import INVALID_DEVICE, check_advice, check_prefetch, take_managed
+from virtualgpu.cp.cuda._memory.places import INVALID_DEVICE, prefetch, take_managed
+from virtualgpu.cp.cuda._memory.places import advise as _advise
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.device import Device
@@ -17,9 +18,11 @@ class ManagedMemory(BaseMemory):
 
     Notes
     -----
-    Pages do not migrate on the virtual GPU. The memory counts as the device's from the beginning (a GPU
-    takes pages when they are touched), a kernel's accesses to it are priced as accesses to device memory,
-    and page faults, prefetches and advice take no modelled time.
+    Where its pages are is modelled, in pages of 64 KiB: a kernel that touches pages that the host has waits
+    for them, in blocks of 2 MiB (`virtualgpu.model.bus`), and a prefetch brings them without faults. A kernel
+    is taken to touch the arrays that it is given evenly. What the host does is seen where it asks for the
+    memory: ``np.from_dlpack(x)`` shares it, and brings the pages of ``x`` to the host; ask anew after each
+    kernel. The memory counts as the device's from the beginning (a GPU takes it when pages come).
     """
 
     def __init__(self, size: int) -> None:
@@ -35,7 +38,7 @@ class ManagedMemory(BaseMemory):
         CUDARuntimeError
             Status 101 for a number of no device. With CUDA 13, CuPy refuses the host (-1), too.
         """
-        check_prefetch(self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id)
+        prefetch(self.ptr, self.size, self.device_id if device_id == INVALID_DEVICE else device_id, stream)
 
     def advise(self, advise: int, dev: Device) -> None:
         """Tell the driver how the memory will be used: ``runtime.cudaMemAdviseSetReadMostly`` and others.
@@ -45,7 +48,7 @@ class ManagedMemory(BaseMemory):
         CUDARuntimeError
             Status 1 for an unknown advice.
         """
-        check_advice(self.ptr, self.size, advise, dev.id)
+        _advise(self.ptr, self.size, advise, dev.id)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():

@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 from virtualgpu.cp.cuda._memory.copies import device_at
 from virtualgpu.cp.cuda.pinned_memory import is_memory_pinned
-from virtualgpu.cp.cuda.stream import refuse_unsafe
+from virtualgpu.cp.cuda.stream import _BaseStream, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import bus
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.memory.managed import ManagedPages
 
 # cudaMemoryType (driver_types.h).
 UNREGISTERED, HOST, DEVICE, MANAGED = 0, 1, 2, 3
 INVALID_DEVICE = -2
 _ADVICE = range(1, 7)
+_READ_MOSTLY, _NOT_READ_MOSTLY = 1, 2
 _LOCATED_ADVICE = (3, 5, 6)  # those that mean a device: preferred location, accessed by
 
 
@@ -66,39 +69,55 @@ def take_managed(size: int, owner: VirtualDevice) -> int:
         )
     address = owner.memory.malloc(size)
     if address:
-        owner.memory.managed.add(address)
+        owner.memory.managed[address] = ManagedPages(size)
         owner.memory.track(address, size, f"managed memory of {size:,} bytes")
     return address
 
 
-def check_prefetch(address: int, size_bytes: int, device_id: int) -> None:
-    """Make sure that ``cudaMemPrefetchAsync`` would take these.
+def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream) -> None:
+    """``cudaMemPrefetchAsync``: bring the pages of a range of managed memory to a device, in a stream.
 
     Raises
     ------
     CUDARuntimeError
         Status 1 unless the range is managed; 101 for a number of no device, the host's -1 included.
     """
-    _check_managed(address, size_bytes)
+    device, start, pages = _pages(address, size_bytes)
     _machine.current().device(device_id)
 
+    def run() -> float:
+        moved = pages.to_device(address - start, size_bytes)
+        device.memory.bus_bytes += moved.copied_bytes
+        return bus.prefetch_ns(device.info, "HtoD", moved)
 
-def check_advice(address: int, size_bytes: int, advice: int, device_id: int) -> None:
-    """Make sure that ``cudaMemAdvise`` would take these.
+    stream.enqueue("MEMCPY", "Memprefetch HtoD", run, device=device, size_bytes=size_bytes, copy_kind="HtoD")
+
+
+def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:
+    """``cudaMemAdvise``; of the advice, "read mostly" has an effect on where pages are.
 
     Raises
     ------
     CUDARuntimeError
         Status 1 unless the range is managed, `advice` is one of the six and the device is there.
     """
-    _check_managed(address, size_bytes)
+    pages = _pages(address, size_bytes)[2]
     if advice not in _ADVICE:
         raise _invalid(f"{advice} is no advice about memory; cudaMemAdvise... are 1 to 6.")
     if advice in _LOCATED_ADVICE and not 0 <= device_id < len(_machine.current().devices):
         raise _invalid(f"advice {advice} names a device, and {device_id} is none.")
+    if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
+        pages.advise(advice == _READ_MOSTLY)
 
 
-def _check_managed(address: int, size_bytes: int) -> None:
+def touch_on_host(address: int, size_bytes: int) -> None:
+    """Let the host have the pages of a range of managed memory, for which it waits."""
+    device, start, pages = _pages(address, size_bytes)
+    bus.touched_by_host(device, pages, address - start, size_bytes)
+
+
+def _pages(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:
+    """Of a range of managed memory: its device, where its allocation starts, and that one's pages."""
     if size_bytes <= 0:
         raise _invalid(f"{size_bytes} bytes: a range of managed memory has at least one.")
     if not is_managed(address):
@@ -106,6 +125,8 @@ def _check_managed(address: int, size_bytes: int) -> None:
     device = device_at(address)
     assert device is not None
     device.memory.check(address, size_bytes)
+    start = device.memory.segment(address)[0]
+    return device, start, device.memory.managed[start]
 
 
 def _invalid(why: str) -> CUDARuntimeError:

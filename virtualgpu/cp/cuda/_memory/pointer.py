@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cp.cuda._memory.copies import copy, set_memory
-from virtualgpu.cp.cuda._memory.places import pointer_attributes
+from virtualgpu.cp.cuda._memory.places import HOST, pointer_attributes
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.device import Device
-from virtualgpu.cp.cuda.pinned_memory import host_bytes
+from virtualgpu.cp.cuda.pinned_memory import host_bytes, page_locked
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -83,19 +83,23 @@ class UnownedMemory(BaseMemory):
     """
 
     def __init__(self, ptr: int, size: int, owner: object, device_id: int = -1) -> None:
-        if device_id < 0:
-            if ptr == 0:
-                raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
-            device_id = pointer_attributes(ptr).device
-        self.ptr, self.size, self.device_id = ptr, size, device_id
+        if device_id < 0 and ptr == 0:
+            raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
+        attributes = pointer_attributes(ptr)
+        self.ptr, self.size = ptr, size
+        self.device_id = attributes.device if device_id < 0 else device_id
         self._owner = owner
+        if attributes.type == HOST:
+            start, whole = page_locked(ptr)
+            super().owner.memory.lend(start, whole)
 
     @property
     def owner(self) -> VirtualDevice:
         if self.device_id < 0:
             raise ValueError(
-                f"{self.ptr:#x} is host memory, which a kernel of this GPU cannot reach; copy it with "
-                "cp.asarray(a), or allocate with cp.cuda.malloc_managed."
+                f"{self.ptr:#x} is pageable host memory, which a kernel of this GPU cannot reach; take it "
+                "from cupyx.empty_pinned, lock it with cp.cuda.runtime.hostRegister, or copy it with "
+                "cp.asarray."
             )
         return super().owner
 
@@ -137,6 +141,12 @@ class MemoryPointer:
     def __sub__(self, offset: int) -> MemoryPointer:
         return self + -offset
 
+    @property
+    def _place(self) -> VirtualDevice | None:
+        """The device in whose memory it lies; None for page-locked host memory."""
+        owner = self.mem.owner
+        return None if owner.memory.is_lent(self.ptr) else owner
+
     def _bytes(self, size: int) -> npt.NDArray[np.uint8]:
         return self.mem.owner.memory.view(self.ptr, size)
 
@@ -161,7 +171,8 @@ class MemoryPointer:
         def move() -> None:
             self._bytes(size)[:] = src._bytes(size).copy()
 
-        copy(move, size, to=self.mem.owner, source=src.mem.owner, stream=stream)
+        host = next((end._bytes(size) for end in (self, src) if end._place is None), None)
+        copy(move, size, to=self._place, source=src._place, host=host, stream=stream)
 
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and

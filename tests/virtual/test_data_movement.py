@@ -1,0 +1,299 @@
+"""Where data lies and what brings it elsewhere: page-locked, registered and managed memory, DLPack, IPC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import virtualgpu.cp as cp
+from virtualgpu import cupyx
+from virtualgpu.compile import nvrtc
+from virtualgpu.cp.cuda import runtime
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import bus
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.memory.managed import PAGE_BYTES, ManagedPages
+
+N = 4 << 20  # floats: 16 MiB
+BLOCK = 2 << 20
+
+needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed")
+
+
+def took_ns(machine: Machine, call: Callable[[], object]) -> int:
+    """Modelled time of the one kernel, or copy, that a call gives the device."""
+    call()
+    return machine.current_device.work.log[-1].duration_ns
+
+
+def mapped(host: np.ndarray[Any, Any]) -> Any:
+    """A device array over page-locked host memory."""
+    memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
+    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))
+
+
+def managed(n: int = N) -> Any:
+    return cp.ndarray(n, cp.float32, cp.cuda.malloc_managed(4 * n))
+
+
+# Page-locked memory
+
+
+def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus(machine: Machine) -> None:
+    host = cupyx.zeros_pinned(N, np.float32)
+    x, inside = mapped(host), cp.zeros(N, cp.float32)
+    over_bus = took_ns(machine, lambda: cp.add(x, 1, out=x))
+    at_home = took_ns(machine, lambda: cp.add(inside, 1, out=inside))
+    assert (host == 1).all()
+    assert over_bus == pytest.approx(
+        2 * host.nbytes / (26.0 * bus.ZERO_COPY_SHARE), rel=0.05
+    )  # A100: 26 GB/s
+    assert over_bus > 20 * at_home
+    assert machine.current_device.memory.bus_bytes == 2 * host.nbytes
+
+
+@needs_nvrtc
+def test_a_kernel_that_reads_little_pays_for_little(machine: Machine) -> None:
+    code = r"""extern "C" __global__ void gather(const float* x, const int* at, float* y, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = x[at[i]];
+    }"""
+    host = cupyx.empty_pinned(N, np.float32)
+    host[:] = np.arange(N)
+    at = np.random.default_rng(1).integers(0, N, 1024).astype(np.int32)
+    y = cp.empty(1024, cp.float32)
+    gather = cp.RawKernel(code, "gather")
+    took = took_ns(machine, lambda: gather((4,), (256,), (mapped(host), cp.asarray(at), y, np.int32(1024))))
+    assert (y.get() == at).all()
+    assert took < 10_000
+    assert machine.current_device.memory.bus_bytes < 64 * 1024
+
+
+@needs_nvrtc
+def test_memory_given_back_is_no_kernels_business(machine: Machine) -> None:
+    code = 'extern "C" __global__ void one(float* x) { x[threadIdx.x] = 1; }'
+    host = cupyx.empty_pinned(1024, np.float32)
+    x = mapped(host)
+    cp.RawKernel(code, "one")((1,), (32,), (x,))
+    assert (host[:32] == 1).all()
+    memory = machine.current_device.memory
+    address = host.ctypes.data
+    assert memory.is_lent(address)
+    x._mem._owner = None
+    del host
+    cp.cuda.PinnedMemoryPool()
+    from virtualgpu.cp.cuda.pinned_memory import default_pinned_pool
+
+    default_pinned_pool().free_all_blocks()
+    assert not memory.is_lent(address)
+    with pytest.raises(CUDARuntimeError):
+        cp.RawKernel(code, "one")((1,), (32,), (x,))
+
+
+def test_arrays_over_host_memory_copy_like_host_memory(machine: Machine) -> None:
+    host = cupyx.zeros_pinned(N, np.float32)
+    host[:] = 5
+    copied = mapped(host).copy()
+    last = machine.current_device.work.log[-1]
+    assert (last.copy_kind, last.pinned, last.size_bytes) == ("HtoD", True, host.nbytes)
+    assert float(copied[7]) == 5
+
+
+def test_pageable_memory_is_out_of_a_kernels_reach(machine: Machine) -> None:
+    host = np.zeros(8, np.float32)
+    with pytest.raises(ValueError, match="hostRegister"):
+        mapped(host)
+
+
+def test_registered_memory_is_page_locked_until_it_is_unregistered(machine: Machine) -> None:
+    host = np.zeros(1 << 20, np.uint8)
+    x = cp.zeros(1 << 20, cp.uint8)
+
+    def pinned() -> Any:
+        x.set(host)
+        return machine.current_device.work.log[-1].pinned
+
+    assert pinned() is False
+    runtime.hostRegister(host.ctypes.data, host.nbytes, 0)
+    assert pinned() is True
+    assert runtime.pointerGetAttributes(host.ctypes.data).type == runtime.memoryTypeHost
+    mapped(host).fill(3)
+    runtime.hostUnregister(host.ctypes.data)
+    assert pinned() is False
+    assert (host == 3).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "status"),
+    [
+        (lambda at: runtime.hostRegister(at, 0, 0), 1),
+        (lambda at: runtime.hostRegister(0, 4096, 0), 1),
+        (lambda at: runtime.hostRegister(at, -4096, 0), 1),
+        (lambda at: runtime.hostRegister(at, 4096, 0), 712),
+        (lambda at: runtime.hostRegister(at + 2048, 4096, 0), 712),
+        (lambda at: runtime.hostUnregister(at + 8), 713),
+        (lambda at: (runtime.hostUnregister(at), runtime.hostUnregister(at)), 713),
+        (lambda at: runtime.ipcGetMemHandle(at), 801),
+        (lambda at: runtime.ipcOpenMemHandle(bytes(64)), 801),
+        (lambda at: runtime.ipcGetEventHandle(cp.cuda.Event().ptr), 801),
+    ],
+)
+def test_registrations_and_handles_that_cannot_be(
+    machine: Machine, call: Callable[[int], object], status: int
+) -> None:
+    host = np.zeros(8192, np.uint8)
+    runtime.hostRegister(host.ctypes.data, 4096, 0)
+    with pytest.raises(CUDARuntimeError) as raised:
+        call(host.ctypes.data)
+    assert raised.value.status == status
+    assert "\n" not in str(raised.value)
+
+
+# Managed memory
+
+
+def by_hand(script: list[tuple[str, int, int]], pages: int, read_mostly: bool) -> list[tuple[int, int, int]]:
+    """The rules for one page, applied page after page."""
+    device, host = set[int](), set[int]()
+    told = []
+    for who, first, last in script:
+        here, there = (device, host) if who == "device" else (host, device)
+        copied, new, blocks = 0, 0, set()
+        for page in range(first, last):
+            if page in here:
+                continue
+            blocks.add(page * PAGE_BYTES // BLOCK)
+            here.add(page)
+            if page in there:
+                copied += PAGE_BYTES
+                if not read_mostly:
+                    there.discard(page)
+            else:
+                new += PAGE_BYTES
+        told.append((copied, new, len(blocks)))
+    return told
+
+
+@pytest.mark.parametrize("read_mostly", [False, True])
+def test_pages_go_to_whoever_touches_them(read_mostly: bool) -> None:
+    rng = np.random.default_rng(3)
+    pages = 200
+    script = []
+    for _ in range(60):
+        first, last = sorted(rng.integers(0, pages + 1, 2).tolist())
+        if last > first:
+            script.append((str(rng.choice(["device", "host"])), first, last))
+    found = ManagedPages(pages * PAGE_BYTES)
+    found.advise(read_mostly)
+    told = []
+    for who, first, last in script:
+        bring = found.to_device if who == "device" else found.to_host
+        moved = bring(first * PAGE_BYTES, (last - first) * PAGE_BYTES)
+        told.append((moved.copied_bytes, moved.new_bytes, moved.blocks))
+    assert told == by_hand(script, pages, read_mostly)
+
+
+def test_a_short_last_page_counts_its_bytes() -> None:
+    pages = ManagedPages(PAGE_BYTES + 100)
+    pages.to_host(0, PAGE_BYTES + 100)
+    assert pages.to_device(PAGE_BYTES, 100).copied_bytes == 100
+    assert pages.to_device(0, PAGE_BYTES + 100).copied_bytes == PAGE_BYTES
+
+
+def test_a_kernel_waits_for_pages_that_the_host_has_and_only_once(machine: Machine) -> None:
+    x = managed()
+    view = np.from_dlpack(x)
+    view[:] = 2
+    y = cp.empty(N, cp.float32)
+    times = [took_ns(machine, lambda: cp.multiply(x, 3, out=y)) for _ in range(2)]
+    assert float(y[-1]) == 6
+    # 16 MiB in 8 blocks: each with its fault, and the copy at 26 GB/s.
+    assert times[0] - times[1] == pytest.approx(8 * bus.FAULT_BLOCK_NS + x.nbytes / 26.0, rel=0.02)
+    assert machine.current_device.memory.page_faults == 8
+    np.from_dlpack(x)[0] = 1
+    assert took_ns(machine, lambda: cp.multiply(x, 3, out=y)) > 2 * times[1]
+
+
+def test_a_prefetch_brings_the_pages_without_faults(machine: Machine) -> None:
+    x = managed()
+    np.from_dlpack(x)[:] = 2
+    stream = cp.cuda.Stream()
+    x.data.mem.prefetch(stream)
+    done = machine.current_device.work.log[-1]
+    assert (done.copy_kind, done.size_bytes, done.stream_id) == ("HtoD", x.nbytes, stream.ptr)
+    assert done.duration_ns == pytest.approx(x.nbytes / 26.0, rel=0.05)
+    resident, y = cp.zeros(N, cp.float32), cp.empty(N, cp.float32)
+    after = took_ns(machine, lambda: cp.multiply(x, 3, out=y))
+    assert after == took_ns(machine, lambda: cp.multiply(resident, 3, out=y))
+    assert machine.current_device.memory.page_faults == 0
+    runtime.memPrefetchAsync(x.data.ptr, x.nbytes, 0, stream.ptr)  # all there already
+    assert machine.current_device.work.log[-1].duration_ns < 20_000
+
+
+def test_memory_that_is_read_mostly_stays_on_both_sides(machine: Machine) -> None:
+    x = managed()
+    np.from_dlpack(x)[:] = 2
+    x.data.mem.advise(runtime.cudaMemAdviseSetReadMostly, cp.cuda.Device())
+    y = cp.empty(N, cp.float32)
+    cp.multiply(x, 3, out=y)
+    begin = machine.clock.now_ns
+    np.from_dlpack(x)
+    assert machine.clock.now_ns - begin < 20_000
+    assert took_ns(machine, lambda: cp.multiply(x, 3, out=y)) < 100_000
+
+
+def test_numpy_shares_managed_memory_by_dlpack_and_keeps_it(machine: Machine) -> None:
+    x = managed(1000)
+    x[:] = 4
+    view = np.from_dlpack(x, device="cpu")
+    assert view.ctypes.data == x.data.ptr
+    view[3] = 9
+    assert float(x[3]) == 9
+    assert x.__dlpack_device__() == (13, 0)
+    assert (view == np.from_dlpack(x)).all()
+    address = x.data.ptr
+    del x
+    other = managed(1000)
+    other.fill(0)
+    assert other.data.ptr != address
+    assert view[3] == 9
+
+
+def test_dlpack_orders_the_streams_that_it_is_told(machine: Machine) -> None:
+    x, consumer = managed(1000), cp.cuda.Stream(non_blocking=True)
+    producer = cp.cuda.Stream(non_blocking=True)
+    with producer:
+        cp.zeros(1 << 24, cp.float32)
+        x.__dlpack__(stream=consumer.ptr)
+        written = machine.current_device.work.log[-1].correlation_id
+    with consumer:
+        x.fill(1)
+    assert written in machine.current_device.work.log[-1].after
+    with pytest.raises(ValueError, match="ambiguous"):
+        x.__dlpack__(stream=0)
+    with pytest.raises(BufferError):
+        cp.zeros(3).__dlpack__()
+
+
+# What the host waits for
+
+
+def test_asarray_takes_the_data_along_and_set_leaves_it_to_the_driver(machine: Machine) -> None:
+    stream = cp.cuda.Stream(non_blocking=True)
+    host, x = np.ones(N, np.float32), cp.zeros(N, cp.float32)
+
+    def waited(call: Callable[[], object]) -> bool:
+        cp.cuda.Device().synchronize()
+        with stream:
+            cp.zeros(1 << 28, cp.float32).fill(1)
+            busy_until = machine.current_device.work.log[-1].end_ns
+            call()
+        return machine.clock.now_ns >= busy_until
+
+    assert not waited(lambda: cp.asarray(host[: 1 << 16]))
+    assert waited(lambda: cp.asarray(host[: 1 << 16], blocking=True))
+    assert waited(lambda: x.set(host))
+    assert waited(lambda: x.get(out=host, blocking=False))
