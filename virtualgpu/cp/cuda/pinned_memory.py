@@ -188,35 +188,35 @@ def _unlock(machine: _machine.Machine, address: int) -> None:
         device.memory.take_back(address)
 
 
-def register(address: int, size_bytes: int) -> None:
-    """Let host memory that somebody else allocated count as page-locked.
+def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
+    """Page-lock host memory that something else allocated, such as a NumPy array; see `hostUnregister`.
 
     Raises
     ------
     CUDARuntimeError
         Status 1 for no memory; 712, ``cudaErrorHostMemoryAlreadyRegistered``, where some of it is locked.
     """
-    if not address or size_bytes <= 0:
+    if not ptr or size <= 0:
         raise CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
-            f"invalid argument: {size_bytes} bytes at {address:#x} cannot be locked.",
+            f"invalid argument: {size} bytes at {ptr:#x} cannot be locked.",
         )
     ranges = _machine.current().pinned_ranges
-    for start, size in list(ranges.items()):
-        if start < address + size_bytes and address < start + size:
+    for start, locked in list(ranges.items()):
+        if start < ptr + size and ptr < start + locked:
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
-                f"part or all of the requested memory range is already mapped: {size:,} bytes at {start:#x} "
-                "are page-locked already; hostUnregister them first, or register once.",
+                f"part or all of the requested memory range is already mapped: {locked:,} bytes at "
+                f"{start:#x} are page-locked already; hostUnregister them first, or register once.",
             )
-    ranges[address] = size_bytes
-    _machine.current().registered.add(address)
+    ranges[ptr] = size
+    _machine.current().registered.add(ptr)
 
 
-def unregister(address: int) -> None:
-    """End what `register` began.
+def hostUnregister(ptr: int) -> None:  # noqa: N802
+    """End what `hostRegister` began.
 
     Raises
     ------
@@ -224,15 +224,15 @@ def unregister(address: int) -> None:
         Status 713, ``cudaErrorHostMemoryNotRegistered``, for any other address.
     """
     machine = _machine.current()
-    if address not in machine.registered:
+    if ptr not in machine.registered:
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
-            f"pointer does not correspond to a registered memory region: {address:#x}; pass the address that "
+            f"pointer does not correspond to a registered memory region: {ptr:#x}; pass the address that "
             "hostRegister was given, once.",
         )
-    machine.registered.discard(address)
-    _unlock(machine, address)
+    machine.registered.discard(ptr)
+    _unlock(machine, ptr)
 
 
 def page_locked(address: int) -> tuple[int, int]:

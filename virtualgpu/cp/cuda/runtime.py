@@ -15,6 +15,11 @@ from virtualgpu.cp.cuda._memory.driver_pools import (
     make_pool,
     take_ordered,
 )
+from virtualgpu.cp.cuda._memory.ipc import ipcCloseMemHandle as ipcCloseMemHandle
+from virtualgpu.cp.cuda._memory.ipc import ipcGetEventHandle as ipcGetEventHandle
+from virtualgpu.cp.cuda._memory.ipc import ipcGetMemHandle as ipcGetMemHandle
+from virtualgpu.cp.cuda._memory.ipc import ipcOpenEventHandle as ipcOpenEventHandle
+from virtualgpu.cp.cuda._memory.ipc import ipcOpenMemHandle as ipcOpenMemHandle
 from virtualgpu.cp.cuda._memory.places import (
     PointerAttributes,
     advise,
@@ -25,7 +30,9 @@ from virtualgpu.cp.cuda._memory.places import (
 )
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.graph import Graph
-from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes, register, unregister
+from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
+from virtualgpu.cp.cuda.pinned_memory import hostRegister as hostRegister
+from virtualgpu.cp.cuda.pinned_memory import hostUnregister as hostUnregister
 from virtualgpu.cp.cuda.stream import Event, Stream, _BaseStream, get_elapsed_time, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
@@ -538,56 +545,6 @@ def freeHost(ptr: int) -> None:  # noqa: N802
     del _machine.current().handles[ptr]
 
 
-def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
-    """Page-lock host memory that something else allocated, such as a NumPy array; see `hostUnregister`.
-
-    Raises
-    ------
-    CUDARuntimeError
-        Status 1 for no memory, 712 where some of it is page-locked already.
-    """
-    register(ptr, size)
-
-
-def hostUnregister(ptr: int) -> None:  # noqa: N802
-    """End what `hostRegister` began; status 713 for any other address."""
-    unregister(ptr)
-
-
-def _no_ipc(what: str) -> CUDARuntimeError:
-    return CUDARuntimeError(
-        801,
-        "cudaErrorNotSupported",
-        f"operation not supported: {what} of a virtual GPU cannot leave its process; pass x.get() between "
-        "processes, or use multiprocessing.shared_memory.",
-    )
-
-
-def ipcGetMemHandle(devPtr: int) -> bytes:  # noqa: N802, N803
-    """Error 801: no other process can reach the memory of a virtual GPU."""
-    raise _no_ipc("the memory")
-
-
-def ipcOpenMemHandle(handle: bytes, flags: int = 1) -> int:  # noqa: N802
-    """Error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("the memory")
-
-
-def ipcCloseMemHandle(devPtr: int) -> None:  # noqa: N802, N803
-    """Error 801; see `ipcGetMemHandle`."""
-    raise _no_ipc("the memory")
-
-
-def ipcGetEventHandle(event: int) -> bytes:  # noqa: N802
-    """Error 801: no other process can wait for an event of a virtual GPU."""
-    raise _no_ipc("an event")
-
-
-def ipcOpenEventHandle(handle: bytes) -> int:  # noqa: N802
-    """Error 801; see `ipcGetEventHandle`."""
-    raise _no_ipc("an event")
-
-
 def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802
     """Address of managed memory, for host and device; see `cp.cuda.ManagedMemory` for what is modelled.
 
@@ -630,8 +587,7 @@ def profilerStart() -> None:  # noqa: N802
     """Region for an external profiler; none watches a virtual GPU."""
 
 
-def profilerStop() -> None:  # noqa: N802
-    """See `profilerStart`."""
+profilerStop = profilerStart  # noqa: N816
 
 
 def __getattr__(name: str) -> Any:
@@ -642,4 +598,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return public_names(globals())
+    elsewhere = [name for name in globals() if name.startswith(("ipc", "hostRegister", "hostUnregister"))]
+    return sorted([*public_names(globals()), *elsewhere])
