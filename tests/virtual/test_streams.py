@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -11,11 +13,13 @@ import numpy as np
 import pytest
 
 import virtualgpu.cp as cp
+from virtualgpu import cupyx
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as slot
-from virtualgpu.model.clock import KEPT_ACTIVITIES, EngineName, HostClock, Schedule
+from virtualgpu.model.clock import KEPT_ACTIVITIES, HostClock, Schedule
 from virtualgpu.model.graph import Operation
 from virtualgpu.model.machine import Machine
+from virtualgpu.model.priorities import EngineName
 from virtualgpu.records import Activity
 
 MS = 1_000_000
@@ -265,6 +269,105 @@ class TestEvents:
             cp.cuda.Stream.from_external(object())
         with pytest.warns(DeprecationWarning, match="from_external"):
             assert cp.cuda.ExternalStream(stream.ptr) == stream
+
+
+@pytest.mark.usefixtures("machine")
+class TestPerThreadDefault:
+    def test_each_thread_has_one_of_its_own(self, machine: Machine) -> None:
+        def work() -> None:
+            with cp.cuda.Stream.ptds:
+                cp.zeros(1 << 20)
+
+        for _ in range(2):
+            threads = [threading.Thread(target=work) for _ in range(2)]
+            [thread.start() for thread in threads]  # type: ignore[func-returns-value]
+            [thread.join() for thread in threads]  # type: ignore[func-returns-value]
+        work()
+        work()
+        ids = [a.stream_id for a in machine.devices[0].work.log]
+        assert ids[-1] == ids[-2]
+        assert ids[-1] not in ids[:-2]
+        assert 0 not in ids
+
+    def test_it_waits_for_the_legacy_default_stream(self, machine: Machine) -> None:
+        cp.zeros(1 << 26)
+        with cp.cuda.Stream.ptds:
+            cp.zeros(1)
+        first, second = list(machine.devices[0].work.log)[-2:]
+        assert second.start_ns >= first.end_ns
+
+    @pytest.mark.parametrize(("value", "ptr"), [(None, 0), ("0", 0), ("1", 2)])
+    def test_the_environment_makes_it_the_current_one(
+        self, machine: Machine, monkeypatch: pytest.MonkeyPatch, value: str | None, ptr: int
+    ) -> None:
+        monkeypatch.delenv("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", raising=False)
+        if value is not None:
+            monkeypatch.setenv("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", value)
+        slot.use(Machine([machine.devices[0].info]))
+        assert cp.cuda.get_current_stream().ptr == ptr
+        with cp.cuda.Stream():
+            assert cp.cuda.get_current_stream().ptr not in (0, 2)
+        assert cp.cuda.get_current_stream().ptr == ptr
+
+
+@pytest.mark.usefixtures("machine")
+class TestHostFunctions:
+    def test_they_run_in_order_and_take_time(self, machine: Machine) -> None:
+        stream, seen = cp.cuda.Stream(), list[int]()
+        for number in range(3):
+            stream.launch_host_func(seen.append, number)
+        stream.synchronize()
+        assert seen == [0, 1, 2]
+        spans = [(a.start_ns, a.end_ns) for a in machine.devices[0].work.log]
+        assert all(later[0] >= earlier[1] > earlier[0] for earlier, later in pairwise(spans))
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda x: x.get(),
+            lambda x: x.fill(1),
+            lambda x: cp.zeros(1 << 20),
+            lambda x: cp.cuda.Device().synchronize(),
+            lambda x: cp.cuda.get_current_stream().synchronize(),
+            lambda x: cp.cuda.Event().record(),
+        ],
+    )
+    def test_they_must_not_call_cuda(self, call: Callable[[Any], object]) -> None:
+        x, stream = cp.zeros(3), cp.cuda.Stream()
+        with pytest.raises(CUDARuntimeError, match="must not call CUDA") as error:
+            stream.launch_host_func(call, x)
+        assert error.value.status == 800
+        assert float(x.sum()) == 0  # afterwards all is as ever
+
+
+@pytest.mark.usefixtures("machine")
+class TestForbiddenSynchronisation:
+    @pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize")
+    @pytest.mark.parametrize(
+        ("call", "noticed"),
+        [
+            (lambda x: x.get(), True),
+            (lambda x: float(x[0]), True),
+            (lambda x: str(x), True),
+            (lambda x: bool(x.any()), True),
+            (lambda x: cp.cuda.Device().synchronize(), True),
+            (lambda x: x + 1, False),
+            (lambda x: cp.cuda.get_current_stream().synchronize(), False),
+            (lambda x: cp.cuda.Event().synchronize(), False),
+        ],
+    )
+    def test_what_is_noticed(self, call: Callable[[Any], object], noticed: bool) -> None:
+        x = cp.zeros(3)
+        with cupyx.allow_synchronize(False):
+            with pytest.raises(cupyx.DeviceSynchronized) if noticed else nullcontext():
+                call(x)
+            with cupyx.allow_synchronize(True):
+                call(x)
+        call(x)
+
+    def test_it_warns_as_cupy_does(self) -> None:
+        with pytest.warns(UserWarning, match="will be removed"), cupyx.allow_synchronize(True):
+            pass
 
 
 class TestLog:

@@ -1,16 +1,19 @@
-"""The part of ``cupyx`` that the virtual GPU has: page-locked arrays, scattering, profiling by events."""
+"""The part of ``cupyx`` that the virtual GPU has: pinned arrays, scattering, profiling, sync detection."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda._sync_detection import DeviceSynchronized, allow_synchronize
 from virtualgpu.cupyx import profiler, time
 from virtualgpu.cupyx._error_state import errstate, geterr, seterr
 from virtualgpu.cupyx._functions import get_runtime_info, rsqrt, scatter_add, scatter_max, scatter_min
 from virtualgpu.cupyx._pinned_array import empty_like_pinned, empty_pinned, zeros_like_pinned, zeros_pinned
 
 __all__ = [
+    "DeviceSynchronized",
+    "allow_synchronize",
     "empty_like_pinned",
     "empty_pinned",
     "errstate",
@@ -35,7 +38,6 @@ _REMEDIES = {
     "optimizing": "leave the tuning out; kernels of the virtual GPU have nothing to tune",
     "linalg": "cp.linalg has the common functions",
     "distributed": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
-    "allow_synchronize": "leave it out; cp.cuda.get_current_stream().done tells what is pending",
     "cusparse": _LIBRARY,
     "cusolver": _LIBRARY,
     "cutensor": _LIBRARY,

@@ -67,6 +67,11 @@ class PreparedLaunch:
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property
+    def waves(self) -> int:
+        """How often the grid's blocks fill the device's block slots, at least 1."""
+        return max(1, -(-prod(self.grid) // (self.device.info.sm_count * self.blocks_per_sm)))
+
+    @property
     def options(self) -> RunOptions:
         """How its device runs it when nothing else is asked for."""
         from virtualgpu.engine import RunOptions
@@ -109,6 +114,7 @@ class PreparedLaunch:
             run,
             device=self.device,
             sm_share=self.sm_share,
+            waves=self.waves,
             grid=self.grid,
             block=self.block,
             shared_bytes=self.packed.shared_bytes,

@@ -6,21 +6,20 @@ same program always gets the same times.
 
 Rules: work of one queue runs in order; the legacy default queue and the blocking queues wait for
 each other (CUDA C++ Programming Guide, "Default stream"); copies to and from the host use copy
-engines; kernels, device-side copies and memory sets share the SMs.
+engines; kernels, device-side copies and memory sets share the SMs. Once there are streams of another
+priority than 0, urgent kernels may overtake others: see `virtualgpu.model.priorities`.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from virtualgpu.model.priorities import EngineName, Work, plan
 from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.records import Activity
-
-# Who does a piece of work: the SMs, a copy engine of one direction, or nobody of the device (the host).
-EngineName = Literal["compute", "to device", "to host", "none"]
 
 LEGACY_QUEUE = 0
 LEGACY_ALIAS = 1  # cudaStreamLegacy
@@ -30,6 +29,9 @@ PER_THREAD_QUEUE = 2  # cudaStreamPerThread
 QUERY_NS = 1_000
 _KEPT_INTERVALS = 256
 KEPT_ACTIVITIES = 65_536
+# As `cudaDeviceGetStreamPriorityRange` has it since Volta; what lies beyond is taken as the nearest.
+MOST_URGENT, LEAST_URGENT = -5, 0
+_MOST_PENDING = 4096  # work beyond which the older part is planned for good
 
 
 class HostClock:
@@ -81,6 +83,15 @@ class _Engine:
             del self._intervals[:half]
         return start
 
+    def take(self, start: int, end: int, share: float) -> None:
+        """Note work that has its place already."""
+        self._intervals.append((start, end, share))
+        self._last_end_ns = max(self._last_end_ns, end)
+
+    def taken(self, after_ns: int) -> list[tuple[int, int, float]]:
+        """What is still to come after a time."""
+        return [interval for interval in self._intervals if interval[1] > after_ns]
+
     def _load(self, start: int, end: int) -> float:
         """Highest total share in use within ``[start, end)``."""
         busy = [i for i in self._intervals if i[0] < end and i[1] > start]
@@ -109,6 +120,14 @@ class Queue:
     waits: bool = False
 
 
+@dataclass(slots=True, eq=False)
+class Moment:
+    """A point in a queue: when the operations ``after`` have ended, not before ``time_ns``."""
+
+    time_ns: int
+    after: tuple[int, ...]
+
+
 class Schedule:
     """Queues and engines of one device: when its work runs.
 
@@ -127,7 +146,7 @@ class Schedule:
 
     def __init__(self, clock: HostClock, copy_engines: int) -> None:
         self.clock = clock
-        self.log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
+        self._log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
         self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
         self._next_queue = 0x1000
         to_device = _Engine()
@@ -139,28 +158,57 @@ class Schedule:
         self._last_end_ns = 0
         self._retired_tail_ns = 0
         self._retired: tuple[int, ...] = ()
+        self._per_thread: dict[int, int] = {}
+        # Work whose place may still change; None as long as all streams are equally urgent.
+        self._pending: dict[int, Work] | None = None
+        self._planned = True
+        self._moments: list[Moment] = []  # of the pending work
 
     def create_queue(self, blocking: bool, priority: int) -> int:
         """A new queue; the number stands for CUDA's stream handle."""
         with self.clock.lock:
             handle = self._next_queue
             self._next_queue += 0x10
+            priority = min(max(priority, MOST_URGENT), LEAST_URGENT)
             self._queues[handle] = Queue(blocking, priority)
+            if priority and self._pending is None:
+                self._pending = {}
             return handle
+
+    def own_handle(self, handle: int) -> int:
+        """The queue that a handle means: each thread has a per-thread default stream of its own."""
+        if handle != PER_THREAD_QUEUE:
+            return LEGACY_QUEUE if handle == LEGACY_ALIAS else handle
+        thread = threading.get_ident()
+        with self.clock.lock:
+            if thread not in self._per_thread:
+                first = not self._per_thread
+                self._per_thread[thread] = PER_THREAD_QUEUE if first else self.create_queue(True, 0)
+            return self._per_thread[thread]
 
     def destroy_queue(self, handle: int) -> None:
         """Forget a queue; what it has already been given still runs."""
         with self.clock.lock:
+            self.settle()
             queue = self._queues.pop(handle, None)
+            if queue is not None and self._pending:
+                queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
+                self._last_end_ns = max(self._last_end_ns, queue.tail_ns)
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
                 self._retired_tail_ns = max(self._retired_tail_ns, queue.tail_ns)
                 last = self._queues[LEGACY_QUEUE].last
                 self._retired = (*(n for n in self._retired if n > last), *queue.frontier)
 
+    @property
+    def log(self) -> deque[Activity]:
+        """The last operations that ran, in the order in which they were given."""
+        if self._pending:
+            self.settle()
+        return self._log
+
     def queue(self, handle: int) -> Queue:
-        if handle == LEGACY_ALIAS:
-            handle = LEGACY_QUEUE
+        handle = self.own_handle(handle)
         try:
             return self._queues[handle]
         except KeyError:
@@ -169,6 +217,22 @@ class Schedule:
 
     def ready_ns(self, handle: int) -> int:
         """When work submitted to a queue now could start at the earliest."""
+        with self.clock.lock:
+            if not self._pending:
+                return self._ready_ns(handle)
+            self.settle()
+            return self._end_of(self._ready_ns(handle), self._frontier(self.queue(handle)))
+
+    def tail_ns(self, handle: int) -> int:
+        """When what a queue was given ends."""
+        with self.clock.lock:
+            queue = self.queue(handle)
+            if not self._pending:
+                return queue.tail_ns
+            self.settle()
+            return self._end_of(queue.tail_ns, queue.frontier)
+
+    def _ready_ns(self, handle: int) -> int:
         with self.clock.lock:
             queue = self.queue(handle)
             ready = max(self.clock.now_ns, queue.tail_ns)
@@ -193,11 +257,93 @@ class Schedule:
             self.queue(handle).tail_ns = end
             return start, end
 
+    def take_in(
+        self,
+        handle: int,
+        number: int,
+        engine: EngineName,
+        duration_ns: float,
+        sm_share: float,
+        waves: int,
+        activity: Callable[[int, int, tuple[int, ...]], Activity],
+    ) -> Activity:
+        """Let operation `number` be the next of a queue, and log it.
+
+        Parameters
+        ----------
+        waves : int
+            How often the blocks of a kernel fill the places that they may have: a more urgent kernel may
+            come in between.
+        activity : callable
+            The record of it, of its start, its end and what it followed.
+        """
+        with self.clock.lock:
+            after = self.follow(handle, number)
+            if self._pending is None:
+                start, end = self.place(handle, engine, duration_ns, sm_share)
+                self._log.append(activity(start, end, after))
+                return self._log[-1]
+            if len(self._pending) >= _MOST_PENDING:
+                self._finish()
+            duration, share = max(1, round(duration_ns)), min(1.0, max(0.001, sm_share))
+            floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
+            priority = self.queue(handle).priority
+            self._pending[number] = Work(
+                number, handle, engine, duration, share if engine == "compute" else 1.0, waves, priority,
+                floor_ns, tuple(n for n in after if n in self._pending),
+            )  # fmt: skip
+            self._planned = False
+            self._log.append(activity(floor_ns, floor_ns + duration, after))
+            if engine != "compute":
+                self.settle()  # the host may want to wait for it
+            return self._log[-1]
+
+    def settle(self) -> None:
+        """Plan what is pending, and correct the log."""
+        if not self._pending or self._planned:
+            return
+        works = list(self._pending.values())
+        begin_ns = min(work.floor_ns for work in works)
+        plan(works, {name: engine.taken(begin_ns) for name, engine in self._engines.items()})
+        moved: dict[int, Activity] = {}
+        for place, work in enumerate(reversed(works), 1):
+            known = self._log[-place]
+            if (known.start_ns, known.end_ns) != (work.start_ns, work.end_ns):
+                moved[work.number] = replace(known, start_ns=work.start_ns, end_ns=work.end_ns)
+                self._log[-place] = moved[work.number]
+        if self.clock.recorder is not None:
+            self.clock.recorder.moved(moved)
+        self._planned = True
+        if max(work.end_ns for work in works) <= self.clock.now_ns:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Let all that is pending stay as it is planned."""
+        self.settle()
+        if not self._pending:
+            return
+        for queue in self._queues.values():
+            queue.tail_ns = self._end_of(queue.tail_ns, queue.frontier)
+        for moment in self._moments:
+            moment.time_ns = self._end_of(moment.time_ns, moment.after)
+        for work in self._pending.values():
+            self._last_end_ns = max(self._last_end_ns, work.end_ns)
+            if work.engine != "none" and work.end_ns > self.clock.now_ns:
+                self._engines[work.engine].take(work.start_ns, work.end_ns, work.share)
+        self._moments.clear()
+        self._pending.clear()
+
+    def _end_of(self, time_ns: int, numbers: tuple[int, ...]) -> int:
+        pending = self._pending or {}
+        return max(time_ns, *(pending[n].end_ns for n in numbers if n in pending), time_ns)
+
     def place_at(
         self, ready_ns: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0
     ) -> tuple[int, int]:
         """Like `place`, for work of no queue that could start at `ready_ns`: a node of a graph."""
         with self.clock.lock:
+            if self._pending:
+                self._finish()
             duration = max(1, round(duration_ns))
             start = ready_ns
             if engine != "none":
@@ -213,10 +359,19 @@ class Schedule:
             queue.tail_ns = max(queue.tail_ns, end_ns)
             queue.frontier, queue.last, queue.waits = last, max(last, default=queue.last), False
 
-    def point(self, handle: int) -> tuple[int, tuple[int, ...]]:
+    def point(self, handle: int) -> Moment:
         """Where a queue stands now: when what it was given ends, and the operations that means."""
         with self.clock.lock:
-            return self.ready_ns(handle), self._frontier(self.queue(handle))
+            moment = Moment(self._ready_ns(handle), self._frontier(self.queue(handle)))
+            if self._pending:
+                self._moments.append(moment)
+            return moment
+
+    def time_of(self, moment: Moment) -> int:
+        """When a moment is."""
+        with self.clock.lock:
+            self.settle()
+            return self._end_of(moment.time_ns, moment.after)
 
     def follow(self, handle: int, number: int) -> tuple[int, ...]:
         """Let operation `number` be the queue's last, and return those that it has to follow."""
@@ -254,7 +409,13 @@ class Schedule:
     def synchronize(self, handle: int | None = None) -> None:
         """Let the host wait for one queue, or (None) for everything on the device."""
         with self.clock.lock:
-            end = self._last_end_ns if handle is None else self.queue(handle).tail_ns
-            if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
-                end = self.ready_ns(LEGACY_QUEUE)
+            if handle is None:
+                self._finish()
+                end = self._last_end_ns
+            else:
+                end = (
+                    self.ready_ns(handle) if self.own_handle(handle) == LEGACY_QUEUE else self.tail_ns(handle)
+                )
             self.clock.wait_until(end)
+            if self._pending and max(work.end_ns for work in self._pending.values()) <= self.clock.now_ns:
+                self._finish()

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
-from virtualgpu.model.clock import EngineName, Schedule
+from virtualgpu.model.clock import Schedule
+from virtualgpu.model.priorities import EngineName
 from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3
 
 GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
@@ -88,7 +89,7 @@ class Operation:
     """One piece of device work, before it runs.
 
     ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
-    a kernel keeps busy.
+    a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have.
     """
 
     kind: ActivityKind
@@ -101,6 +102,7 @@ class Operation:
     block: Dim3 | None = None
     shared_bytes: int = 0
     sm_share: float = 1.0
+    waves: int = 1
 
     @property
     def engine(self) -> EngineName:

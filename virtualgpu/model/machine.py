@@ -141,6 +141,8 @@ class Machine:
         self._owned: dict[type, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
+        # As CuPy reads it.
+        self.per_thread_default = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0")
 
     @property
     def current_device_id(self) -> int:

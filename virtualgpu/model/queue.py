@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model import cost
@@ -84,12 +85,18 @@ class WorkQueue:
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(self._launch_ns)
-            after = schedule.follow(stream_id, number)
-            start, end = schedule.place(stream_id, operation.engine, duration_ns, operation.sm_share)
-            activity = operation.activity(self._device_id, stream_id, number, start, end, after)
-            schedule.log.append(activity)
+            queue = schedule.own_handle(stream_id)
+            activity = schedule.take_in(
+                queue,
+                number,
+                operation.engine,
+                duration_ns,
+                operation.sm_share,
+                operation.waves,
+                partial(operation.activity, self._device_id, queue, number),
+            )
             if self._clock.recorder is not None:
-                self._clock.recorder.ran(activity, schedule.queue(stream_id), begun_ns)
+                self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
             return activity
 
     @property
@@ -119,8 +126,8 @@ class WorkQueue:
         self.refuse_capturing(stream_id)
         begun_ns = self._clock.now_ns
         self._clock.advance(cost.HOST_GRAPH_LAUNCH_NS)
-        ready_ns, before = self.schedule.point(stream_id)
-        ready_ns += round(cost.GRAPH_START_NS)
+        before = self.schedule.point(stream_id).after
+        ready_ns = self.schedule.ready_ns(stream_id) + round(cost.GRAPH_START_NS)
         ran: list[Activity] = []
         try:
             for node_id, node in enumerate(nodes):

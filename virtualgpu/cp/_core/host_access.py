@@ -9,6 +9,7 @@ import numpy as np
 
 from virtualgpu.cp.cuda._memory.copies import copy
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory
+from virtualgpu.cp.cuda._sync_detection import declare_synchronize
 from virtualgpu.cp.cuda.stream import _BaseStream, refuse_in_capture
 from virtualgpu.model.memory.host import check_host_memory
 
@@ -62,6 +63,8 @@ class HostAccess:
             if layout == "A":
                 layout = "F" if self._host.flags.f_contiguous else "C"
             result = np.empty_like(self._host, order=layout)
+
+        declare_synchronize()
 
         def move() -> None:
             result[...] = self._host

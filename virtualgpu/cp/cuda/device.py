@@ -8,6 +8,8 @@ from typing import Any
 
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda import runtime
+from virtualgpu.cp.cuda._sync_detection import declare_synchronize
+from virtualgpu.cp.cuda.stream import refuse_in_host_function
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 from virtualgpu.records.device_attributes import ATTRIBUTES
@@ -72,6 +74,8 @@ class Device:
 
     def synchronize(self) -> None:
         """Let the host wait for everything on the device."""
+        declare_synchronize()
+        refuse_in_host_function()
         _machine.current().device(self.id).work.synchronize()
 
     @property

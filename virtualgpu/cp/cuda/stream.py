@@ -12,7 +12,7 @@ from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
-from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
+from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE, Moment
 from virtualgpu.model.cost import HOST_FUNCTION_NS
 from virtualgpu.model.graph import (
     GLOBAL_MODE,
@@ -42,7 +42,7 @@ class Event:
     Parameters
     ----------
     block : bool
-        Accepted for CuPy's sake; waiting costs nothing on the modelled clock.
+        A host that waits for it sleeps instead of spinning; on the modelled clock both take the same time.
     disable_timing : bool
         Such an event cannot be used with `get_elapsed_time`.
     interprocess : bool
@@ -53,9 +53,9 @@ class Event:
         if interprocess and not disable_timing:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing = disable_timing
-        self.time_ns: int | None = None
-        self.after: tuple[int, ...] = ()
-        self.capture: Capture | None = None  # `after` then means nodes of its graph
+        self.moment: Moment | None = None
+        self.nodes: tuple[int, ...] = ()  # of the graph of its capture
+        self.capture: Capture | None = None
         self._device: VirtualDevice | None = None
         self._stream_id: int | None = None
 
@@ -69,6 +69,13 @@ class Event:
     def ptr(self) -> int:
         """A number that stands for CUDA's event handle."""
         return id(self)
+
+    @property
+    def time_ns(self) -> int | None:
+        """When it happens on the modelled clock; None if it was never recorded, or in a capture."""
+        if self._device is None or self.moment is None:
+            return None
+        return self._device.work.schedule.time_of(self.moment)
 
     @property
     def done(self) -> bool:
@@ -86,17 +93,22 @@ class Event:
         """Let the host wait for the event."""
         if self.capture is not None:
             raise self._captured(self.capture)
-        if self._device is not None:
+        if self._device is not None and self.moment is not None:
             clock, begun_ns = self._device.clock, self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
             if clock.recorder is not None:
                 place = (self._device.id, self._stream_id)
                 clock.recorder.waited(
-                    "EVENT_SYNCHRONIZE", "cudaEventSynchronize", begun_ns, *place, self.after, self.ptr
+                    "EVENT_SYNCHRONIZE",
+                    "cudaEventSynchronize",
+                    begun_ns,
+                    *place,
+                    self.moment.after,
+                    self.ptr,
                 )
 
-    def _set(self, device: VirtualDevice, stream_id: int, time_ns: int, after: tuple[int, ...]) -> None:
-        self._device, self.time_ns, self.after, self.capture = device, time_ns, after, None
+    def _set(self, device: VirtualDevice, stream_id: int, moment: Moment) -> None:
+        self._device, self.moment, self.nodes, self.capture = device, moment, (), None
         self._stream_id = stream_id
 
     def _captured(self, capture: Capture) -> Exception:
@@ -110,8 +122,8 @@ class Event:
             "invalid argument: the event was last recorded in a capture, which has ended; record it again.",
         )
 
-    def _set_captured(self, capture: Capture, after: tuple[int, ...]) -> None:
-        self._device, self.time_ns, self.after, self.capture = None, None, after, capture
+    def _set_captured(self, capture: Capture, nodes: tuple[int, ...]) -> None:
+        self._device, self.moment, self.nodes, self.capture = None, None, nodes, capture
 
 
 def get_elapsed_time(start_event: Event, end_event: Event) -> float:
@@ -126,7 +138,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     for event in (start_event, end_event):
         if event.capture is not None:
             raise refusal(907)
-        if event.disable_timing or event.time_ns is None or event._device is None:
+        if event.disable_timing or event.moment is None or event._device is None:
             why = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
                 400,
@@ -231,6 +243,7 @@ class _BaseStream:
         """
         if self.device_id >= 0 or device is None:
             device = _device(self.device_id)
+        refuse_in_host_function()
         return device.work.enqueue(self.ptr, Operation(kind, name, run, **about))
 
     @property
@@ -242,23 +255,25 @@ class _BaseStream:
             work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; a graph being captured is lost all the same
-        return _is_done(_device(self.device_id), work.schedule.queue(self.ptr).tail_ns, "cudaStreamQuery")
+        return _is_done(_device(self.device_id), work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
 
     def synchronize(self) -> None:
         """Let the host wait for all work queued on this stream."""
+        refuse_in_host_function()
         work = self._work
         work.check_legacy(self.ptr)
         work.refuse_capturing(self.ptr)
         clock, begun_ns = work.schedule.clock, work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
         if clock.recorder is not None:
-            device_id, after = _device(self.device_id).id, work.schedule.point(self.ptr)[1]
+            device_id, after = _device(self.device_id).id, work.schedule.point(self.ptr).after
             clock.recorder.waited(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", begun_ns, device_id, self.ptr, after
             )
 
     def record(self, event: Event | None = None) -> Event:
         """Record an event (a new one by default) behind the queued work."""
+        refuse_in_host_function()
         event = event or Event()
         device = _device(self.device_id)
         work = device.work
@@ -267,7 +282,7 @@ class _BaseStream:
         if capture is not None:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
-            event._set(device, self.ptr, *work.schedule.point(self.ptr))
+            event._set(device, self.ptr, work.schedule.point(self.ptr))
         if device.clock.recorder is not None:
             device.clock.recorder.called("cudaEventRecord", device.clock.now_ns)
         return event
@@ -281,25 +296,34 @@ class _BaseStream:
         if event.capture is not None:
             if event.capture.ended:
                 raise event._captured(event.capture)
-            work.join(self.ptr, event.capture, event.after)
-        elif event.time_ns is not None:
+            work.join(self.ptr, event.capture, event.nodes)
+        elif event.moment is not None:
             work.check_legacy(self.ptr)
             capture = work.capturing(self.ptr)
             if capture is not None:
                 raise work.spoil(capture, 905)
-            schedule = work.schedule
-            schedule.hold_until(self.ptr, event.time_ns, event.after)
+            schedule, moment = work.schedule, event.moment
+            schedule.hold_until(self.ptr, moment.time_ns, moment.after)
             if schedule.clock.recorder is not None:
                 device_id = _device(self.device_id).id
                 schedule.clock.recorder.ordered(
-                    device_id, self.ptr, event.ptr, event._stream_id, event.after, schedule.queue(self.ptr)
+                    device_id, self.ptr, event.ptr, event._stream_id, moment.after, schedule.queue(self.ptr)
                 )
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
-        """Call ``callback(arg)`` after the queued work."""
+        """Call ``callback(arg)`` after the queued work.
+
+        CUDA runs it in a thread of the driver, where nothing of CUDA may be called: doing so is error 800,
+        ``cudaErrorNotPermitted``, here always, on a GPU at best.
+        """
 
         def run() -> float:
-            callback(arg)
+            thread = _machine.current().thread
+            thread.in_host_function = True
+            try:
+                callback(arg)
+            finally:
+                thread.in_host_function = False
             return HOST_FUNCTION_NS
 
         self.enqueue("HOST_LAUNCH", "Host function", run)
@@ -374,7 +398,7 @@ class _BaseStream:
 
     @property
     def priority(self) -> int:
-        """Lower numbers are more urgent. The modelled clock keeps it but does not reorder work."""
+        """Lower is more urgent, from 0 down to -5: blocks of an urgent kernel are dealt out first."""
         return self._work.schedule.queue(self.ptr).priority
 
 
@@ -388,9 +412,9 @@ class Stream(_BaseStream):
     non_blocking : bool
         Do not synchronise with the legacy default stream.
     ptds : bool
-        The per-thread default stream.
+        The per-thread default stream: one for each thread of the host.
     priority : int, optional
-        Lower numbers are more urgent.
+        Lower numbers are more urgent; 0 by default, and -5 the most.
     """
 
     null: ClassVar[Stream]
@@ -462,7 +486,8 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
     """The calling thread's current stream on a device (the current device by default)."""
     if device_id is None:
         device_id = _machine.current().current_device_id
-    return _current_streams().get(device_id, Stream.null)
+    machine = _machine.current()
+    return _current_streams().get(device_id, Stream.ptds if machine.per_thread_default else Stream.null)
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
@@ -481,6 +506,17 @@ def refuse_in_capture(
         raise RuntimeError(
             f"the current stream is capturing, so {what} are disallowed. Do it before begin_capture() or "
             "after the graph's launch."
+        )
+
+
+def refuse_in_host_function() -> None:
+    """Refuse CUDA's calls within a function that `launch_host_func` calls (status 800)."""
+    if getattr(_machine.current().thread, "in_host_function", False):
+        raise CUDARuntimeError(
+            800,
+            "cudaErrorNotPermitted",
+            "operation not permitted: a host function must not call CUDA. Let it only note or signal "
+            "something, and let the program launch, copy and wait.",
         )
 
 

@@ -8,7 +8,7 @@ the line of the program that made it. A wait is *hidden* where that line called 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from virtualgpu.model.recording.program_lines import ProgramLines
@@ -94,6 +94,16 @@ class Recorder:
             self.activities.append(activity)
         first = activities[0].correlation_id if activities else 0
         self.called("cudaGraphLaunch", begun_ns, first)
+
+    def moved(self, planned: Mapping[int, Activity]) -> None:
+        """Operations, by number, turned out to run at another time: a more urgent one came in between."""
+        if planned:
+            first = min(planned)
+            for at in range(len(self.activities) - 1, -1, -1):
+                number = self.activities[at].correlation_id
+                if number < first:
+                    return
+                self.activities[at] = planned.get(number, self.activities[at])
 
     def captured(self, kind: ActivityKind) -> None:
         """A call became a node of a graph."""

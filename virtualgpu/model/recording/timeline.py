@@ -58,6 +58,8 @@ class Recording:
         if recorder is None:
             raise GpulabError("This timeline has not begun: start() it first.")
         with clock.lock:
+            for device in machine.devices:
+                device.work.schedule.settle()
             if clock.recorder is recorder:
                 clock.recorder = None
             now_ns = clock.now_ns

@@ -1,0 +1,190 @@
+"""Streams of different priority: urgent kernels overtake the blocks of others, and nothing else changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import virtualgpu.cp as cp
+from virtualgpu.model.clock import LEAST_URGENT, MOST_URGENT
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.priorities import Work, plan
+from virtualgpu.model.recording.timeline import Recording
+
+US = 1000
+
+
+def work(number: int, duration: int, **about: Any) -> Work:
+    values: dict[str, Any] = {"queue": number, "engine": "compute", "share": 1.0, "waves": 1}
+    values |= {"priority": 0, "floor_ns": 0, "after": ()} | about
+    return Work(number=number, duration_ns=duration, **values)
+
+
+def spans(*works: Work) -> list[tuple[int, int]]:
+    plan(works)
+    return [(one.start_ns, one.end_ns) for one in works]
+
+
+class TestPlan:
+    def test_an_urgent_kernel_comes_in_when_a_wave_ends(self) -> None:
+        long = work(1, 100, waves=10)
+        assert spans(long, work(2, 7, priority=-1, floor_ns=34)) == [(0, 107), (40, 47)]
+
+    def test_a_single_wave_is_not_stopped(self) -> None:
+        assert spans(work(1, 100), work(2, 7, priority=-1, floor_ns=34)) == [(0, 100), (100, 107)]
+
+    def test_what_is_overtaken_goes_on_in_the_room_that_is_left(self) -> None:
+        long, urgent = work(1, 100, waves=10), work(2, 20, share=0.25, priority=-5, floor_ns=30)
+        assert spans(long, urgent) == [(0, 105), (30, 50)]  # 20 at three quarters, then at full speed
+
+    def test_queued_work_is_overtaken_in_the_order_of_urgency(self) -> None:
+        works = [work(1, 10), work(2, 10), work(3, 10, priority=-1), work(4, 10, priority=-3)]
+        assert [start for start, _ in spans(*works)] == [20, 30, 10, 0]
+
+    def test_equally_urgent_kernels_keep_their_order(self) -> None:
+        works = [work(n, 10, waves=5, priority=-2) for n in range(1, 4)]
+        assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
+
+    def test_copies_take_no_notice_of_priority(self) -> None:
+        works = [work(n, 10, engine="to device", priority=-n) for n in range(1, 4)]
+        assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
+
+    def test_other_load_leaves_room_for_what_fits(self) -> None:
+        one = work(1, 10, share=0.5)
+        plan([one], {"compute": [(0, 40, 0.75)]})
+        assert (one.start_ns, one.end_ns) == (40, 50)
+
+
+WORKS = st.lists(
+    st.tuples(
+        st.integers(1, 5),  # waves
+        st.integers(1, 9),  # ns of each
+        st.integers(-2, 0),
+        st.integers(0, 60),
+        st.sets(st.integers(0, 9), max_size=2),
+    ),
+    min_size=1,
+    max_size=10,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(WORKS)
+def test_the_plan_is_that_of_a_clock_that_ticks(given_works: list[Any]) -> None:
+    """Kernels that fill the device, wave by wave, in turns as the rule says."""
+    works = [
+        work(
+            n, waves * ns, waves=waves, priority=priority, floor_ns=at, after=tuple(a for a in after if a < n)
+        )
+        for n, (waves, ns, priority, at, after) in enumerate(given_works)
+    ]
+    plan(works)
+    left = {one.number: one.waves for one in works}
+    begun: dict[int, int] = {}
+    ended: dict[int, int] = {}
+    time = free_at = 0
+    running: Work | None = None
+    while len(ended) < len(works):
+        if time >= free_at:
+            if running is not None and not left[running.number]:
+                ended[running.number] = time
+            ready = [
+                one
+                for one in works
+                if left[one.number] and one.floor_ns <= time and all(a in ended for a in one.after)
+            ]
+            running = min(ready, key=lambda w: (w.priority, w.number not in begun, w.number), default=None)
+            if running is not None:
+                begun.setdefault(running.number, time)
+                left[running.number] -= 1
+                free_at = time + running.duration_ns // running.waves
+        time += 1
+    assert {one.number: (one.start_ns, one.end_ns) for one in works} == {
+        n: (begun[n], ended[n]) for n in begun
+    }
+
+
+SPIN = r"""
+extern "C" __global__ void spin(float* x, int rounds) {
+    float v = threadIdx.x;
+    for (int i = 0; i < rounds; ++i) v = v * 1.0001f + 0.5f;
+    x[blockIdx.x * blockDim.x + threadIdx.x] = v;
+}
+"""
+
+
+@pytest.mark.usefixtures("machine")
+class TestUrgentStreams:
+    @pytest.mark.parametrize("urgent", [False, True])
+    def test_an_urgent_stream_does_not_wait_for_queued_kernels(self, machine: Machine, urgent: bool) -> None:
+        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        background = cp.cuda.Stream(non_blocking=True)
+        front = cp.cuda.Stream(non_blocking=True, priority=-1 if urgent else 0)
+        cp.cuda.Device().synchronize()
+        for _ in range(4):
+            spin((2000,), (256,), (x, np.int32(2000)), stream=background)
+        spin((8,), (256,), (x, np.int32(20)), stream=front)
+        front.synchronize()
+        seen = machine.clock.now_ns
+        cp.cuda.Device().synchronize()
+        log = list(machine.devices[0].work.log)[-5:]
+        assert (log[-1].end_ns < log[1].start_ns) == urgent
+        assert seen == log[-1].end_ns
+        assert [a.start_ns for a in log[:4]] == sorted(a.start_ns for a in log[:4])
+
+    def test_times_that_were_told_stay(self, machine: Machine) -> None:
+        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        background, front = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True, priority=-5)
+        for _ in range(3):
+            spin((2000,), (256,), (x, np.int32(500)), stream=background)
+        middle = background.record()
+        spin((2000,), (256,), (x, np.int32(500)), stream=background)
+        middle.synchronize()
+        told = [(a.start_ns, a.end_ns) for a in list(machine.devices[0].work.log)[-4:-1]]
+        at = middle.time_ns
+        for _ in range(20):
+            spin((8,), (256,), (x, np.int32(20)), stream=front)
+        cp.cuda.Device().synchronize()
+        log = list(machine.devices[0].work.log)
+        assert [(a.start_ns, a.end_ns) for a in log[-24:-21]] == told
+        assert middle.time_ns == at == told[-1][1]
+
+    def test_events_and_the_default_stream_order_as_ever(self, machine: Machine) -> None:
+        rng = np.random.default_rng(7)
+        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        streams = [cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(priority=-1)]
+        streams += [cp.cuda.Stream(non_blocking=True, priority=p) for p in (-5, 0)]
+        for _ in range(120):
+            one, two = (streams[i] for i in rng.integers(0, 5, 2))
+            blocks = int(rng.choice([8, 900, 2000]))
+            spin((blocks,), (256,), (x, np.int32(rng.integers(10, 400))), stream=one)
+            if rng.random() < 0.4:
+                two.wait_event(one.record())
+            if rng.random() < 0.1:
+                one.synchronize()
+                assert one.done
+        cp.cuda.Device().synchronize()
+        log = list(machine.devices[0].work.log)
+        ends = {a.correlation_id: a.end_ns for a in log}
+        assert all(ends[n] <= a.start_ns for a in log for n in a.after)
+        assert machine.clock.now_ns >= max(ends.values())
+
+    def test_priorities_are_those_of_cuda(self) -> None:
+        given = [cp.cuda.Stream(priority=p).priority for p in (3, 0, -2, -5, -9)]
+        assert given == [LEAST_URGENT, 0, -2, MOST_URGENT, MOST_URGENT]
+
+    def test_a_timeline_has_the_times_that_came_out(self, machine: Machine) -> None:
+        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        background, front = (cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1))
+        recording = Recording(machine)
+        recording.start()
+        for stream, blocks in ((background, 2000), (background, 2000), (front, 8)):
+            spin((blocks,), (256,), (x, np.int32(500)), stream=stream)
+        found = {a.correlation_id: a for a in recording.stop().activities}
+        log = list(machine.devices[0].work.log)[-3:]
+        assert [found[a.correlation_id] for a in log] == log
+        assert log[2].end_ns < log[1].start_ns
