@@ -720,3 +720,14 @@ def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> N
         with pytest.raises(NotSupportedError, match="captures a graph"):
             VirtualBackend(machine).observe(Launch.of(kernel, 1, 32, (x, np.float32(1))), Counters())
         stream.end_capture()
+
+
+def test_a_stream_can_capture_again_at_once(machine: Machine) -> None:
+    stream = cp.cuda.Stream(non_blocking=True)
+    for _ in range(2):
+        stream.begin_capture()
+        stream.end_capture()
+    stream.begin_capture()
+    with pytest.raises(CUDARuntimeError, match="capturing already"):
+        stream.begin_capture()
+    stream.end_capture()

@@ -1,0 +1,500 @@
+"""How long a GPU takes for launches, copies and graphs: ``python -m tools.recordings.timing --out FILE``.
+
+It needs CuPy and nothing else, takes about a minute, and writes one small JSON file, of which the virtual
+GPU's clock is calibrated and judged (`tools.timing`). What fails is listed with its error; the rest goes on.
+
+How it measures: every figure is a median. Kernels, warm: two CUDA graphs, the second with more launches of
+the same kernel in a row; the difference, a launch. Kernels, cold: two events around one launch, after a
+memory set four times as large as L2 has pushed everything out. A spinning kernel holds the stream meanwhile,
+so that the host's own time does not count (``pair``); an empty kernel's pair is there to subtract.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.timing.launches import CALLS, LAUNCHES, Called, Timed, source
+
+FORMAT = "gpulab-timing"
+FLUSH_BYTES = 256 << 20
+GRAPH_NS = 1_500_000  # what one graph should take
+MOST_NODES = 40
+SPIN_NS = 120_000
+KIB = 1024
+SIZES = (4, 256, *(KIB << e for e in (0, 2, 4, 5, 6, 7, 8, 10, 12, 14, 16, 18)))
+NODES = (1, 10, 100, 1000)
+
+SPIN = r"""
+extern "C" __global__ void spin(long long clocks) {
+    long long begin = clock64();
+    while (clock64() - begin < clocks) { }
+}
+extern "C" __global__ void rate(long long* out) {
+    long long t, u, c = clock64();
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    float v = 1.0f;
+    for (int i = 0; i < 200000; i++) v = v * 1.000001f + 0.5f;
+    out[2] = (long long)v;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(u));
+    out[0] = clock64() - c;
+    out[1] = u - t;
+}
+"""
+
+
+class Bench:
+    """The instruments: `pair`, `alone`, `row` and `graph` time the same work in four ways, in ns.
+
+    ``stream`` must be the current one.
+    """
+
+    def __init__(self, cp: Any, repeats: int) -> None:
+        self.cp = cp
+        self.repeats = repeats
+        self.stream = cp.cuda.Stream(non_blocking=True)
+        module = cp.RawModule(code=SPIN)
+        self._spin, self._rate = module.get_function("spin"), module.get_function("rate")
+        self.flush = cp.zeros(FLUSH_BYTES, cp.uint8)
+        cp.cuda.Device().synchronize()
+
+    def event(self) -> Any:
+        event = self.cp.cuda.Event()
+        event.record(self.stream)
+        return event
+
+    def spin(self, duration_ns: int = SPIN_NS) -> None:
+        """Keep the stream busy."""
+        self._spin((1,), (1,), (2 * duration_ns,))
+
+    def between(self, pairs: Sequence[tuple[Any, Any]]) -> float:
+        self.stream.synchronize()
+        return statistics.median(float(self.cp.cuda.get_elapsed_time(a, b)) * 1e6 for a, b in pairs)
+
+    def clock_mhz(self) -> float:
+        """The SM's clock while it works."""
+        out = self.cp.zeros(3, self.cp.int64)
+        for _ in range(3):
+            self._rate((1,), (32,), (out,))
+        clocks, ns, _ = (int(v) for v in out.get())
+        return clocks / max(ns, 1) * 1e3
+
+    def alone(self, work: Callable[[], object], before: Callable[[], object] | None = None) -> float:
+        """Two events around work that finds an idle device."""
+        found = []
+        for _ in range(2 * self.repeats + 1):
+            if before:
+                before()
+            self.stream.synchronize()
+            begin = self.event()
+            work()
+            found.append(self.between([(begin, self.event())]))
+        return statistics.median(found[1:])
+
+    def row(self, work: Callable[[], object], count: int) -> float:
+        """Two events around `count` pieces of work, each."""
+        found = []
+        for _ in range(self.repeats + 1):
+            self.stream.synchronize()
+            begin = self.event()
+            for _ in range(count):
+                work()
+            found.append(self.between([(begin, self.event())]) / count)
+        return statistics.median(found[1:])
+
+    def host(self, work: Callable[[], object], count: int = 1) -> float:
+        """What the call costs the host."""
+        found = []
+        for _ in range(2 * self.repeats + 1):
+            self.stream.synchronize()
+            begin = time.perf_counter_ns()
+            for _ in range(count):
+                work()
+            found.append((time.perf_counter_ns() - begin) / count)
+        self.stream.synchronize()
+        return statistics.median(found[1:])
+
+    def pair(
+        self, work: Callable[[], object], *, cold: bool = False, warm_up: bool = True, spin_ns: int = SPIN_NS
+    ) -> float:
+        """Two events around work for which the stream waits already."""
+        pairs = []
+        for _ in range(self.repeats):
+            if cold:
+                self.flush.data.memset_async(0, FLUSH_BYTES, self.stream)
+            self.spin(spin_ns)
+            if not cold and warm_up:
+                work()
+            begin = self.event()
+            work()
+            pairs.append((begin, self.event()))
+            self.stream.synchronize()
+        return self.between(pairs)
+
+    def capture(self, work: Callable[[], object], count: int) -> Any:
+        self.stream.begin_capture()
+        try:
+            for _ in range(count):
+                work()
+        finally:
+            graph = self.stream.end_capture()
+        return graph
+
+    def graph(self, work: Callable[[], object], count: int) -> float:
+        """A graph of `count` pieces of work in a row, between two events, in all."""
+        graph = self.capture(work, count)
+        return self.alone(lambda: graph.launch(self.stream))
+
+    def warm(self, work: Callable[[], object]) -> tuple[float, int]:
+        """One of many launches in a row, launch cost aside, and how many there were."""
+        work()
+        self.stream.synchronize()
+        begin = self.event()
+        work()
+        once = max(self.between([(begin, self.event())]), 500.0)
+        few = max(min(int(GRAPH_NS / once), MOST_NODES) // 2, 1)
+        graphs = [self.capture(work, few), self.capture(work, 3 * few)]
+        found = []
+        for _ in range(self.repeats + 1):
+            times = []
+            for graph in graphs:
+                begin = self.event()
+                graph.launch(self.stream)
+                times.append(self.between([(begin, self.event())]))
+            found.append((times[1] - times[0]) / (2 * few))
+        return statistics.median(found[1:]), few
+
+
+def time_launch(bench: Bench, timed: Timed, modules: dict[str, Any]) -> dict[str, Any]:
+    """Time one launch, warm and cold."""
+    cp = bench.cp
+    if timed.file not in modules:
+        modules[timed.file] = cp.RawModule(code=source(timed.file))
+    kernel = modules[timed.file].get_function(timed.kernel)
+    if timed.shared_bytes > 48 * KIB:
+        kernel.max_dynamic_shared_size_bytes = timed.shared_bytes
+    arguments = timed.make_args(cp)
+    cp.cuda.Device().synchronize()
+
+    def work() -> None:
+        kernel(timed.grid, timed.block, arguments, shared_mem=timed.shared_bytes)
+
+    warm, nodes = bench.warm(work)
+    entry = {"warm_ns": round(warm, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
+    if arguments:
+        entry["cold_pair_ns"] = round(bench.pair(work, cold=True), 1)
+    entry["registers"] = kernel.num_regs
+    return entry
+
+
+def time_call(bench: Bench, called: Called) -> dict[str, Any]:
+    """Time one CuPy expression."""
+    work = called.make(bench.cp)
+    for _ in range(3):
+        work()
+    bench.stream.synchronize()
+    return {
+        "pair_ns": round(bench.pair(work, spin_ns=1_000_000), 1),
+        "alone_ns": round(bench.alone(work), 1),
+        "row_ns": round(bench.row(work, 20), 1),
+    }
+
+
+def copies(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+    """Copies and memory sets of many sizes."""
+    cp, stream = bench.cp, bench.stream
+    import numpy as np
+
+    largest, repeats = max(SIZES), bench.repeats
+    one, two = cp.zeros(largest, cp.uint8), cp.zeros(largest, cp.uint8)
+    pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(largest), np.uint8, largest)
+    pageable = np.zeros(largest, np.uint8)
+    pinned[:] = pageable[:] = 1
+
+    def moves(size: int) -> dict[str, Callable[[], object]]:
+        return {
+            "HtoD pinned": lambda: one.data.copy_from_host_async(pinned.ctypes.data, size, stream),
+            "DtoH pinned": lambda: one.data.copy_to_host_async(pinned.ctypes.data, size, stream),
+            "HtoD pageable": lambda: one.data.copy_from_host_async(pageable.ctypes.data, size, stream),
+            "DtoH pageable": lambda: one.data.copy_to_host_async(pageable.ctypes.data, size, stream),
+            "DtoD": lambda: one.data.copy_from_device_async(two.data, size, stream),
+            "memset": lambda: one.data.memset_async(0, size, stream),
+        }
+
+    def measured(move: Callable[[], object], size: int, kind: str) -> dict[str, Any]:
+        count = 20 if size <= 1 << 20 else 3
+        bench.repeats = repeats if size <= 16 << 20 else min(repeats, 3)
+        entry = {"alone_ns": bench.alone(move), "row_ns": bench.row(move, count), "host_ns": bench.host(move)}
+        if "pageable" not in kind:
+            entry["pair_ns"] = bench.pair(move)
+            if kind in ("DtoD", "memset") and size <= 16 << 20:
+                entry["graph_ns"] = bench.warm(move)[0]
+        return {"kind": kind, "size_bytes": size, **{name: round(ns, 1) for name, ns in entry.items()}}
+
+    for size in SIZES:
+        for kind, move in moves(size).items():
+            yield f"{kind} {size}", lambda move=move, size=size, kind=kind: measured(move, size, kind)  # type: ignore[misc]
+
+
+def host_costs(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
+    """What launches, events, graphs, waits and host functions cost, in ns."""
+    cp, stream = bench.cp, bench.stream
+    empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
+    add = cp.RawKernel(
+        'extern "C" __global__ void add(const float* a, float* b) { b[threadIdx.x] += a[threadIdx.x]; }',
+        "add",
+    )
+    a, b = cp.zeros(256, cp.float32), cp.zeros(256, cp.float32)
+    other = cp.cuda.Stream(non_blocking=True)
+
+    def launch() -> None:
+        empty((1,), (32,), ())
+
+    def small() -> None:
+        add((1,), (256,), (a, b))
+
+    launch()
+    small()
+    stream.synchronize()
+
+    def nothing() -> None:
+        pass
+
+    def event() -> None:
+        cp.cuda.Event().record(stream)
+
+    kept = cp.cuda.Event()
+
+    def hop() -> None:
+        there, back = cp.cuda.Event(disable_timing=True), cp.cuda.Event(disable_timing=True)
+        launch()
+        there.record(stream)
+        other.wait_event(there)
+        with other:
+            launch()
+        back.record(other)
+        stream.wait_event(back)
+
+    def held(work: Callable[[], object], count: int) -> float:
+        def several() -> None:
+            for _ in range(count):
+                work()
+
+        return bench.pair(several, warm_up=False, spin_ns=3_000_000) / count
+
+    def forked(work: Callable[[Any], object], ways: int) -> Callable[[], float]:
+        def measured() -> float:
+            streams = [cp.cuda.Stream(non_blocking=True) for _ in range(ways)]
+
+            def body() -> None:
+                start = cp.cuda.Event(disable_timing=True)
+                start.record(stream)
+                for each in streams:
+                    each.wait_event(start)
+                    work(each)
+                    ended = cp.cuda.Event(disable_timing=True)
+                    ended.record(each)
+                    stream.wait_event(ended)
+
+            return bench.graph(body, 1)
+
+        return measured
+
+    def on(each: Any) -> None:
+        with each:
+            launch()
+
+    def graph_host(count: int) -> float:
+        graph = bench.capture(launch, count)
+        graph.launch(stream)
+        return bench.host(lambda: graph.launch(stream))
+
+    def graph_row(count: int) -> float:
+        graph = bench.capture(launch, count)
+        return bench.row(lambda: graph.launch(stream), 20)
+
+    def made(count: int) -> float:
+        begin = time.perf_counter_ns()
+        bench.capture(launch, count)
+        return float(time.perf_counter_ns() - begin)
+
+    def fill() -> None:
+        a.data.memset_async(0, 1024, stream)
+
+    def move() -> None:
+        a.data.copy_from_device_async(b.data, 1024, stream)
+
+    yield "two events", lambda: bench.alone(nothing)
+    yield "two events, held", lambda: bench.pair(nothing)
+    yield "launch between events", lambda: bench.alone(launch)
+    yield "small launch between events", lambda: bench.alone(small)
+    yield "launch between events, held", lambda: bench.pair(launch)
+    yield "small launch between events, held", lambda: bench.pair(small)
+    yield "small launch between events, cold", lambda: bench.pair(small, cold=True)
+    yield "launch between events, cold", lambda: bench.pair(launch, cold=True)
+    for count in (10, 100, 1000):
+        yield f"launch in a row of {count}", lambda count=count: bench.row(launch, count)  # type: ignore[misc]
+        yield f"small launch in a row of {count}", lambda count=count: bench.row(small, count)  # type: ignore[misc]
+    yield "launch, held, of 200", lambda: held(launch, 200)
+    yield "small launch, held, of 200", lambda: held(small, 200)
+    yield "event, held, of 200", lambda: held(event, 200)
+    yield "launch, host", lambda: bench.host(launch, 100)
+    yield "small launch, host", lambda: bench.host(small, 100)
+    yield "event record, host", lambda: bench.host(lambda: kept.record(stream), 100)
+    yield "event made and recorded, host", lambda: bench.host(event, 100)
+    yield "event in a row of 100", lambda: bench.row(event, 100)
+    yield "event query, host", lambda: bench.host(lambda: kept.done, 100)
+    yield "stream query, host", lambda: bench.host(lambda: stream.done, 100)
+    yield "stream wait event, host", lambda: bench.host(lambda: other.wait_event(kept), 100)
+    yield "stream synchronize, idle, host", lambda: bench.host(stream.synchronize, 20)
+    yield "device synchronize, idle, host", lambda: bench.host(cp.cuda.Device().synchronize, 20)
+
+    def launch_and_wait() -> None:
+        launch()
+        stream.synchronize()
+
+    yield "launch and stream synchronize, host", lambda: bench.host(launch_and_wait, 20)
+    yield "two hops between streams", lambda: bench.row(hop, 20)
+    yield "two hops between streams, held", lambda: held(hop, 20)
+    for count in NODES:
+        yield f"graph of {count}", lambda count=count: bench.graph(launch, count)  # type: ignore[misc]
+        yield f"graph of {count} small", lambda count=count: bench.graph(small, count)  # type: ignore[misc]
+        yield f"graph of {count}, host", lambda count=count: graph_host(count)  # type: ignore[misc]
+        yield f"graph of {count}, in a row", lambda count=count: graph_row(count)  # type: ignore[misc]
+        yield f"graph of {count}, capture and instantiation, host", lambda count=count: made(count)  # type: ignore[misc]
+    for count in (1, 10, 100):
+        yield f"graph of {count} memory sets", lambda count=count: bench.graph(fill, count)  # type: ignore[misc]
+        yield f"graph of {count} copies", lambda count=count: bench.graph(move, count)  # type: ignore[misc]
+    for ways in (2, 8):
+        yield f"graph forked {ways} ways", forked(on, ways)
+    yield (
+        "graph of 10 host functions",
+        lambda: bench.graph(lambda: stream.launch_host_func(lambda _: None, None), 10),
+    )
+    yield (
+        "host function in a row of 10",
+        lambda: bench.row(lambda: stream.launch_host_func(lambda _: None, None), 10),
+    )
+    yield "host function, host", lambda: bench.host(lambda: stream.launch_host_func(lambda _: None, None), 10)
+
+
+def record(cp: Any, repeats: int = 7, log: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """Run everything on the current device of `cp`, which is CuPy; the recording, ready for JSON."""
+    bench = Bench(cp, repeats)
+    with bench.stream:
+        return _record(bench, log)
+
+
+def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
+    cp, repeats = bench.cp, bench.repeats
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < 0.3 and repeats > 1:  # the clock rises to its boost
+        bench.spin(1_000_000)
+        bench.stream.synchronize()
+    runtime = cp.cuda.runtime
+    properties = runtime.getDeviceProperties(0)
+    name = properties["name"]
+    errors: dict[str, str] = {}
+    recording: dict[str, Any] = {
+        "format": FORMAT,
+        "version": 1,
+        "device": name.decode() if isinstance(name, bytes) else str(name),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {"CuPy": cp.__version__, "CUDA driver": runtime.driverGetVersion(),
+                     "CUDA runtime": runtime.runtimeGetVersion(),
+                     "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())), "driver": driver_version(),
+                     "Python": sys.version.split()[0]},
+        "l2_bytes": properties.get("l2CacheSize"), "sm_count": properties.get("multiProcessorCount"),
+        "clock_mhz": [round(bench.clock_mhz(), 1)],
+        "host": {}, "launches": {}, "copies": [], "calls": {}, "errors": errors,
+    }  # fmt: skip
+
+    def attempt(what: str, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            errors[what] = f"{type(error).__name__}: {error}"[:200]
+            return None
+
+    def stage(title: str) -> None:
+        log(f"{title}: {time.perf_counter() - begin:.1f} s, {len(errors)} errors")
+
+    for what, measured in host_costs(bench):
+        found = attempt(what, measured)
+        if found is not None:
+            recording["host"][what] = round(found, 1)
+    stage("host")
+    modules: dict[str, Any] = {}
+    for timed in LAUNCHES:
+        entry = attempt(timed.name, lambda timed=timed: time_launch(bench, timed, modules))  # type: ignore[misc]
+        if entry is not None:
+            recording["launches"][timed.name] = entry
+    stage("launches")
+    for what, action in copies(bench):
+        entry = attempt(what, action)
+        if entry is not None:
+            recording["copies"].append(entry)
+    stage("copies")
+    for called in CALLS:
+        entry = attempt(called.name, lambda called=called: time_call(bench, called))  # type: ignore[misc]
+        if entry is not None:
+            recording["calls"][called.name] = entry
+    stage("calls")
+    recording["clock_mhz"].append(round(bench.clock_mhz(), 1))
+    return recording
+
+
+def driver_version() -> str:
+    """The driver's version, as NVML tells it."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    except Exception:
+        return ""
+
+
+def write(recording: dict[str, Any], path: Path) -> None:
+    """One line an entry, so that differences can be read."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for key, value in recording.items():
+        if isinstance(value, dict) and value:
+            rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f"{json.dumps(key)}: {{\n{rows}\n }}")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            rows = ",\n".join(f"  {json.dumps(v)}" for v in value)
+            lines.append(f"{json.dumps(key)}: [\n{rows}\n ]")
+        else:
+            lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    path.write_text("{\n " + ",\n ".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record the current CUDA device; the result is the process's exit status."""
+    parser = argparse.ArgumentParser(
+        prog="tools.recordings.timing", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the JSON file to write")
+    parser.add_argument("--repeats", type=int, default=7, help="measurements of which the median is taken")
+    options = parser.parse_args(arguments)
+    import cupy
+
+    recording = record(cupy, options.repeats, lambda text: print(text, flush=True))
+    write(recording, options.out)
+    print(f"{options.out}: {options.out.stat().st_size:,} bytes, {len(recording['launches'])} launches")
+    for what, error in list(recording["errors"].items())[:20]:
+        print(f"failed: {what}: {error}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
