@@ -1,4 +1,4 @@
-"""``gl.recorded``: traces that a named GPU gave on a day, shipped for those who have none."""
+"""``gl.recorded``: traces and timelines of a named GPU on a day, shipped for those who have none."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from virtualgpu.compile.same_program import same_program
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
-from virtualgpu.records import Dim3, KernelSource, LaunchTrace, io
+from virtualgpu.records import Dim3, KernelSource, LaunchTrace, Timeline, io
 
 if TYPE_CHECKING:
+    from gpulab.lab.timeline import TimelineReport
     from gpulab.views import LaunchChart, WarpStepper
     from gpulab.views.tables import Table
 
 FORMAT = "gpulab-recorded-launches"
 INDEX = "launches.json"
+TIMELINE_FORMAT = "gpulab-recorded-timelines"
+TIMELINES = "timelines.json"
 
 
 class NotRecordedError(GpulabError, LookupError):
@@ -55,10 +58,26 @@ class Recorded:
         return f"{self.kernel} {_size(self.grid)} × {_size(self.block)}"
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedTimeline:
+    """A timeline that was recorded: what ran, in words, on what, when."""
+
+    name: str
+    says: str
+    device: str
+    date: str
+
+    @property
+    def timeline(self) -> Timeline:
+        """The record itself."""
+        found: Timeline = load(self.name)
+        return found
+
+
 class RecordedTable:
     """The shipped records, as a table; ``.record`` holds them as data."""
 
-    def __init__(self, records: Sequence[Recorded]) -> None:
+    def __init__(self, records: Sequence[Recorded | RecordedTimeline]) -> None:
         self.record = tuple(records)
 
     def _table(self) -> Table:
@@ -66,10 +85,12 @@ class RecordedTable:
 
         rows = tuple(
             (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
+            if isinstance(r, Recorded)
+            else (r.name, "timeline", "", "", r.says, f"{r.device}, {r.date}")
             for r in self.record
         )
-        headings = ("gl.recorded(name)", "of", "grid", "block", "arguments", "recorded on")
-        return Table("Recorded launches that ship with gpulab", headings, rows)
+        headings = ("gl.recorded(name)", "of", "grid", "block", "arguments or program", "recorded on")
+        return Table("Recorded launches and timelines that ship with gpulab", headings, rows)
 
     def __repr__(self) -> str:
         return self._table().text()
@@ -78,7 +99,7 @@ class RecordedTable:
         return self._table().html()
 
 
-def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepper:
+def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepper | TimelineReport:
     """Show what was recorded on a named GPU and ships with gpulab: the list, or one record's picture.
 
     Parameters
@@ -88,9 +109,9 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
 
     Returns
     -------
-    RecordedTable, LaunchChart or WarpStepper
-        The list; or where each block of the launch ran and when; or the steps of one warp. Captions say
-        on which GPU it was recorded, when and with what.
+    RecordedTable, LaunchChart, WarpStepper or TimelineReport
+        The list; or where each block of the launch ran and when; or the steps of one warp; or what ran when
+        in the streams of a program. Captions say on which GPU it was recorded, when and with what.
 
     Raises
     ------
@@ -101,16 +122,22 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
     --------
     >>> gl.recorded()
     """
-    known = {record.name: record for record in records()}
+    known: dict[str, Recorded | RecordedTimeline] = {}
+    known.update((one.name, one) for one in records())
+    known.update((one.name, one) for one in timelines())
     if name is None:
         return RecordedTable(tuple(known.values()))
     if name not in known:
         raise NotRecordedError(
             f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
         )
+    from gpulab.lab.timeline import TimelineReport
     from gpulab.views import LaunchChart, WarpStepper
 
-    trace = known[name].trace
+    found = known[name]
+    if isinstance(found, RecordedTimeline):
+        return TimelineReport(found.timeline)
+    trace = found.trace
     return LaunchChart(trace) if isinstance(trace, LaunchTrace) else WarpStepper(trace)
 
 
@@ -165,6 +192,17 @@ def records() -> tuple[Recorded, ...]:
     data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
     return tuple(map(_of_entry, data["launches"]))
+
+
+@functools.cache
+def timelines() -> tuple[RecordedTimeline, ...]:
+    """All shipped timelines, in the index's order."""
+    file = _folder() / TIMELINES
+    if not file.is_file():
+        return ()
+    data = json.loads(file.read_text(encoding="utf-8"))
+    io.check_version(data, TIMELINE_FORMAT, TIMELINES)
+    return tuple(RecordedTimeline(**entry) for entry in data["timelines"])
 
 
 def _of_entry(entry: dict[str, Any]) -> Recorded:

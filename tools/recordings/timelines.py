@@ -1,0 +1,158 @@
+"""Timelines of a real GPU that ship with the package: ``python -m tools.recordings.timelines``.
+
+Each program runs a few times through ``gl.timeline``; the run of median length is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gpulab as gl
+from gpulab import session
+from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINES, RecordedTimeline
+from tools.recordings.traces import SHIPPED
+from virtualgpu.records import Timeline
+from virtualgpu.records.io import VERSION, as_recorded, save
+
+REPEATS = 5
+SCALE = """
+extern "C" __global__ void scale(const float* x, float* y, int n, int rounds) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    for (int k = 0; k < rounds; ++k) v = v * 0.999f + 0.001f;
+    y[i] = v;
+}
+"""
+
+
+def _film(n: int, *, as_graph: bool) -> Callable[[], Timeline]:
+    """Forty additions to `n` numbers, launched one by one or as a graph."""
+    cp = session.cp()
+    x = cp.zeros(n, dtype=cp.float32)
+    stream = cp.cuda.Stream(non_blocking=True)
+
+    def forty() -> None:
+        for _ in range(40):
+            cp.add(x, 1, out=x)
+
+    forty()
+    cp.cuda.Device().synchronize()
+    graph: Any = None
+    if as_graph:
+        with stream:
+            stream.begin_capture()
+            forty()
+            graph = stream.end_capture()
+            graph.launch(stream)
+        stream.synchronize()
+
+    def run() -> Timeline:
+        with gl.timeline() as seen, stream:
+            graph.launch(stream) if as_graph else forty()
+            stream.synchronize()
+        return seen.record
+
+    return run
+
+
+def _conveyor(
+    chunks: int, *, pinned: bool, streams: int, size_bytes: int = 32 << 20
+) -> Callable[[], Timeline]:
+    """Copy in, compute, copy out: `size_bytes` in so many chunks on so many streams."""
+    cp = session.cp()
+    n = size_bytes // 4
+    kernel = cp.RawKernel(SCALE, "scale")
+
+    def host_array() -> Any:
+        if not pinned:
+            return np.empty(n, np.float32)
+        return np.frombuffer(cp.cuda.alloc_pinned_memory(size_bytes), np.float32, n)
+
+    given, taken = host_array(), host_array()
+    given[:] = taken[:] = 1
+    used = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+    length = n // chunks
+    buffers = [(cp.empty(length, cp.float32), cp.empty(length, cp.float32)) for _ in used]
+
+    def run() -> Timeline:
+        with gl.timeline() as seen:
+            for chunk in range(chunks):
+                part, stream = slice(chunk * length, (chunk + 1) * length), used[chunk % streams]
+                x, y = buffers[chunk % streams]
+                with stream:
+                    x.set(given[part], stream=stream)
+                    kernel((-(-length // 256),), (256,), (x, y, np.int32(length), np.int32(400)))
+                    y.get(stream=stream, out=taken[part], blocking=False)
+            for stream in used:
+                stream.synchronize()
+        return seen.record
+
+    return run
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[], Callable[[], Timeline]]]] = {
+    "film_eager": (
+        "40 additions to 4,096 floats, launched one by one",
+        lambda: _film(4096, as_graph=False),
+    ),
+    "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: _film(4096, as_graph=True)),
+    "conveyor_pageable": (
+        "32 MiB in 8 chunks from pageable memory: in, compute, out on 3 streams",
+        lambda: _conveyor(8, pinned=False, streams=3),
+    ),
+    "conveyor_one_stream": (
+        "32 MiB in 8 chunks from pinned memory: in, compute, out on 1 stream",
+        lambda: _conveyor(8, pinned=True, streams=1),
+    ),
+    "conveyor_pinned": (
+        "32 MiB in 8 chunks from pinned memory: in, compute, out on 3 streams",
+        lambda: _conveyor(8, pinned=True, streams=3),
+    ),
+}
+
+
+def median_run(run: Callable[[], Timeline]) -> Timeline:
+    """The run of median length, after one that pays for what is new."""
+    run()
+    found = sorted((run() for _ in range(REPEATS)), key=lambda t: t.duration_ns)
+    return found[REPEATS // 2]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Record every program on the session's GPU."""
+    parser = argparse.ArgumentParser(prog="timelines", description="Record timelines of a real GPU.")
+    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--device", default="cuda", help="for a trial: a virtual one")
+    options = parser.parse_args(arguments)
+    device = gl.use_device(options.device).device
+    prefix = re.sub(r"\W+", "_", device.lower().removeprefix("nvidia ")).split("_")[0]
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    driver = session.backend().device_info().driver
+    entries = []
+    for title, (says, make) in PROGRAMS.items():
+        record = as_recorded(median_run(make()), f"{date}, driver {driver}")
+        path = save(record, options.out / f"{prefix}_{title}_timeline.npz")
+        entries.append(RecordedTimeline(path.stem, says, record.provenance.device, date))
+        print(
+            f"{path.name}: {path.stat().st_size:,} bytes, {record.method}, {record.duration_ns / 1e3:,.0f} us"
+        )
+    index = options.out / TIMELINES
+    known = json.loads(index.read_text(encoding="utf-8"))["timelines"] if index.is_file() else []
+    kept = [one for one in known if not one["name"].startswith(f"{prefix}_")]
+    content = {"format": TIMELINE_FORMAT, "version": VERSION, "timelines": [*kept, *map(asdict, entries)]}
+    index.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
