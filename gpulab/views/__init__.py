@@ -15,15 +15,25 @@ if TYPE_CHECKING:
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.launch.chart import LaunchChart
     from gpulab.views.occupancy.chart import OccupancyChart
+    from gpulab.views.timeline.view import TimelineView
     from gpulab.views.warp.stepper import WarpStepper
 
-__all__ = ["DeviceCard", "DeviceComparison", "LaunchChart", "OccupancyChart", "WarpStepper", "after_cell"]
+__all__ = [
+    "DeviceCard",
+    "DeviceComparison",
+    "LaunchChart",
+    "OccupancyChart",
+    "TimelineView",
+    "WarpStepper",
+    "after_cell",
+]
 
 _HOMES = {
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
     "LaunchChart": "gpulab.views.launch.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
+    "TimelineView": "gpulab.views.timeline.view",
     "WarpStepper": "gpulab.views.warp.stepper",
     "after_cell": "gpulab.views._base",
 }

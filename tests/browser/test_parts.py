@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
 from gpulab.views._base import View, module_text
 from gpulab.views._text import duration
 from gpulab.views.parts import palette
 from tests.browser.conftest import PICTURES
-from tests.views import synthetic
+from tests.views import synthetic, timelines
 from tests.views.sample import queue_view
 
 pytestmark = [pytest.mark.browser]
@@ -34,6 +34,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
     "stepper": lambda: WarpStepper(synthetic.warp_trace()),
     "sample": queue_view.example,
+    "timeline": lambda: TimelineView(timelines.overlapped(12, 40), summary="Copies and kernels overlap."),
+    "timelines": lambda: TimelineView(timelines.tiny_kernels(), timelines.tiny_kernels(graph=True)),
 }
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, WarpStepper
+from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
 from gpulab.views import _base as base
 from gpulab.views.parts import page
-from tests.views import synthetic
+from tests.views import synthetic, timelines
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
@@ -32,6 +32,10 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "comparison": lambda: DeviceComparison(synthetic.devices()),
     "few blocks": lambda: LaunchChart(synthetic.launch_trace(blocks=4)),
     "occupancy": lambda: OccupancyChart(synthetic.occupancies(), 256),
+    "timeline": lambda: TimelineView(timelines.overlapped(), summary="Copies and kernels overlap."),
+    "timelines": lambda: TimelineView(
+        timelines.overlapped(3, 6), timelines.overlapped(3, 6, synthetic.MEASURED, 1.12)
+    ),
 }
 
 

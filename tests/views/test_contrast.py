@@ -18,7 +18,9 @@ VIEW_PAIRS = [
     ("fg", "bg"), ("fg", "panel"), ("fg", "highlight"), ("muted", "bg"), ("muted", "panel"),
     ("muted", "grid"), ("muted", "highlight"), ("tail-text", "bg"), ("good-text", "bg"),
     ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"), ("on-accent", "good-text"),
-    ("on-accent-2", "accent-2"), ("on-tail", "tail"),
+    ("on-accent-2", "accent-2"), ("on-tail", "tail"), ("on-good", "good"), ("on-warn", "warn"),
+    ("on-purple", "purple"), ("on-muted", "muted"), ("on-error", "error"), ("fg", "other"), ("fg", "range"),
+    ("fg", "other-pale"), ("error", "panel"),
 ]  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 import { element, unpack } from "./frame.js";
 import { Plot } from "./plot.js";
+import { TracksPlot } from "./tracks.js";
 
 // Boxes of the display list as elements of the page; plots are canvases.
 
@@ -51,7 +52,7 @@ const make = {
     return node;
   },
   plot: (box, _, { frame, plots }) => {
-    const plot = new Plot(frame, box);
+    const plot = box.items[0]?.item === "tracks" ? new TracksPlot(frame, box) : new Plot(frame, box);
     plots.add(plot);
     return plot.node;
   },

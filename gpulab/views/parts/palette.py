@@ -22,10 +22,28 @@ COLOURS: dict[str, tuple[str, str]] = {
     "on-accent": ("#ffffff", "#0b1117"),
     "on-accent-2": ("#0b1117", "#ffffff"),
     "on-tail": ("#000000", "#0b1117"),
+    "on-good": ("#0b1117", "#0b1117"),
+    "on-warn": ("#0b1117", "#0b1117"),
+    "on-purple": ("#0b1117", "#0b1117"),
+    "on-muted": ("#ffffff", "#0b1117"),
+    "on-error": ("#ffffff", "#0b1117"),
+    "range": ("#c9b8e8", "#54427a"),
     "highlight": ("#fff3c4", "#4a3f12"),
     "error": ("#a40e26", "#ffb1ba"),
     "error-bg": ("#ffebe9", "#4a1a20"),
 }
+PALE = ("accent", "accent-2", "good", "warn", "purple", "tail", "other", "muted", "error", "range")
+"""Colours that have a pale form, ``NAME-pale``, two fifths of them on the ground of a row (``panel``)."""
+
+
+def _mixed(colour: str, ground: str, share: float) -> str:
+    pairs = zip(bytes.fromhex(colour[1:]), bytes.fromhex(ground[1:]), strict=True)
+    return "#" + bytes(round(share * a + (1 - share) * b) for a, b in pairs).hex()
+
+
+for _name in PALE:
+    _light, _dark = (_mixed(COLOURS[_name][at], COLOURS["panel"][at], 0.4) for at in (0, 1))
+    COLOURS[f"{_name}-pale"] = (_light, _dark)
 # Taken from the page where it has them, so that a view stands on the notebook's own ground.
 _FROM_PAGE = {
     "fg": "var(--jp-ui-font-color0, var(--vscode-editor-foreground, {}))",

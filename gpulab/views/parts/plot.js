@@ -5,7 +5,7 @@ import { element } from "./frame.js";
 const MOST_ZOOM = 64;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
-function pixelOf(colour) {
+export function pixelOf(colour) {
   const pixel = new Uint32Array(1);
   const bytes = new Uint8Array(pixel.buffer);
   for (let part = 0; part < 3; part += 1) bytes[part] = parseInt(colour.slice(1 + 2 * part, 3 + 2 * part), 16);
@@ -15,19 +15,31 @@ function pixelOf(colour) {
 
 const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
+const written = (value) => (value >= 100 || Number.isInteger(value) ? grouped(Math.round(value)) : Number(value.toPrecision(3)));
+
+/** The unit that suits a time, and its nanoseconds. */
+export const timeUnit = (ns) => [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((each) => ns >= each[1]) ?? ["ns", 1];
+
 /** A time as `duration` writes it in Python. */
 export function duration(ns) {
-  const [unit, scale] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((each) => ns >= each[1]) ?? ["ns", 1];
-  const value = ns / scale;
-  return `${value >= 100 || Number.isInteger(value) ? grouped(Math.round(value)) : Number(value.toPrecision(3))} ${unit}`;
+  const [unit, scale] = timeUnit(ns);
+  return `${written(ns / scale)} ${unit}`;
+}
+
+/** What was moved, and how fast, as `said` in Python. */
+function moved(bytes, ns) {
+  if (!bytes) return "";
+  const [unit, scale] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find((each) => bytes >= each[1]) ?? ["B", 1];
+  return `, ${written(bytes / scale)} ${unit} at ${written(bytes / Math.max(1, ns))} GB/s`;
 }
 
 /** The sentence of one span or rect, or another text of such pieces. */
 export function said(item, at, pieces = item.say) {
   return pieces.map((piece) => {
     if (typeof piece === "string") return piece;
-    const [name, texts, less] = piece;
+    const [name, texts, less, from] = piece;
     const number = item[name][at];
+    if (texts === "moved") return moved(number, item[less][at] - item[from][at]);
     if (texts === "time") return duration(number - (less ? item[less][at] : 0));
     return texts ? (typeof texts === "string" ? item[texts] : texts)[number] : grouped(number);
   }).join("");
@@ -89,7 +101,7 @@ export class Plot {
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     for (const item of box.items) {
       this.pen.save();
-      if (!item.pin && item.item !== "axis" && item.item !== "labels") {
+      if (!item.pin && item.item !== "axis" && item.item !== "time" && item.item !== "labels") {
         this.pen.beginPath();
         this.pen.rect(box.left - 1, 0, this.wide + 2, box.height);
         this.pen.clip();
@@ -182,7 +194,14 @@ export class Plot {
   draw_rects(item) {
     const shades = item.colours.map((name) => this.frame.colour(name));
     for (let at = 0; at < item.x0.length; at += 1) {
+      if (item.x1[at] < this.sight[0] || item.x0[at] > this.sight[1]) continue;
       const left = this.x(item.x0[at]) + item.inset;
+      if (item.outline) {
+        const wide = this.x(item.x1[at]) - left;
+        this.pen.strokeStyle = shades[item.colour[at]];
+        if (wide >= 4) this.pen.strokeRect(left + 0.5, item.y0[at] + 0.5, wide - 1, item.y1[at] - item.y0[at] - 1);
+        continue;
+      }
       this.pen.fillStyle = shades[item.colour[at]];
       this.pen.fillRect(left, item.y0[at], Math.max(1, this.x(item.x1[at]) - item.inset - left), item.y1[at] - item.y0[at]);
     }
@@ -219,7 +238,12 @@ export class Plot {
     pen.strokeStyle = this.frame.colour(item.colour);
     pen.fillStyle = pen.strokeStyle;
     pen.lineWidth = item.width;
+    const seen = [];
     for (let at = 0; at < item.x0.length; at += 1) {
+      if (Math.max(item.x0[at], item.x1[at]) >= this.sight[0] && Math.min(item.x0[at], item.x1[at]) <= this.sight[1]) seen.push(at);
+    }
+    if (item.most && seen.length > item.most) return;
+    for (const at of seen) {
       const [left, right] = [this.x(item.x0[at]), this.x(item.x1[at])];
       const [top, bottom] = [item.y0[at], item.y1[at]];
       pen.setLineDash(item.dash ? [4, 3] : []);
@@ -396,7 +420,7 @@ export class Plot {
 
   zoom(by, around) {
     const [low, high] = this.box.domain;
-    const width = Math.min(high - low, Math.max((high - low) / MOST_ZOOM, (this.sight[1] - this.sight[0]) / by));
+    const width = Math.min(high - low, Math.max((high - low) / (this.box.most_zoom ?? MOST_ZOOM), (this.sight[1] - this.sight[0]) / by));
     const share = (around - this.sight[0]) / (this.sight[1] - this.sight[0]);
     this.sight = [around - share * width, around + (1 - share) * width];
     this.pan(0);
@@ -415,7 +439,7 @@ export class Plot {
     const { item } = this;
     const at = Math.max(0, this.chosen);
     const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[key];
-    if (item.item !== "spans") return Math.max(0, Math.min(this.count - 1, at + (this.box.trait && key === "ArrowDown" ? -1 : this.box.trait && key === "ArrowUp" ? 1 : by)));
+    if (!item.row) return Math.max(0, Math.min(this.count - 1, at + (this.box.trait && key === "ArrowDown" ? -1 : this.box.trait && key === "ArrowUp" ? 1 : by)));
     if (key === "ArrowRight" || key === "ArrowLeft") {
       for (let other = at + by; other >= 0 && other < this.count; other += by) if (item.row[other] === item.row[at]) return other;
       return at;

@@ -10,26 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from gpulab.views._text import duration
+from gpulab.views._text import duration, number, size
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, Item
 from gpulab.views.parts.pen import SHARPNESS, Pen, text_width
+from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 
 ROW_GAP_FROM_PX = 6
 LEAST_NAMED_PX = 13
-
-
-class Scale:
-    """Where a plot's x values are on the picture."""
-
-    def __init__(self, box: Box, left: float, top: float, width: float) -> None:
-        self.left, self.top, self.box = left + box["left"], top, box
-        self.width = width - box["left"] - box["right"]
-        self.low, high = map(float, box["domain"])
-        self.px: float = self.width / (high - self.low)
-
-    def x(self, value: float) -> float:
-        return float(self.left + (value - self.low) * self.px)
+LEAST_OUTLINED_PX = 4
 
 
 def paint_plot(pen: Pen, box: Box, left: float, top: float, width: float) -> None:
@@ -124,6 +113,10 @@ def said(item: Item, at: int, pieces: Sequence[Any]) -> str:
         if named[:1] == ["time"]:
             texts.append(duration(value - sum(int(item[other][at]) for other in named[1:])))
             continue
+        if named[:1] == ["moved"]:
+            took = max(1, int(item[named[1]][at]) - int(item[named[2]][at]))
+            texts.append(f", {size(value)} at {number(value / took)} GB/s" if value else "")
+            continue
         among = item[named[0]] if named and isinstance(named[0], str) else named[0] if named else None
         texts.append(f"{value:,}" if among is None else among[value])
     return "".join(texts)
@@ -135,6 +128,10 @@ def _rects(pen: Pen, item: Item, scale: Scale) -> None:
     ):
         left = scale.x(x0) + item["inset"]
         right = max(left + 1, scale.x(x1) - item["inset"])
+        if item["outline"]:
+            if right - left >= LEAST_OUTLINED_PX:
+                pen.outline(left, scale.top + y0, right, scale.top + y1, item["colours"][int(colour)], 1)
+            continue
         pen.rect(left, scale.top + y0, right, scale.top + y1, item["colours"][int(colour)])
 
 
@@ -154,6 +151,8 @@ def _line(pen: Pen, item: Item, scale: Scale) -> None:
 
 
 def _rules(pen: Pen, item: Item, scale: Scale) -> None:
+    if item["most"] and len(item["x0"]) > item["most"]:
+        return
     for x0, y0, x1, y1 in zip(item["x0"], item["y0"], item["x1"], item["y1"], strict=True):
         a, b = (scale.x(x0), scale.top + y0), (scale.x(x1), scale.top + y1)
         length = math.dist(a, b)
@@ -227,4 +226,5 @@ def _chosen(pen: Pen, box: Box, scale: Scale) -> None:
 
 _PAINTERS: dict[str, Callable[[Pen, Item, Scale], None]] = {
     "spans": _spans, "rects": _rects, "line": _line, "rules": _rules, "labels": _labels, "axis": _axis,
+    "tracks": paint_tracks, "time": paint_time,
 }  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.views._text import time_unit
 from gpulab.views.parts.boxes import Box, Item, part
 
 Numbers = Sequence[float] | npt.NDArray[Any]
@@ -24,7 +25,8 @@ def plot(
 ) -> Box:  # fmt: skip
     """A plot `height` pixels high whose width stands for `domain`; `label` is read aloud.
 
-    With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight.
+    With `zoom`, ``+``, ``-`` and ``0``, Ctrl and the wheel, and dragging change what is in sight; at most
+    64 times as wide, or ``most_zoom`` times.
     """
     low, high = map(float, domain)
     return {
@@ -60,12 +62,38 @@ def spans(
     return part("item", "spans", locals(), rows=max(1, rows), lanes=max(1, lanes))
 
 
+def tracks(
+    *, x0: npt.NDArray[Any], x1: npt.NDArray[Any], row: npt.NDArray[Any], lane: npt.NDArray[Any],
+    colour: npt.NDArray[Any], colours: Sequence[str], tops: Sequence[float], heights: Sequence[float],
+    lanes: Sequence[int], row_names: Sequence[str], ground: str = "panel", **more: Any,
+) -> Item:  # fmt: skip
+    """Very many intervals over rows of their own heights, zoomed to any depth, in order of their start.
+
+    A pixel has the colour of what takes most of it, pale where its row was busy for less than half of it.
+    The plot gets a search among ``names`` and a toolbar. It is the first item of its plot.
+
+    Parameters
+    ----------
+    row, lane
+        Row of each and place in it, from 0; the intervals of one place do not overlap.
+    colour
+        Index into `colours` of each; these are among `palette.PALE`.
+    tops, heights, lanes, row_names
+        Of each row: pixels from the plot's top, pixels, places side by side in it, and its name.
+    **more
+        ``name`` (index into ``names``) is searched, its ``shorts`` written where there is room. ``picks``
+        (trait -> column) ties traits to what is clicked: those intervals are outlined of which every
+        trait that is not -1 equals the column.
+    """
+    return part("item", "tracks", locals())
+
+
 def rects(
     x0: Numbers, x1: Numbers, y0: Numbers, y1: Numbers, colour: str | Sequence[int] | npt.NDArray[Any],
-    colours: Sequence[str] = (), *, inset: float = 0, **more: Any,
+    colours: Sequence[str] = (), *, inset: float = 0, outline: bool = False, **more: Any,
 ) -> Item:  # fmt: skip
     """Rectangles, `inset` pixels narrower on the left and right; `colour` is one name or indices into
-    `colours`."""
+    `colours`. An `outline` is drawn where it is at least 4 pixels wide."""
     given = locals()
     named = {"colour": [0] * len(x0), "colours": [colour]} if isinstance(colour, str) else {}
     return part("item", "rects", given, **named)
@@ -91,9 +119,10 @@ def line(
 
 def rules(
     x0: Numbers, y0: Numbers, x1: Numbers, y1: Numbers, colour: str = "muted", *, width: float = 1,
-    dash: bool = False, arrow: bool = False, **more: Any,
+    dash: bool = False, arrow: bool = False, most: int = 0, **more: Any,
 ) -> Item:  # fmt: skip
-    """Straight segments, dashed or with an arrow's head."""
+    """Straight segments, dashed or with an arrow's head; none while more than `most`, if not 0,
+    are in sight."""
     return part("item", "rules", locals())
 
 
@@ -156,6 +185,28 @@ def x_axis(
         levels.append([step * scale, [text(tick) for tick in ticks]])
         step = nice_step(step / 2.6)
     return {"item": "axis", "y": y, "levels": levels or [[1.0, [text(0)]]], "title": title.split("\n")}
+
+
+def time_axis(y: float, since: str = "the start") -> Item:
+    """Ticks of a time in nanoseconds below y, whatever is in sight; its zero is at `since`."""
+    return {"item": "time", "y": y, "since": since}
+
+
+def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str, list[tuple[float, str]]]:
+    """The axis' name and its ticks, position and text, from `low` to `high` ns; ``tracks.js`` has the same.
+
+    Where the times would be long beside what is in sight, they are told from a round time before it.
+    """
+    unit, scale = time_unit(high - low)
+    larger, larger_unit = scale * 1000, {"ns": "µs", "µs": "ms"}.get(unit, "s")
+    base = math.floor(low / larger) * larger if scale < 1e9 else 0.0
+    step = max(1.0, nice_step((high - low) / max(1.0, wanted)))
+    digits = max(0, -math.floor(math.log10(step / scale) + 1e-9))
+    first = math.ceil((low - base) / step - 1e-9)
+    last = math.floor((high - base) / step + 1e-9)
+    ticks = [(base + at * step, f"{at * step / scale:,.{digits}f}") for at in range(first, last + 1)]
+    after = f" + {base / larger:,.0f} {larger_unit}" if base else ""
+    return f"time since {since}{after} ({unit})", ticks
 
 
 def y_ticks(

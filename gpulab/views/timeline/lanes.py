@@ -1,0 +1,327 @@
+"""The rows of a timeline: which there are, what stands on each, and what it says of itself."""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.views._text import duration, shape
+from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3, SourceLine, Synchronization, Timeline
+
+Place = tuple[str, int, int]
+"""What a row is of: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
+
+# Engine -> colours of its bars (kernels of different names take turns) and what the legend says.
+ENGINES: dict[str, tuple[tuple[str, ...], str]] = {
+    "kernel": (("accent", "accent-2"), "kernel"),
+    "HtoD": (("good",), "copy to device (H2D)"),
+    "DtoH": (("warn",), "copy to host (D2H)"),
+    "DtoD": (("purple",), "copy on or between devices, memset"),
+    "host": (("tail",), "host function"),
+    "events": (("other",), "between a pair of events"),
+    "call": (("other",), "CUDA call of the host"),
+    "wait": (("muted",), "host waits"),
+    "hidden": (("error",), "hidden wait (!)"),
+    "range": (("range",), "NVTX range"),
+}
+OF_DEVICE, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
+COLOURS = tuple(dict.fromkeys(name for names, _ in ENGINES.values() for name in names))
+MOST_THREADS, MOST_LANES = 2, 8
+NOBODY = -1
+KINDS = ("range", "call", "wait", "stream")
+MARK = ", NVTX mark"
+REST: Place = ("stream", 1 << 30, 0)
+
+
+_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
+
+
+def engine_of(kind: ActivityKind, copied: CopyKind | None) -> str:
+    """The engine that an operation keeps busy, a key of `ENGINES`."""
+    return copied if copied in ("HtoD", "DtoH") else _OF_KIND.get(kind, "DtoD")
+
+
+class Bar(NamedTuple):
+    """An interval on a row; ``operation`` is its correlation id."""
+
+    start: int
+    end: int
+    place: Place
+    engine: str
+    name: str
+    detail: str
+    line: SourceLine | None = None
+    size: int = 0
+    operation: int = NOBODY
+    node: int = NOBODY
+
+
+class Lanes:
+    """One timeline: its bars, one array a column in order of their start, and the rows that they stand on.
+
+    Columns that are texts hold indices into ``names``, ``details``, ``lines`` and `ENGINES`. `fold` gives
+    the rows; NVTX ranges deeper than `most_depth` share the last row of their thread.
+    """
+
+    def __init__(self, record: Timeline, most_depth: int, name: str = "") -> None:
+        self.record = record
+        whole = duration(record.duration_ns)
+        label = record.provenance.label
+        self.heading = f"{name}: {whole}, {label}" if name else f"{label[:1].upper()}{label[1:]}: {whole}"
+        self._most_depth = most_depth
+        few = [*self._ranges(), *self._calls(), *self._waits()]
+        start, end, place, engine, called, detail, line, size, operation, node = (
+            [*(bar[at] for bar in few), *column] for at, column in enumerate(self._operations())
+        )
+        begin = np.array(start, np.int64)
+        order = np.argsort(begin, kind="stable")
+        self.start = begin[order]
+        self.end = np.maximum(self.start, np.array(end, np.int64)[order])
+        self._place, self._places = _indexed(place)
+        self.name, self.names = _indexed(called)
+        self.detail, self.details = _indexed(detail)
+        self.line, lines = _indexed(line)
+        self.lines = [f"; {at}{f': {at.text.strip()}' if at.text else ''}" if at else "" for at in lines]
+        engines = {name: at for at, name in enumerate(ENGINES)}
+        self.engine = np.array([engines[each] for each in engine], np.int64)
+        self.size, self.operation, self.node = (np.array(c, np.int64) for c in (size, operation, node))
+        for column in ("_place", "name", "detail", "line", "engine", "size", "operation", "node"):
+            setattr(self, column, getattr(self, column)[order])
+        self.small_rows = sum(place[0] != "stream" for place in self._places)
+        self.fold(len(self._places))
+
+    def fold(self, most_streams: int) -> None:
+        """Lay the bars on rows: a row a stream, but those with the least work share the last one."""
+        streams = [at for at, place in enumerate(self._places) if place[0] == "stream"]
+        work = np.bincount(self._place, minlength=len(self._places))
+        streams.sort(key=lambda at: -int(work[at]))
+        rest = streams[max(0, most_streams - 1) :] if len(streams) > most_streams else []
+        self.folded = tuple(sorted(self._places[at] for at in rest))
+        row_of = {at: REST if at in rest else place for at, place in enumerate(self._places)}
+        self.places = sorted(set(row_of.values()), key=lambda place: (KINDS.index(place[0]), place[1:]))
+        number = np.array([self.places.index(row_of[at]) for at in range(len(self._places))], np.int64)
+        self.row = number[self._place] if self._place.size else self._place
+        self.lane = np.zeros(self.row.size, np.int64)
+        self.lanes = [self._share(np.flatnonzero(self.row == at)) for at in range(len(self.places))]
+
+    def _share(self, mine: npt.NDArray[Any]) -> int:
+        """Give the bars of a row places side by side where they overlap; how many that takes."""
+        start, end = self.start[mine], self.end[mine]
+        if not (start[1:] < np.maximum.accumulate(end)[:-1]).any():
+            return 1
+        free: list[tuple[int, int]] = []
+        used = 0
+        lanes = []
+        for begin, until in zip(start.tolist(), end.tolist(), strict=True):
+            if (free and free[0][0] <= begin) or used >= MOST_LANES:
+                at = heapq.heappop(free)[1]
+            else:
+                at, used = used, used + 1
+            heapq.heappush(free, (until, at))
+            lanes.append(at)
+        self.lane[mine] = lanes
+        return used
+
+    # What stands on the rows
+
+    def _ranges(self) -> Iterator[Bar]:
+        threads = _numbered(each.thread for each in self.record.ranges)
+        for each in self.record.ranges:
+            row = (
+                "range",
+                min(threads[each.thread], MOST_THREADS - 1),
+                min(each.depth, self._most_depth - 1),
+            )
+            what = MARK if each.is_mark else f", NVTX range of depth {each.depth}"
+            yield Bar(each.start_ns, each.end_ns, row, "range", each.name, what)
+
+    def _calls(self) -> Iterator[Bar]:
+        threads = _numbered(call.thread for call in self.record.calls)
+        for call in self.record.calls:
+            place = ("call", min(threads[call.thread], MOST_THREADS - 1), 0)
+            yield Bar(call.start_ns, call.end_ns, place, "call", call.name, ", call of the host", call.source,
+                      operation=call.correlation_id or NOBODY)  # fmt: skip
+
+    def _waits(self) -> Iterator[Bar]:
+        for wait in self.waits:
+            how = "hidden: the program asked for none" if wait.hidden else "asked for"
+            yield Bar(
+                wait.start_ns, wait.end_ns, ("wait", 0, 0), "hidden" if wait.hidden else "wait",
+                wait.name or wait.type.lower(), f", wait of the host, {how}", wait.source,
+            )  # fmt: skip
+
+    def _operations(self) -> list[list[Any]]:
+        """The columns of `Bar` for the operations: there may be very many."""
+        found = self.record.activities
+        sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
+        places = {key: ("stream", *key) for key in self.streams}
+        kinds = [(each.kind, each.copy_kind) for each in found]
+        engines = {kind: engine_of(*kind) for kind in set(kinds)}
+        what = [
+            (each.device_id, each.stream_id, each.grid, each.block, each.pinned, each.graph_id,
+             each.graph_node_id) for each in found
+        ]  # fmt: skip
+        details = {key: self._detail(*key) for key in set(what)}
+        return [
+            [each.start_ns for each in found],
+            [each.end_ns for each in found],
+            [places[each.device_id, each.stream_id] for each in found],
+            [engines[kind] for kind in kinds],
+            [each.name for each in found],
+            [details[key] for key in what],
+            [sources.get(each.correlation_id) for each in found],
+            [each.size_bytes for each in found],
+            [each.correlation_id for each in found],
+            [each.graph_node_id if each.graph_id else NOBODY for each in found],
+        ]
+
+    def _detail(
+        self, device: int, stream: int, grid: Dim3 | None, block: Dim3 | None, pinned: bool | None,
+        graph: int, node: int,
+    ) -> str:  # fmt: skip
+        parts = ["", f"on {self.row_name(('stream', device, stream))}"]
+        if grid and block:
+            parts.append(f"grid {shape(grid)}, block {shape(block)}")
+        if pinned is not None:
+            parts.append(f"{'pinned' if pinned else 'pageable'} memory")
+        if graph:
+            parts.append(f"node {node} of graph {graph}")
+        return ", ".join(parts)
+
+    # Names
+
+    @cached_property
+    def _stream_names(self) -> dict[tuple[int, int], str]:
+        return {(each.device_id, each.stream_id): each.name for each in self.record.streams}
+
+    @cached_property
+    def streams(self) -> set[tuple[int, int]]:
+        """Device and stream of all that ran something."""
+        return set(map(_stream, self.record.activities))
+
+    @cached_property
+    def devices(self) -> set[int]:
+        """The devices that ran something."""
+        return {device for device, _ in self.streams}
+
+    def row_name(self, place: Place) -> str:
+        """What the picture calls a row."""
+        kind, first, second = place
+        if kind == "stream":
+            if (kind, first, second) == REST:
+                return f"{len(self.folded)} more streams"
+            name = self._stream_names.get((first, second)) or f"stream {second}"
+            return f"GPU {first} {name}" if len(self.devices) > 1 else name
+        several = f" {first + 1}" if first else ""
+        if kind == "range" and second:
+            return ""
+        names = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
+        return f"{names[kind]}{several}"
+
+    # Findings
+
+    @cached_property
+    def waits(self) -> list[Synchronization]:
+        """The host's waits."""
+        return [each for each in self.record.synchronizations if each.type != "STREAM_WAIT_EVENT"]
+
+    @cached_property
+    def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """What had to end first on another stream, and what then began, as indices of `activities`.
+
+        Returns
+        -------
+        waits, implicit
+            Pairs that an event orders, and those ordered without one, as by the legacy default stream.
+        """
+        activities = self.record.activities
+        number = {activity.correlation_id: at for at, activity in enumerate(activities)}
+        waits = [each for each in self.record.synchronizations if each.type == "STREAM_WAIT_EVENT"]
+        asked = {(each.device_id, each.stream_id, before) for each in waits for before in each.after}
+        told: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        answered: set[tuple[int, int | None, int]] = set()
+        of_stream: dict[tuple[int, int | None], list[int]] = {}
+        for at, activity in enumerate(activities):
+            here: tuple[int, int | None] = _stream(activity)
+            of_stream.setdefault(here, []).append(at)
+            for before in activity.after:
+                source = number.get(before)
+                if source is None:
+                    continue
+                if _stream(activities[source]) != here:
+                    edge = (*here, before)
+                    told[edge in asked].append((source, at))
+                    answered.add(edge)
+        # CUPTI does not say what an operation followed: the stream's first that was given after the wait.
+        called = {call.correlation_id: call.start_ns for call in self.record.calls}
+        for wait in waits:
+            for before in wait.after:
+                source = number.get(before)
+                here = (wait.device_id, wait.stream_id)
+                if source is None or (*here, before) in answered or _stream(activities[source]) == here:
+                    continue
+                mine = of_stream.get(here, [])
+                begin = bisect_left(mine, activities[source].end_ns, key=lambda at: activities[at].start_ns)
+                for at in mine[begin:]:
+                    if called.get(activities[at].correlation_id, activities[at].start_ns) >= wait.start_ns:
+                        told[True].append((source, at))
+                        break
+        return told[True], told[False]
+
+    @cached_property
+    def launches(self) -> list[tuple[Place, int, int, int]]:
+        """Launches of graphs: row, start, end, and the graph's number; a node that comes again begins one."""
+        found: list[tuple[Place, int, int, int]] = []
+        open_: dict[tuple[int, int], tuple[set[tuple[int, int]], dict[Place, list[int]]]] = {}
+
+        def close(key: tuple[int, int]) -> None:
+            for place, (begin, until) in open_.pop(key)[1].items():
+                found.append((place, begin, until, key[1]))
+
+        for activity in self.record.activities if (self.node != NOBODY).any() else ():
+            if not activity.graph_id:
+                continue
+            key = (activity.device_id, activity.graph_id)
+            node = (activity.graph_node_id, activity.stream_id)
+            if key in open_ and node in open_[key][0]:
+                close(key)
+            nodes, rows = open_.setdefault(key, (set(), {}))
+            nodes.add(node)
+            place = ("stream", activity.device_id, activity.stream_id)
+            begin, until = rows.setdefault(place, [activity.start_ns, activity.end_ns])
+            rows[place] = [begin, max(until, activity.end_ns)]
+        for key in list(open_):
+            close(key)
+        return found
+
+    def busy_ns(self) -> dict[str, int]:
+        """Nanoseconds in which each engine did something, on any stream."""
+        found = {name: self.engine == at for at, name in enumerate(ENGINES) if at < OF_DEVICE}
+        return {name: covered_ns(self.start[at], self.end[at]) for name, at in found.items() if at.any()}
+
+
+def covered_ns(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> int:
+    """The length of what intervals cover together; `start` is in order."""
+    reach = np.maximum.accumulate(end)
+    begin = np.maximum(start[1:], reach[:-1])
+    return int(end[0] - start[0] + np.maximum(0, end[1:] - begin).sum())
+
+
+def _stream(activity: Activity) -> tuple[int, int]:
+    return activity.device_id, activity.stream_id
+
+
+def _indexed(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
+    """Indices into the different values, and these."""
+    numbers = {value: at for at, value in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(numbers.__getitem__, values), np.int64, len(values)), list(numbers)
+
+
+def _numbered(threads: Iterable[int]) -> dict[int, int]:
+    return {thread: at for at, thread in enumerate(dict.fromkeys(threads))}

@@ -1,0 +1,145 @@
+"""Timeline view: one timeline, or several on one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views._text import count, duration, listing, number, percent
+from gpulab.views.parts.boxes import Box, column, legend, words
+from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries
+from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
+from virtualgpu.records import Timeline
+
+METHODS = {
+    "CUPTI": "CUPTI activity records",
+    "events": "event pairs: a bar is what ran between the two, not one operation",
+    "model": "the modelled clock",
+    "file": "a trace file",
+}
+COUNTED = {
+    "kernel": ("kernel", "kernels"), "HtoD": ("copy H2D", "copies H2D"), "DtoH": ("copy D2H", "copies D2H"),
+    "DtoD": ("copy on the device or memset", "copies on the device or memsets"),
+    "host": ("host function", "host functions"), "events": ("event pair", "event pairs"),
+}  # fmt: skip
+MOST_TOLD = 40
+HINT = "Point at a bar, or focus the chart and use the arrow keys. + and - zoom, drag to move."
+
+
+class TimelineView(View):
+    """Streams × time, with host calls, waits and NVTX ranges; several timelines one below the other.
+
+    Parameters
+    ----------
+    record, *more
+        Timelines; each begins at 0 on the common axis.
+    selected, node, panel
+        Outline the operation with this correlation id, those that are this node of a graph, those of one
+        timeline (0 is the first); -1 leaves the choice open. Clicking a bar sets all three.
+    summary
+        A sentence above the picture, such as the overlap of copies and kernels.
+    names
+        What several timelines are called: ``("eager", "graph")``.
+    """
+
+    selected = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    node = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    panel = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+
+    def __init__(
+        self, record: Timeline, *more: Timeline, selected: int = NOBODY, node: int = NOBODY,
+        panel: int = NOBODY, summary: str = "", names: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self.records = (record, *more)
+        self.summary = summary
+        self.panels = lanes_of(self.records, names)
+        super().__init__(
+            title="Timeline: streams over time" if not more else "Timelines on one axis",
+            source=record.provenance.source,
+            caption=" ".join(dict.fromkeys(map(_caption, self.records))),
+            selected=selected, node=node, panel=panel,
+        )  # fmt: skip
+        self.redraw()
+
+    @property
+    def record(self) -> Timeline | tuple[Timeline, ...]:
+        """The timeline, or all of them."""
+        return self.records[0] if len(self.records) == 1 else self.records
+
+    def sentence(self) -> str:
+        first, *rest = map(_sentence, self.panels)
+        return f"Timeline of {'; above one of '.join([first, *rest])}."
+
+    def describe(self) -> str:
+        lines = [self.sentence(), *([self.summary] if self.summary else [])]
+        for lanes in self.panels:
+            lines += _described(lanes)
+        return "\n".join([*lines, self.caption])
+
+    def draw(self) -> Box:
+        folded = sum(len(lanes.folded) for lanes in self.panels)
+        notes = [
+            arrow_words(self.panels),
+            f"{number(folded)} streams with the least work share the last row." if folded else "",
+            "No operation was seen." if not any(lanes.record.activities for lanes in self.panels) else "",
+        ]
+        return column(
+            words(self.summary) if self.summary else None,
+            legend(legend_entries(self.panels)),
+            chart(
+                self.panels, f"{self.sentence()} Arrow keys go from bar to bar, Enter selects one; + - and 0 "
+                "zoom, Shift and arrows move, / searches.",
+                hint=HINT if any(lanes.start.size for lanes in self.panels) else "",
+            ),
+            words(text, "note") if (text := " ".join(filter(None, notes))) else None,
+            gap=4,
+        )  # fmt: skip
+
+
+def _counts(lanes: Lanes) -> str:
+    found = dict(zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True))
+    return listing([count(found[name], *words) for name, words in COUNTED.items() if found[name]])
+
+
+def _sentence(lanes: Lanes) -> str:
+    record = lanes.record
+    streams = len(lanes.streams)
+    what = f" ({_counts(lanes)})" if record.activities else ""
+    where = f" of {count(len(lanes.devices), 'device')}" if len(lanes.devices) > 1 else ""
+    return (
+        f"{count(len(record.activities), 'operation')}{what} on {count(streams, 'stream')}{where} in "
+        f"{duration(record.duration_ns)}, {record.provenance.label}"
+    )
+
+
+def _described(lanes: Lanes) -> list[str]:
+    record = lanes.record
+    whole = max(1, record.duration_ns)
+    busy = [f"{ENGINES[engine][1]} {percent(ns / whole)}" for engine, ns in lanes.busy_ns().items()]
+    lines = [f"{lanes.heading}."]
+    if busy:
+        lines.append(f"Busy: {listing(busy)}.")
+    if lanes.arrows[0]:
+        waited = len({target for _, target in lanes.arrows[0]})
+        lines.append(f"{count(waited, 'operation')} waited for an event of another stream.")
+    # Waits first, hidden ones before the others, then what ran; calls are many and say little.
+    order = [np.flatnonzero(lanes.engine == kind) for kind in (HIDDEN, WAIT)]
+    order.append(np.flatnonzero((lanes.engine < OF_DEVICE) | (lanes.engine > HIDDEN)))
+    told = np.concatenate(order).tolist()
+    for at in told[:MOST_TOLD]:
+        start, end = int(lanes.start[at]), int(lanes.end[at])
+        lines.append(
+            f"{lanes.names[lanes.name[at]]}: {duration(end - start)} from {duration(start - record.start_ns)}"
+            f"{lanes.details[lanes.detail[at]]}{lanes.lines[lanes.line[at]]}."
+        )
+    if len(told) > MOST_TOLD:
+        lines.append(f"And {number(len(told) - MOST_TOLD)} more.")
+    return lines
+
+
+def _caption(record: Timeline) -> str:
+    lost = f" {count(record.lost, 'record')} lost: the recorder had no room." if record.lost else ""
+    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost} {record.note}".strip()

@@ -1,0 +1,270 @@
+"""Timeline view without a browser: rows, places, arrows, frames, texts, and what the picture's pixels say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from gpulab.views import TimelineView
+from gpulab.views.parts import palette, picture
+from gpulab.views.parts.plots import plot, time_axis, time_ticks, tracks
+from gpulab.views.timeline.chart import chart, lanes_of
+from gpulab.views.timeline.lanes import ENGINES, Lanes, covered_ns
+from tests.views import timelines
+from tests.views.synthetic import MEASURED
+from virtualgpu.records import Synchronization, Timeline
+
+
+def rgb(name: str) -> tuple[int, ...]:
+    return tuple(bytes.fromhex(palette.light(name)[1:]))
+
+
+def items(record: Timeline, *more: Timeline) -> list[dict]:
+    return chart(lanes_of([record, *more]), "label")["items"]
+
+
+@pytest.mark.parametrize("streams", [1, 4, 12, 30])
+def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
+    record = timelines.overlapped(streams, 3 * streams)
+    (lanes,) = lanes_of([record])
+    assert lanes.start.size == len(record.activities) + len(record.calls) + 2 + len(record.ranges)
+    for row in range(len(lanes.places)):
+        for lane in range(lanes.lanes[row]):
+            mine = (lanes.row == row) & (lanes.lane == lane)
+            assert mine.any()
+            if lanes.lanes[row] < 8:
+                assert (lanes.start[mine][1:] >= lanes.end[mine][:-1]).all()
+    shown = chart([lanes], "label")
+    assert shown["height"] <= 276 + 40
+    assert len(lanes.folded) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
+    named = [lanes.row_name(place) for place in lanes.places]
+    assert named[:5] == ["NVTX", "", "", "host calls", "host waits"]
+    if streams == 30:
+        assert named[-1] == f"{len(lanes.folded)} more streams"
+        assert len(lanes.places) - 5 == 30 - len(lanes.folded) + 1
+
+
+def test_columns_follow_the_record() -> None:
+    record = timelines.overlapped()
+    track = items(record)[0]
+    assert (np.diff(track["x0"]) >= 0).all()
+    by_number = {each.correlation_id: each for each in record.activities}
+    streams = {"default stream": 7, "stream 1": 8, "stream 2": 9, "stream 3": 10}
+    seen = set()
+    for at in range(track["x0"].size):
+        activity = by_number.get(int(track["operation"][at]))
+        row = track["row_names"][track["row"][at]]
+        if activity is None or row == "host calls":
+            continue
+        seen.add(activity.correlation_id)
+        assert streams[row] == activity.stream_id
+        assert (track["x0"][at], track["x1"][at]) == (activity.start_ns, activity.end_ns)
+        assert track["names"][track["name"][at]] == activity.name
+        assert track["size"][at] == activity.size_bytes
+        colour = track["colours"][track["colour"][at]]
+        assert (
+            colour in {"HtoD": ("good",), "DtoH": ("warn",), None: ("accent", "accent-2")}[activity.copy_kind]
+        )
+    assert seen == set(by_number)
+    square, cube = (
+        {int(c) for c, n in zip(track["colour"], track["name"], strict=True) if track["names"][n] == name}
+        for name in ("square", "cube")
+    )
+    assert len(square) == len(cube) == 1
+    assert square != cube
+
+
+def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
+    record = timelines.overlapped()
+    by_number = {each.correlation_id: each for each in record.activities}
+    (waiting,) = [each for each in record.activities if each.name == "sum"]
+    (source,) = (by_number[number] for number in waiting.after)
+    (lanes,) = lanes_of([record])
+    assert lanes.arrows == ([(record.activities.index(source), record.activities.index(waiting))], [])
+    (arrow,) = [item for item in items(record) if item["item"] == "rules"]
+    assert (arrow["x0"].tolist(), arrow["x1"].tolist()) == ([source.end_ns], [waiting.start_ns])
+    assert arrow["y0"][0] < arrow["y1"][0], "from the default stream down to stream 3"
+    # CUPTI tells the wait and the event's operations, not what each operation followed.
+    told = replace(
+        record, method="CUPTI", activities=tuple(replace(each, after=()) for each in record.activities)
+    )
+    assert Lanes(told, 4).arrows == lanes.arrows
+    # Without the wait the order is still there, but nobody asked for it.
+    silent = replace(record, synchronizations=())
+    assert Lanes(silent, 4).arrows == ([], lanes.arrows[0])
+
+
+def test_a_wait_holds_back_only_what_was_given_after_it() -> None:
+    ops = (
+        timelines.copy(7, 1, 0, 100, "HtoD"),
+        timelines.kernel(8, 2, 150, 250, "before"),
+        timelines.kernel(8, 3, 260, 300, "after"),
+    )
+    calls = tuple(
+        timelines.HostCall("cudaLaunchKernel", at, at + 1, 1, n) for n, at in ((1, 1), (2, 5), (3, 20))
+    )
+    wait = Synchronization("STREAM_WAIT_EVENT", 0, 8, 10, 11, event_stream_id=7, after=(1,))
+    record = Timeline(MEASURED, "CUPTI", 0, 300, ops, calls, (wait,))
+    assert Lanes(record, 4).arrows[0] == [(0, 2)]
+
+
+def test_launches_of_graphs_are_framed() -> None:
+    once = timelines.tiny_kernels(10, graph=True)
+    second = tuple(
+        replace(each, start_ns=each.start_ns + 100_000, end_ns=each.end_ns + 100_000,
+                correlation_id=each.correlation_id + 10) for each in once.activities
+    )  # fmt: skip
+    record = replace(once, activities=once.activities + second, end_ns=once.end_ns + 100_000)
+    first, last = once.activities[0].start_ns, once.activities[-1].end_ns
+    place = ("stream", 0, 7)
+    assert Lanes(record, 4).launches == [(place, first, last, 3), (place, first + 100_000, last + 100_000, 3)]
+    (frames,) = [item for item in items(record) if item["item"] == "rects"]
+    assert frames["x0"].tolist() == [first - once.start_ns, first + 100_000 - once.start_ns]
+    assert frames["outline"] is True
+
+
+def test_busy_time_counts_overlap_once() -> None:
+    random = np.random.default_rng(4)
+    start = np.sort(random.integers(0, 5_000, 300))
+    end = start + random.integers(0, 40, 300)
+    covered = np.zeros(6_000, bool)
+    for a, b in zip(start, end, strict=True):
+        covered[a:b] = True
+    assert covered_ns(start, end) == covered.sum()
+    busy = Lanes(timelines.overlapped(), 4).busy_ns()
+    assert busy["HtoD"] == 8 * 42_000
+
+
+def test_two_timelines_have_one_axis_and_each_its_own_start() -> None:
+    eager, graph = timelines.tiny_kernels(), timelines.tiny_kernels(graph=True)
+    view = TimelineView(eager, graph, names=("eager", "graph"))
+    assert view.record == (eager, graph)
+    track = view.draw()["boxes"][1]["items"][0] if not view.summary else None
+    assert track is not None
+    for panel, record in enumerate((eager, graph)):
+        mine = (track["panel"] == panel) & (track["operation"] >= 0)
+        starts = {each.start_ns - record.start_ns for each in record.activities}
+        assert starts <= set(track["x0"][mine].tolist())
+    texts = [
+        text for item in view.draw()["boxes"][1]["items"] if item["item"] == "labels" for text in item["text"]
+    ]
+    assert "eager: 322 µs, measured on NVIDIA H200" in texts
+    assert "graph: 129 µs, measured on NVIDIA H200" in texts
+    assert repr(view) == (
+        "Timeline of 40 operations (40 kernels) on 1 stream in 322 µs, measured on NVIDIA H200; above one of "
+        "40 operations (40 kernels) on 1 stream in 129 µs, measured on NVIDIA H200."
+    )
+    view.close()
+
+
+def test_words_say_what_the_picture_shows() -> None:
+    record = timelines.overlapped()
+    view = TimelineView(record, summary="Copies and kernels overlap for half of the time.")
+    text = view.describe()
+    view.close()
+    assert "Copies and kernels overlap for half of the time." in text
+    assert "copy to device (H2D) 52 %" in text
+    assert "1 operation waited for an event of another stream." in text
+    assert "cudaMemcpy: 472 µs from 147 µs, wait of the host, hidden: the program asked for none" in text
+    assert "cell 12, line 9: total = float(result)" in text
+    assert "pipeline: 646 µs from 500 ns, NVTX range of depth 0." in text
+    assert view.caption == (
+        "Times modelled on A100-SXM4-80GB (virtual GPU), from the modelled clock. The host's own work is not "
+        "modelled."
+    )
+
+
+def test_what_was_lost_and_what_was_not_seen_is_said() -> None:
+    record = replace(timelines.alone(), lost=12, method="events", note="Copies are not seen.")
+    view = TimelineView(record)
+    assert "event pairs" in view.caption
+    assert "12 records lost" in view.caption
+    assert view.caption.endswith("Copies are not seen.")
+    view.close()
+    nothing = TimelineView(timelines.empty())
+    assert repr(nothing).startswith("Timeline of 0 operations on 0 streams in 0 ns")
+    assert nothing.png()
+    nothing.close()
+
+
+def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy() -> None:
+    """Against a painter that looks at a thousand points of each pixel."""
+    random = np.random.default_rng(8)
+    edges = np.sort(random.choice(np.arange(100_000), 1_200, replace=False)).astype(np.int64)
+    start, end = edges[::2], edges[1::2]
+    start, end = np.append(start, [99_000]), np.append(np.minimum(end, 98_000), [99_000])
+    end = np.maximum(start, end)
+    colour = random.integers(0, 3, start.size)
+    zero = np.zeros(start.size, np.int64)
+    item = tracks(
+        x0=start, x1=end, row=zero, lane=zero, colour=colour, colours=["accent", "good", "warn"], tops=[0.0],
+        heights=[10.0], lanes=[1], row_names=["stream"], names=["k"], shorts=["k"], name=zero,
+    )  # fmt: skip
+    box = plot(10, (0, 100_000), item, left=0, right=0)
+    pen = picture.Pen(100, 10)
+    picture.lay(box, 100)[1](pen, 0, 0)
+    shown = np.asarray(pen.image)[10]
+    points = np.full(100_000, -1)
+    for a, b, c in zip(start, end, range(start.size), strict=True):
+        points[a : max(b, a)] = c
+    wrong = 0
+    for x in range(200):
+        here = points[500 * x : 500 * (x + 1)]
+        owners, many = np.unique(here[here >= 0], return_counts=True)
+        if not owners.size:
+            expected = {rgb("panel")} if x != 198 else {rgb(f"{item['colours'][colour[-1]]}-pale")}
+        else:
+            name = item["colours"][colour[owners[many.argmax()]]]
+            expected = {rgb(name)} if many.sum() > 260 else {rgb(f"{name}-pale")} if many.sum() < 240 else {
+                rgb(name), rgb(f"{name}-pale")}  # fmt: skip
+        wrong += tuple(shown[x].tolist()) not in expected
+    assert wrong <= 4, "a bar of more than five pixels leaves its last one to the ground"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "title", "first"),
+    [
+        (0, 649_000, "time since the start (µs)", "0"),
+        (0, 2.5e9, "time since the start (s)", "0.0"),
+        (0, 900, "time since the start (ns)", "0"),
+        (12_345_600, 12_345_900, "time since the start + 12,345 µs (ns)", "600"),
+        (7.2e9, 7.2e9 + 3e6, "time since the start + 7 s (ms)", "200.0"),
+    ],
+)
+def test_the_axis_has_a_unit_that_suits_what_is_in_sight(
+    low: float, high: float, title: str, first: str
+) -> None:
+    name, ticks = time_ticks(low, high, 8, "the start")
+    assert name == title
+    assert ticks[0][1] == first
+    assert all(low <= at <= high for at, _ in ticks)
+    assert 4 <= len(ticks) <= 9
+    assert len({text for _, text in ticks}) == len(ticks), "no two ticks have one text"
+
+
+def test_a_hundred_thousand_operations_are_laid_out_soon() -> None:
+    import time
+
+    record = timelines.many()
+    begun = time.thread_time()
+    view = TimelineView(record)
+    laid = time.thread_time() - begun
+    view.png()
+    drawn = time.thread_time() - begun - laid
+    view.close()
+    assert laid < 2.5, "0.7 s on a quiet machine"
+    assert drawn < 1, "0.15 s on a quiet machine"
+    assert len(view.data) < 6_000_000
+
+
+def test_the_picture_holds_every_engine_in_its_colour() -> None:
+    view = TimelineView(timelines.overlapped())
+    shown = np.asarray(Image.open(__import__("io").BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
+    colours = {tuple(each) for each in np.unique(shown, axis=0).tolist()}
+    for engine in ("kernel", "HtoD", "DtoH", "wait", "hidden", "range"):
+        assert all(rgb(name) in colours for name in ENGINES[engine][0]), engine
+    assert time_axis(0)["item"] == "time"
+    view.close()

@@ -1,0 +1,165 @@
+"""Timelines for tests, made by plain arithmetic: streams, copies, waits, ranges and graphs of any number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tests.views.synthetic import MEASURED, MODELLED
+from virtualgpu.records import (
+    Activity,
+    HostCall,
+    NvtxRange,
+    Provenance,
+    SourceLine,
+    StreamInfo,
+    Synchronization,
+    Timeline,
+)
+
+LONG = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::GeluFunctor<float>, std::array<char*, 2>>"
+)
+MIB = 1 << 20
+
+
+def line(number: int, text: str = "") -> SourceLine:
+    return SourceLine("cell 12", number, text)
+
+
+def kernel(stream: int, number: int, start: int, end: int, name: str = "scale", **more: Any) -> Activity:
+    shape = {"grid": (4096, 1, 1), "block": (256, 1, 1)}
+    return Activity("CONCURRENT_KERNEL", name, 0, stream, number, start, end, **{**shape, **more})
+
+
+def copy(stream: int, number: int, start: int, end: int, kind: str, **more: Any) -> Activity:
+    words = {"HtoD": "Host -> Device", "DtoH": "Device -> Host"}.get(kind, "Device -> Device")
+    given = {"size_bytes": MIB, "copy_kind": kind, "pinned": True, **more}
+    return Activity("MEMCPY", f"Memcpy {kind} ({words})", 0, stream, number, start, end, **given)
+
+
+def overlapped(
+    streams: int = 4, chunks: int = 8, provenance: Provenance = MODELLED, slow: float = 1
+) -> Timeline:
+    """H2D, kernel and D2H of chunks in turn on several streams; host calls, waits, ranges, a hidden wait."""
+    ops: list[Activity] = []
+    calls: list[HostCall] = []
+    free = {"HtoD": 20_000, "kernel": 20_000, "DtoH": 20_000}
+    tail = dict.fromkeys(range(streams), 20_000)
+    host = 1_000
+    for chunk in range(chunks):
+        stream = chunk % streams
+        for engine, took in (("HtoD", 42_000), ("kernel", 60_000), ("DtoH", 42_000)):
+            number = len(ops) + 1
+            name = "cudaLaunchKernel" if engine == "kernel" else "cudaMemcpyAsync"
+            text = "square(grid, block, args)" if engine == "kernel" else "y.get(out=host, blocking=False)"
+            calls.append(HostCall(name, host, host + 4_000, 1, number, line(3 + number % 3, text)))
+            host += 6_000
+            start = max(free[engine], tail[stream], host)
+            end = round(start + took * slow)
+            free[engine] = tail[stream] = end
+            op = kernel(stream + 7, number, start, end, ("square", "cube")[chunk % 2]) if engine == "kernel" \
+                else copy(stream + 7, number, start, end, engine)  # fmt: skip
+            ops.append(op)
+    # The last stream sums up what the first copied.
+    event = next(op.correlation_id for op in ops if op.copy_kind == "HtoD")
+    wait_at = host
+    number = len(ops) + 1
+    start = max(tail[streams - 1], free["kernel"]) + 5_000
+    ops.append(kernel(streams + 6, number, start, start + 30_000, "sum", after=(event,)))
+    end = start + 60_000
+    sync = line(9, "total = float(result)")
+    ops.sort(key=lambda op: op.start_ns)
+    waits = (
+        Synchronization("STREAM_WAIT_EVENT", 0, streams + 6, wait_at, wait_at + 800, "cudaStreamWaitEvent", 1,
+                        7, (event,), source=line(8)),
+        Synchronization("CONTEXT_SYNCHRONIZE", 0, None, wait_at + 2_000, start + 30_000, "cudaMemcpy",
+                        hidden=True, source=sync),
+        Synchronization("STREAM_SYNCHRONIZE", 0, 7, start + 32_000, end - 10_000, "stream.synchronize()",
+                        source=line(10, "stream.synchronize()")),
+    )  # fmt: skip
+    ranges = (
+        NvtxRange("pipeline", None, 500, end - 2_000, 1),
+        NvtxRange("submit", 0xFF00FF00, 900, wait_at, 1, 1),
+        NvtxRange("chunk 0", None, 1_000, 19_000, 1, 2),
+        NvtxRange("half way", None, 90_000, 90_000, 1, 1, is_mark=True),
+    )
+    infos = tuple(
+        StreamInfo(0, at + 7, "default stream" if not at else f"stream {at}") for at in range(streams)
+    )
+    method = "model" if provenance.source == "modelled" else "CUPTI"
+    note = "The host's own work is not modelled."
+    return Timeline(provenance, method, 0, end, tuple(ops), tuple(calls), waits, ranges, infos, note=note)
+
+
+def tiny_kernels(count: int = 40, graph: bool = False, provenance: Provenance = MEASURED) -> Timeline:
+    """Kernels of 2 µs: 6 µs apart from a loop, 1 µs apart in a launch of a graph."""
+    step, first = (3_000, 9_000) if graph else (8_000, 7_000)
+    origin = 5_000_000
+    ops = tuple(
+        kernel(7, number + 1, origin + first + step * number, origin + first + step * number + 2_000,
+               ("layer_norm", "matmul", "softmax", "gelu")[number % 4],
+               graph_id=3 if graph else 0, graph_node_id=number if graph else 0)
+        for number in range(count)
+    )  # fmt: skip
+    source = line(5, "y = gelu(x)")
+    calls = tuple(
+        HostCall("cudaLaunchKernel", at.start_ns - 6_000, at.start_ns - 1_000, 1, at.correlation_id, source)
+        for at in ops
+    )
+    if graph:
+        source = line(2, "graph.launch()")
+        calls = (HostCall("cudaGraphLaunch", origin + 1_000, origin + 8_000, 1, 1, source),)
+    return Timeline(provenance, "CUPTI", origin, ops[-1].end_ns + 1_000, ops, calls,
+                    streams=(StreamInfo(0, 7, "default stream"),))  # fmt: skip
+
+
+def many(count: int = 100_000, streams: int = 12, seed: int = 1) -> Timeline:
+    """Operations of log-normal length on several streams, some with an event to wait for."""
+    random = np.random.default_rng(seed)
+    stream = random.integers(0, streams, count)
+    took = (10 ** random.normal(3.6, 0.5, count)).astype(int) + 100
+    gap = (10 ** random.normal(3.2, 0.8, count)).astype(int)
+    tail = np.zeros(streams, int)
+    what = random.integers(0, 10, count)
+    ops = []
+    for number in range(count):
+        s = int(stream[number])
+        start = int(tail[s] + gap[number])
+        end = start + int(took[number])
+        tail[s] = end
+        kind = "HtoD" if what[number] == 0 else "DtoH" if what[number] == 1 else ""
+        after = (number,) if what[number] == 5 and number and ops[-1].end_ns <= start else ()
+        ops.append(
+            copy(s + 7, number + 1, start, end, kind, size_bytes=int(took[number]) * 20)
+            if kind
+            else kernel(s + 7, number + 1, start, end, f"kernel_{what[number]}", after=after)
+        )
+    ops.sort(key=lambda op: op.start_ns)
+    return Timeline(MODELLED, "model", 0, int(tail.max()), tuple(ops))
+
+
+def two_devices() -> Timeline:
+    made = overlapped(2, 4)
+    other = tuple(
+        replace(op, device_id=1, start_ns=op.start_ns + 30_000, end_ns=op.end_ns + 30_000,
+                correlation_id=op.correlation_id + 100, after=())
+        for op in made.activities
+    )  # fmt: skip
+    exchanged = replace(
+        copy(8, 300, made.end_ns, made.end_ns + 50_000, "PtoP", after=(other[-1].correlation_id,)),
+        kind="MEMCPY2",
+    )
+    ops = tuple(sorted((*made.activities, *other, exchanged), key=lambda op: op.start_ns))
+    return replace(made, activities=ops, end_ns=made.end_ns + 60_000)
+
+
+def alone() -> Timeline:
+    """One operation, in no stream that has a name."""
+    return Timeline(MODELLED, "model", 1_000, 21_000, (kernel(0, 5, 6_000, 18_345, LONG),))
+
+
+def empty() -> Timeline:
+    return Timeline(MODELLED, "model", 0, 0)
