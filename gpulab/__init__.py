@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor
     from gpulab.lab.device import compare, device
+    from gpulab.lab.graphs import graph
     from gpulab.lab.kernels import (
         as_run,
         before_volta,
@@ -43,6 +44,7 @@ __all__ = [
     "device",
     "doctor",
     "errors",
+    "graph",
     "launch",
     "occupancy",
     "predict",
@@ -60,6 +62,7 @@ __all__ = [
 _MODULES = {
     "gpulab.diagnosis": "doctor",
     "gpulab.lab.device": "compare device",
+    "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.timeline": "timeline",

@@ -19,7 +19,16 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Observation, Warp
-from virtualgpu.records import DeviceInfo, DeviceMetrics, KernelStats, Metric, Occupancy, Provenance
+from virtualgpu.records import (
+    DeviceInfo,
+    DeviceMetrics,
+    GraphNode,
+    GraphRecord,
+    KernelStats,
+    Metric,
+    Occupancy,
+    Provenance,
+)
 from virtualgpu.records.device_attributes import READINGS
 
 if TYPE_CHECKING:
@@ -116,6 +125,22 @@ class VirtualBackend:
                 variables = naming(block.warps)
                 return replace(block, warps=tuple(replace(each, variables=variables) for each in block.warps))
         raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
+
+    def graph(self, graph: Any) -> GraphRecord:
+        """Nodes and edges of a captured graph."""
+        return cast(GraphRecord, graph._record(self.provenance))
+
+    def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
+        """Let the next launches of a graph run one node with the record's parameters."""
+        graph._set_node(node)
+
+    def update_graph(self, graph: Any, other: Any) -> None:
+        """Give a graph the parameters of another one with the same nodes and edges."""
+        graph._update(other)
+
+    def host_ns(self) -> int:
+        """The host's modelled clock."""
+        return self.machine.clock.now_ns
 
     def prepared(self, launch: Launch) -> PreparedLaunch:
         """Raise what a launch would raise before its first thread, and run nothing."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from virtualgpu.launch.launch import Launch, Shape, kernel_source
+from virtualgpu.launch.launch import Launch, Shape, dims, kernel_source
 from virtualgpu.records import (
     BlockTrace,
     DeviceInfo,
     DeviceMetrics,
     Dim3,
+    GraphNode,
+    GraphRecord,
     KernelCounters,
     KernelStats,
     LaunchTrace,
@@ -36,6 +38,7 @@ __all__ = [
     "Shape",
     "TimelineRecorder",
     "Warp",
+    "dims",
     "kernel_source",
 ]
 
@@ -164,4 +167,34 @@ class Backend(Protocol):
         NotSupportedError
             If this kind of device cannot.
         """
+        ...
+
+    def graph(self, graph: Any) -> GraphRecord:
+        """Nodes and edges of a captured graph, a ``cupy.cuda.Graph``."""
+        ...
+
+    def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
+        """Give the executable graph's node with this number the record's parameters and launch shape.
+
+        `template` is the graph whose parameters it took over last, or itself.
+
+        Raises
+        ------
+        CUDADriverError
+            As CUDA refuses it.
+        """
+        ...
+
+    def update_graph(self, graph: Any, other: Any) -> None:
+        """Give an executable graph the parameters of another graph with the same nodes and edges.
+
+        Raises
+        ------
+        CUDADriverError
+            Status 910, if they differ in more.
+        """
+        ...
+
+    def host_ns(self) -> int:
+        """The host's clock: of this computer beside a GPU, modelled beside a virtual one."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ from typing import Any, TypeVar, cast
 import cupy
 from cupy.cuda import driver
 
-from gpulab.real import blocks, warps
+from gpulab.real import blocks, graphs, warps
 from gpulab.real.device import device_info, device_name, open_nvml
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from virtualgpu.compile import instrument
@@ -30,6 +31,8 @@ from virtualgpu.protocol import (
 from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
+    GraphNode,
+    GraphRecord,
     KernelSource,
     KernelStats,
     Metric,
@@ -135,6 +138,21 @@ class CudaBackend:
                     note=self._probe_cost(kernel, fit, launch),
                 )
                 return cast(R, trace)
+
+    def graph(self, graph: Any) -> GraphRecord:
+        with self._device:
+            return graphs.record(graph, self.provenance)
+
+    def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
+        with self._device:
+            graphs.set_node(graph, node, template)
+
+    def update_graph(self, graph: Any, other: Any) -> None:
+        with self._device:
+            graphs.take_parameters(graph, other)
+
+    def host_ns(self) -> int:
+        return time.perf_counter_ns()
 
     def ptx(self, kernel: Any) -> str:
         """The kernel's PTX for this device, before probes are put in."""

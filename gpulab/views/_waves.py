@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from gpulab.views._text import count, duration, listing, number, percent, product
 from virtualgpu.records import Occupancy
-from virtualgpu.records.waves import LaunchWaves
+from virtualgpu.records.launch.waves import LaunchWaves
 
 MOST_DRAWN = 1 << 16
 

@@ -1,6 +1,7 @@
 """A pytest plugin: ``pytest -p tests.real.fake_gpu --fake-gpu -m gpu`` runs the GPU tests without a GPU.
 
-`cupy` is then a virtual GPU of its own (`second_copy`) and `pynvml` answers from a table (`fake_nvml`).
+`cupy` is then a virtual GPU of its own (`second_copy`), `pynvml` answers from a table (`fake_nvml`), and
+`cuda.bindings.driver` from the graphs of that virtual GPU (`fake_cuda_driver`).
 What gpulab measures there is no GPU's; that it measures, where it puts it and what it says of it, is tested.
 Tests marked ``hardware`` ask for more and are skipped.
 
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.real import fake_nvml, second_copy
+from tests.real import fake_cuda_driver, fake_nvml, second_copy
 
 DEVICE = "L4"
 
@@ -39,6 +40,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     cupy.cuda.Device.pci_bus_id = property(lambda self: fake_nvml.BUS_ID.format(self.id))
     be_unkind(cupy)
     sys.modules["pynvml"] = fake_nvml.module()
+    fake_cuda_driver.install(second_copy.NAME)
+    # CuPy looks name and words of a status up.
+    cupy.cuda.driver.CUDADriverError.__init__.__defaults__ = ("CUDA_ERROR", "as the driver says")
 
 
 def be_unkind(cupy: Any) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from tests.records.traces import detail, launch_trace, shared_writes, warp_trace
+from virtualgpu.records.launch.waves import LaunchWaves
 from virtualgpu.records.warp.columns import SharedEvents, lanes_of
 from virtualgpu.records.warp.loops import calls_of, find_loops, neighbours
 from virtualgpu.records.warp.steps import TraceSteps, kinds
-from virtualgpu.records.waves import LaunchWaves
 
 FULL = 0xFFFFFFFF
 

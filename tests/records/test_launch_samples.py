@@ -9,7 +9,7 @@ import pytest
 from virtualgpu.launch.prepare import MAX_LISTED_BLOCKS
 from virtualgpu.model.placement import place_blocks
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance
-from virtualgpu.records.waves import LaunchWaves
+from virtualgpu.records.launch.waves import LaunchWaves
 
 MODELLED = Provenance("modelled", "A100", "by hand")
 PER_SM, WARPS, MOST_WARPS = 8, 8, 64

@@ -15,10 +15,19 @@ from virtualgpu.launch.compiled import CompiledModule
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
+from virtualgpu.model.graph import Operation
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.placement import Placement, place_blocks
-from virtualgpu.records import SECTOR_BYTES, Dim3, KernelStats, LaunchTrace, Occupancy
+from virtualgpu.records import (
+    SECTOR_BYTES,
+    Dim3,
+    GraphNode,
+    KernelStats,
+    LaunchTrace,
+    NodeParameter,
+    Occupancy,
+)
 
 if TYPE_CHECKING:
     from virtualgpu.engine import LaunchResult, PackedLaunch, RunOptions
@@ -42,6 +51,7 @@ class PreparedLaunch:
     arrays: dict[int, int]
     names: dict[int, str]
     occupancy: Occupancy
+    max_dynamic_bytes: int | None = None
 
     @property
     def grid(self) -> Dim3:
@@ -105,21 +115,79 @@ class PreparedLaunch:
 
         def run() -> float:
             done[:] = [self.run(options)]
-            asked = SECTOR_BYTES * float(done[0].result.block_sectors.sum())
-            return bus.kernel_ns(self.device, done[0].duration_ns, self.arrays, asked)
+            return done[0].stream_ns
 
-        stream.enqueue(
-            "CONCURRENT_KERNEL",
-            self.packed.title,
-            run,
-            device=self.device,
-            sm_share=self.sm_share,
-            waves=self.waves,
-            grid=self.grid,
-            block=self.block,
-            shared_bytes=self.packed.shared_bytes,
-        )
+        stream.enqueue("CONCURRENT_KERNEL", self.packed.title, run, device=self.device, **self._about)
         return done[0] if done else None
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        """What a stream is told of the kernel."""
+        return {
+            "sm_share": self.sm_share,
+            "waves": self.waves,
+            "grid": self.grid,
+            "block": self.block,
+            "shared_bytes": self.packed.shared_bytes,
+            "call": self,
+        }
+
+    @property
+    def _operation(self) -> Operation:
+        def run() -> float:
+            return self.run().stream_ns
+
+        return Operation("CONCURRENT_KERNEL", self.packed.title, run, **self._about)
+
+    # As a node of a graph
+
+    @property
+    def parameters(self) -> tuple[NodeParameter, ...]:
+        """The kernel's parameters as bytes, with their names and types where the source tells them."""
+        memory, symbol = self.device.memory, self.packed.name
+        params = self.module.entry(symbol, self.device).params
+        spelled = self.module.source_params(symbol) or ()
+        names = [(p.name, p.type_text) for p in spelled] if len(spelled) == len(params) else []
+        low, high = memory.base_address, memory.base_address + memory.arena_bytes
+        return tuple(
+            NodeParameter(
+                data := self.packed.params[param.offset : param.offset + param.size_bytes],
+                param.offset,
+                *(names[at] if names else ("", "")),
+                addresses=tuple(
+                    w for w in np.frombuffer(data, np.uint64, len(data) // 8).tolist() if low <= w < high
+                ),
+            )
+            for at, param in enumerate(params)
+        )
+
+    def changed(self, node: GraphNode) -> Operation:
+        """The launch with the parameters and the shape of a graph's record, checked as a launch is."""
+        assert node.grid is not None
+        assert node.block is not None
+        buffer = bytearray(self.packed.params)
+        for parameter in node.parameters:
+            buffer[parameter.offset : parameter.offset + len(parameter.data)] = parameter.data
+        moves = {
+            old: new
+            for before, now in zip(self.parameters, node.parameters, strict=True)
+            for old, new in zip(before.addresses, now.addresses, strict=False)
+        }
+        launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
+        _, fits = _checked(self.device, self.module, launch, self.max_dynamic_bytes)
+        packed = replace(
+            self.packed,
+            grid=node.grid,
+            block=node.block,
+            shared_bytes=node.shared_bytes,
+            params=bytes(buffer),
+        )
+        arrays = {moves.get(address, address): size for address, size in self.arrays.items()}
+        return replace(self, launch=launch, packed=packed, arrays=arrays, names={}, occupancy=fits)._operation
+
+    def released(self) -> Operation:
+        """The launch as a node, which holds addresses and no arrays."""
+        return replace(self, launch=replace(self.launch, args=()))._operation
 
     def as_cooperative(self) -> PreparedLaunch:
         """The launch as a cooperative one.
@@ -190,6 +258,12 @@ class FinishedLaunch:
         return cost.kernel_start_ns(self._work) + float(end.max(initial=0.0))
 
     @property
+    def stream_ns(self) -> float:
+        """What the stream is busy for: the kernel, and moving the managed or host memory that it asks for."""
+        asked = SECTOR_BYTES * float(self.result.block_sectors.sum())
+        return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, asked)
+
+    @property
     def trace(self) -> LaunchTrace:
         """Which SM ran which block, and when, by the time model."""
         prepared, info = self.prepared, self.prepared.device.info
@@ -234,16 +308,12 @@ def prepare(
     """
     from virtualgpu.engine import PackedLaunch
 
-    symbol, info = module.symbol(launch.kernel.name), device.info
-    stats = module.stats(symbol, info)
-    limits.check_shape(info, launch.grid, launch.block)
-    limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)
-    limits.check_shared(info, stats, launch.shared_bytes, max_dynamic_bytes)
+    symbol = module.symbol(launch.kernel.name)
+    stats, fits = _checked(device, module, launch, max_dynamic_bytes)
     entry = module.entry(symbol, device)
     packed = pack(
         stats.name, entry.params, entry.param_bytes, module.source_params(symbol), launch.args, device
     )
-    shared = stats.static_shared_bytes + launch.shared_bytes
     return PreparedLaunch(
         launch,
         device,
@@ -254,5 +324,19 @@ def prepare(
         ),
         packed.arrays,
         packed.names,
-        occupancy(info, launch.block_threads, stats.registers_per_thread, shared),
+        fits,
+        max_dynamic_bytes,
     )
+
+
+def _checked(
+    device: VirtualDevice, module: CompiledModule, launch: Launch, max_dynamic_bytes: int | None
+) -> tuple[KernelStats, Occupancy]:
+    """What the compiler decided for the kernel, and how it fits, if the device's limits allow the launch."""
+    symbol, info = module.symbol(launch.kernel.name), device.info
+    stats = module.stats(symbol, info)
+    limits.check_shape(info, launch.grid, launch.block)
+    limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)
+    limits.check_shared(info, stats, launch.shared_bytes, max_dynamic_bytes)
+    shared = stats.static_shared_bytes + launch.shared_bytes
+    return stats, occupancy(info, launch.block_threads, stats.registers_per_thread, shared)

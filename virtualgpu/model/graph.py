@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model.clock import Schedule
+from virtualgpu.model.closures import addresses, moved, released
+from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
-from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3
+from virtualgpu.records import (
+    Activity,
+    ActivityKind,
+    CopyKind,
+    Dim3,
+    GraphNode,
+    NodeKind,
+    NodeParameter,
+)
 
 GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
 
@@ -84,12 +95,48 @@ def refusal(status: int, driver: bool = False) -> CUDARuntimeError | CUDADriverE
     return CUDADriverError(status, f"CUDA_ERROR{upper}", message)
 
 
+# CUDA's kinds of node for what a stream can hold.
+_NODE_KINDS: dict[ActivityKind, NodeKind] = {
+    "CONCURRENT_KERNEL": "KERNEL",
+    "MEMCPY": "MEMCPY",
+    "MEMCPY2": "MEMCPY",
+    "MEMSET": "MEMSET",
+    "HOST_LAUNCH": "HOST",
+}
+
+
+# What the addresses of a copy or a memory set are, in the order in which its function has them.
+_ENDS: dict[str, tuple[str, ...]] = {
+    "MEMCPY": ("destination", "source"),
+    "MEMCPY2": ("destination", "source"),
+    "MEMSET": ("destination",),
+    "HtoD": ("destination",),
+    "DtoH": ("source",),
+}
+
+
+class KernelCall(Protocol):
+    """A kernel that the engine runs: its parameters, and the same kernel with others."""
+
+    @property
+    def parameters(self) -> tuple[NodeParameter, ...]: ...
+
+    def changed(self, node: GraphNode) -> Operation:
+        """The launch with the parameters and the shape of a record."""
+        ...
+
+    def released(self) -> Operation:
+        """The launch without its hold on the arrays among its arguments."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One piece of device work, before it runs.
 
     ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
-    a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have.
+    a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have. ``call`` is there
+    for a kernel that the engine runs.
     """
 
     kind: ActivityKind
@@ -103,6 +150,13 @@ class Operation:
     shared_bytes: int = 0
     sm_share: float = 1.0
     waves: int = 1
+    call: KernelCall | None = None
+
+    def released(self) -> Operation:
+        """The operation as a node: it holds addresses, as CUDA's does, and keeps no array alive."""
+        if self.call is not None:
+            return self.call.released()
+        return self if self.kind == "HOST_LAUNCH" else replace(self, run=released(self.run))
 
     @property
     def engine(self) -> EngineName:
@@ -142,6 +196,40 @@ class Node:
     device_id: int
     schedule: Schedule
 
+    def record(self, number: int, memory: DeviceMemory) -> GraphNode:
+        """What the node does; `memory` is its device's."""
+        operation = self.operation
+        parameters: tuple[NodeParameter, ...] = ()
+        if operation.call is not None:
+            parameters = operation.call.parameters
+        elif operation.kind != "HOST_LAUNCH":
+            found = [address for address, _ in addresses(operation.run, memory)]
+            names = _ENDS.get(operation.kind if len(found) > 1 else operation.copy_kind or operation.kind, ())
+            parameters = tuple(
+                NodeParameter(address.to_bytes(8, "little"), name=name, addresses=(address,))
+                for address, name in zip(found, (*names, *[""] * len(found)), strict=False)
+            )
+        return GraphNode(
+            number,
+            _NODE_KINDS[operation.kind],
+            operation.name,
+            operation.grid,
+            operation.block,
+            operation.shared_bytes,
+            parameters,
+            operation.size_bytes if operation.kind != "CONCURRENT_KERNEL" else 0,
+            operation.copy_kind,
+            self.device_id,
+        )
+
+    def changed(self, before: GraphNode, now: GraphNode, memory: DeviceMemory) -> Node:
+        """The node with the parameters of `now` in the place of those of `before`, its record."""
+        operation = self.operation
+        if operation.call is not None:
+            return replace(self, operation=operation.call.changed(now))
+        moves = dict(zip(before.addresses, now.addresses, strict=True))
+        return replace(self, operation=replace(operation, run=moved(operation.run, moves, memory)))
+
 
 Place = tuple[int, int]  # a stream: number of its device, and its handle there
 
@@ -163,7 +251,7 @@ class Capture:
 
     def add(self, place: Place, operation: Operation, schedule: Schedule) -> None:
         """Take in the next operation of a stream."""
-        self.nodes.append(Node(operation, self.frontiers[place], place[0], schedule))
+        self.nodes.append(Node(operation.released(), self.frontiers[place], place[0], schedule))
         self.frontiers[place] = (len(self.nodes) - 1,)
 
     def join(self, place: Place, after: tuple[int, ...]) -> None:

@@ -9,6 +9,15 @@ from __future__ import annotations
 
 from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
 from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
+from virtualgpu.records.graph import (
+    DanglingArray,
+    GraphArray,
+    GraphComparison,
+    GraphNode,
+    GraphRecord,
+    NodeKind,
+    NodeParameter,
+)
 from virtualgpu.records.hazards import (
     Hazard,
     Place,
@@ -47,9 +56,14 @@ __all__ = [
     "BlockTrace",
     "BranchCounters",
     "CopyKind",
+    "DanglingArray",
     "DeviceInfo",
     "DeviceMetrics",
     "Dim3",
+    "GraphArray",
+    "GraphComparison",
+    "GraphNode",
+    "GraphRecord",
     "Hazard",
     "HostCall",
     "KernelCounters",
@@ -57,6 +71,8 @@ __all__ = [
     "KernelStats",
     "LaunchTrace",
     "Metric",
+    "NodeKind",
+    "NodeParameter",
     "NvtxRange",
     "Occupancy",
     "Place",

@@ -149,6 +149,14 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         view.base = self if self.base is None else self.base
         return view
 
+    def _placed(self, host: np.ndarray[Any, Any]) -> ndarray:
+        """The array at `host`, perhaps elsewhere in its device's memory, of which it owns nothing."""
+        placed: ndarray = ndarray.__new__(type(self))
+        placed._host = host
+        placed._mem = BaseMemory(self._mem.ptr, self._mem.size, self._mem.owner)
+        placed.base = None
+        return placed
+
     def _adopt(self, host: Any) -> ndarray | None:
         """`host` as a view of this array if it shares its memory."""
         if not isinstance(host, np.ndarray) or not host.size or not self._mem.ptr:

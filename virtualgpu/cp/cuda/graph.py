@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from virtualgpu.cuda_errors import CUDADriverError
 from virtualgpu.model.graph import Node
 from virtualgpu.model.machine import Machine
-from virtualgpu.records import Dim3
+from virtualgpu.records import Dim3, GraphNode, GraphRecord, Provenance
 
 # cudaGraphDebugDotFlags: everything, or the parameters of kernels only.
 _VERBOSE, _KERNEL_PARAMETERS = 1 << 0, 1 << 2
@@ -24,8 +25,8 @@ _SHAPES = {
 class Graph:
     """A graph of kernels, copies, memory sets and host functions, made by `Stream.end_capture`.
 
-    A launch runs every node anew, on the addresses of the capture. The graph keeps the arrays alive that
-    its nodes were given; on a GPU the program has to.
+    A launch runs every node anew, on the addresses of the capture. As on a GPU, the program has to keep the
+    arrays alive that have these addresses: the graph does not.
 
     Attributes
     ----------
@@ -45,6 +46,8 @@ class Graph:
     def _of(cls, nodes: Sequence[Node], machine: Machine, current: Callable[[], Any]) -> Graph:
         graph = cls.__new__(cls)
         graph._nodes = tuple(nodes)
+        graph._executable = list(nodes)
+        graph._machine = machine
         graph._current = current
         graph._id = machine.next_graph()
         graph.graph = _FIRST_HANDLE + 2 * graph._id
@@ -52,16 +55,51 @@ class Graph:
         machine.graphs[graph.graph] = machine.graphs[graph.graphExec] = graph
         return graph
 
-    _nodes: tuple[Node, ...]
+    _nodes: tuple[Node, ...]  # as captured
+    _executable: list[Node]  # as instantiated, and updated since
+    _machine: Machine
     _current: Callable[[], Any]
     _id: int
 
     def launch(self, stream: Any = None) -> None:
         """Run all nodes in `stream` (the current one by default), each when those it follows have ended."""
-        (stream or self._current()).launch_graph(self._id, self._nodes)
+        (stream or self._current()).launch_graph(self._id, self._executable)
 
     def upload(self, stream: Any = None) -> None:
         """Prepare a launch in `stream`; on the virtual GPU there is nothing to prepare."""
+
+    def _record(self, provenance: Provenance) -> GraphRecord:
+        """Nodes and edges as captured, with the parameters of the next launch."""
+        nodes = [self._record_of(number) for number in range(len(self._nodes))]
+        edges = sorted((before, n) for n, node in enumerate(self._nodes) for before in node.after)
+        return GraphRecord(provenance, tuple(nodes), tuple(edges))
+
+    def _record_of(self, number: int) -> GraphNode:
+        node = self._executable[number]
+        return node.record(number, self._machine.device(node.device_id).memory)
+
+    def _set_node(self, node: GraphNode) -> None:
+        """``cuGraphExecKernelNodeSetParams``: let the next launches run a node with these parameters."""
+        before, memory = self._record_of(node.number), self._machine.device(node.device_id).memory
+        self._executable[node.number] = self._executable[node.number].changed(before, node, memory)
+
+    def _update(self, other: Graph) -> None:
+        """Take the parameters of a graph with the same nodes and edges: ``cuGraphExecUpdate``.
+
+        Raises
+        ------
+        CUDADriverError
+            Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
+        """
+        why = _difference(self._executable, other._nodes)
+        if why:
+            raise CUDADriverError(
+                910,
+                "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE",
+                "the graph update was not performed because it included changes which violated constraints "
+                f"specific to instantiated graph update: {why}.",
+            )
+        self._executable = list(other._nodes)
 
     def debug_dot_str(self, flags: int = 0) -> str:
         """The graph in the DOT language, as ``cudaGraphDebugDotPrint`` writes it.
@@ -82,6 +120,25 @@ class Graph:
             for before, number in sorted((b, n) for n, node in enumerate(self._nodes) for b in node.after)
         ]
         return "\n".join([*lines, "}", "}", ""])
+
+
+def _difference(now: Sequence[Node], other: Sequence[Node]) -> str:
+    """What keeps an executable graph from taking another one's parameters, in words; empty for nothing.
+
+    The rules of ``cuGraphExecUpdate``: the same nodes and edges, each node of its kind and on its device, a
+    copy between the same kinds of memory.
+    """
+    if [node.after for node in now] != [node.after for node in other]:
+        return "the other graph has other nodes or edges"
+    for number, (mine, its) in enumerate(zip(now, other, strict=True)):
+        if mine.operation.kind != its.operation.kind:
+            return f"node {number} has become one of another kind"
+        if (mine.device_id, mine.operation.copy_kind) != (its.device_id, its.operation.copy_kind):
+            return (
+                f"node {number}'s parameters have changed in a way that an executable graph cannot take: its "
+                "memory is of another kind or device"
+            )
+    return ""
 
 
 def _looks(number: int, node: Node, flags: int) -> str:

@@ -15,6 +15,7 @@ from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes, page_locked
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
 from virtualgpu.model import machine as _machine
+from virtualgpu.model.closures import address_of
 from virtualgpu.model.machine import VirtualDevice
 
 
@@ -167,9 +168,10 @@ class MemoryPointer:
     def _from_device(self, src: MemoryPointer, size: int, stream: _BaseStream | None) -> None:
         self._check(size)
         src._check(size)
+        into, out_of = self._bytes(size), src._bytes(size)
 
         def move() -> None:
-            self._bytes(size)[:] = src._bytes(size).copy()
+            into[:] = out_of.copy()
 
         host = next((end._bytes(size) for end in (self, src) if end._place is None), None)
         copy(move, size, to=self._place, source=src._place, host=host, stream=stream)
@@ -187,10 +189,10 @@ class MemoryPointer:
 
     def _from_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
         self._check(size)
-        host = host_bytes(mem, size)
+        host, into = host_bytes(mem, size), self._bytes(size)
 
         def move() -> None:
-            self._bytes(size)[:] = host
+            into[:] = host
 
         copy(move, size, to=self.mem.owner, host=host, stream=stream, waits=waits)
 
@@ -219,10 +221,10 @@ class MemoryPointer:
 
     def _to_host(self, mem: Any, size: int, stream: _BaseStream | None, waits: bool = False) -> None:
         self._check(size)
-        host = host_bytes(mem, size)
+        host, out_of = host_bytes(mem, size), self._bytes(size)
 
         def move() -> None:
-            host[:] = self._bytes(size)
+            host[:] = out_of
 
         copy(move, size, source=self.mem.owner, host=host, stream=stream, waits=waits)
 
@@ -234,11 +236,12 @@ class MemoryPointer:
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
         """Set `size` bytes to `value` in `stream` (the current one by default)."""
         self._check(size)
+        into, memory = self._bytes(size), self.mem.owner.memory
 
         def fill() -> None:
             if value:
-                self._bytes(size)[:] = value & 0xFF
+                into[:] = value & 0xFF
             else:
-                self.mem.owner.memory.zero(self.ptr, size)
+                memory.zero(address_of(into), size)
 
         set_memory(fill, size, self.mem.owner, stream)

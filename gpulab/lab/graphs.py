@@ -1,0 +1,528 @@
+"""``gl.graph``: a function's device work captured once, then launched as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab.graph_names import Named, array_record, named_arrays
+from virtualgpu.errors import GpulabError, warn
+from virtualgpu.protocol import dims
+from virtualgpu.records import DanglingArray, GraphArray, GraphComparison, GraphNode, GraphRecord
+
+SHOWN_ELEMENTS = 4
+_NOUNS = ("node", "step", "edge")
+EMPTY = (
+    "fn gave the stream nothing to do, so the graph is empty: only work of the current stream, and of "
+    "streams that wait for an event of it, is captured."
+)
+
+
+def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGraph:
+    """Capture the device work of a function as a CUDA graph.
+
+    `fn` runs twice: once to warm up (kernels compile, pools fill), on a stream of its own, and once while
+    that stream captures, when nothing runs. The arrays get their contents back after the warm-up.
+
+    Parameters
+    ----------
+    fn
+        Gives work to the current stream; may fork to other streams and join them by events. What it computes
+        on the host, a Python number for instance, is frozen at its value during the capture.
+    arrays
+        Device arrays that `fn` is called with. The graph keeps their addresses.
+    pool
+        The ``pool`` of another graph, to share its memory: for graphs that run one after the other.
+
+    Returns
+    -------
+    CapturedGraph
+        Launched with ``g.launch()``, or ``g()``, which returns what `fn` returned.
+
+    Raises
+    ------
+    TypeError
+        For something else than device arrays.
+    RuntimeError, NotImplementedError
+        As CuPy and CUDA refuse what a capture cannot have, such as waiting, reading a result, or cuBLAS.
+
+    Examples
+    --------
+    >>> g = gl.graph(step, x, y)
+    >>> g.launch()
+    >>> g.record.nodes
+    """
+    cp = session.cp()
+    _check(cp, fn, arrays)
+    names = named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
+    if not isinstance(pool, GraphPool | None):
+        raise TypeError("`pool` is the pool of another graph, as in gl.graph(fn, x, pool=other.pool).")
+    if pool is None:
+        pool = GraphPool(cp.cuda.MemoryPool(), cp.cuda.Stream(non_blocking=True))
+    return CapturedGraph(fn, arrays, names, pool)
+
+
+def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
+    if not callable(fn):
+        raise TypeError(f"gl.graph captures what a function does, as in gl.graph(step, x); {fn!r} is none.")
+    for number, array in enumerate(arrays, 1):
+        if not isinstance(array, cp.ndarray):
+            remedy = (
+                "copy it to the device with cp.asarray"
+                if isinstance(array, np.ndarray)
+                else "what is no array is frozen at its value: bind it with functools.partial"
+            )
+            raise TypeError(
+                f"Argument {number} of gl.graph is a {type(array).__name__}, no device array; {remedy}."
+            )
+    if cp.cuda.get_current_stream().is_capturing():
+        raise GpulabError(
+            "The current stream captures a graph already: call gl.graph before begin_capture()."
+        )
+
+
+class GraphPool:
+    """Private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose part of it they use.
+
+    Attributes
+    ----------
+    pool, stream
+        CuPy's.
+    """
+
+    def __init__(self, pool: Any, stream: Any) -> None:
+        self.pool, self.stream = pool, stream
+
+    def used_bytes(self) -> int:
+        """Bytes of the arrays that live: the graphs' results, not their temporary arrays."""
+        return int(self.pool.used_bytes())
+
+    def total_bytes(self) -> int:
+        """Bytes that the pool has taken from the device."""
+        return int(self.pool.total_bytes())
+
+    def __repr__(self) -> str:
+        return f"Private pool of {self.total_bytes():,} bytes, {self.used_bytes():,} of them in results."
+
+
+@dataclass(slots=True)
+class _Capture:
+    """What one capture gave: CuPy's graph, what the function returned, and its nodes."""
+
+    graph: Any
+    result: Any
+    record: GraphRecord
+
+
+class CapturedGraph:
+    """A captured graph with the arrays, the memory pool and the stream it needs.
+
+    Attributes
+    ----------
+    result
+        What the function returned in the capture: each launch writes these arrays anew.
+    pool
+        The private memory pool of its results and temporary arrays.
+    stream
+        The stream of the capture.
+    """
+
+    def __init__(
+        self, fn: Callable[..., Any], arrays: tuple[Any, ...], names: tuple[Named, ...], pool: GraphPool
+    ) -> None:
+        self.fn, self.arrays = fn, arrays
+        self.pool: GraphPool | None = pool
+        self._names = {name.name: name for name in names}
+        self._here = session.here()
+        self.stream = pool.stream
+        self._allocator = pool.pool.malloc
+        self._captured: _Capture | None = None
+        with _restored(arrays):
+            warm = _shapes(self._warm_up(fn, arrays))
+        self._captured = self._template = self._capture(fn, arrays)
+        _check_shapes(warm, _shapes(self._captured.result))
+        if not self._captured.record.nodes and not self._captured.record.note:
+            warn(EMPTY)
+
+    def _warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+        cp = session.cp()
+        self.stream.wait_event(cp.cuda.get_current_stream().record())
+        with self.stream, cp.cuda.using_allocator(self._allocator):
+            result = fn(*arrays)
+        self.stream.synchronize()
+        return result
+
+    def _capture(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> _Capture:
+        cp, stream = session.cp(), self.stream
+        with stream, cp.cuda.using_allocator(self._allocator):
+            stream.begin_capture()
+            try:
+                result = fn(*arrays)
+            except BaseException:
+                with suppress(RuntimeError):
+                    stream.end_capture()
+                raise
+            made = stream.end_capture()
+        return _Capture(made, result, session.backend().graph(made))
+
+    # Launching
+
+    @property
+    def graph(self) -> Any:
+        """CuPy's ``Graph``: its handles ``graph`` and ``graphExec`` are CUDA's."""
+        return self._alive.graph
+
+    @property
+    def result(self) -> Any:
+        return self._alive.result
+
+    def launch(self, stream: Any = None) -> None:
+        """Run all nodes in `stream`, the current one by default."""
+        captured = self._alive
+        with self._here():
+            captured.graph.launch(stream)
+
+    def __call__(self, stream: Any = None) -> Any:
+        """`launch`, and return the arrays that hold its results."""
+        self.launch(stream)
+        return self.result
+
+    def upload(self, stream: Any = None) -> None:
+        """Bring the graph to the device ahead of its first launch."""
+        with self._here():
+            self.graph.upload(stream)
+
+    def callable(self, *inputs: Any) -> Any:
+        """Copy inputs into the graph's own arrays, launch it, and return its results.
+
+        Parameters
+        ----------
+        inputs
+            Device arrays, one for each that the graph was captured with, of its shape and dtype.
+
+        Returns
+        -------
+        ndarray or what the function returned
+            The graph's own arrays: the next call writes over them.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For other arrays than those it was captured with.
+        """
+        if len(inputs) != len(self.arrays):
+            raise TypeError(f"The graph takes {len(self.arrays)} arrays, and {len(inputs)} came.")
+        for number, (given, own) in enumerate(zip(inputs, self.arrays, strict=True), 1):
+            _same_kind(f"Input {number}", own, given)
+        captured = self._alive
+        with self._here():
+            for given, own in zip(inputs, self.arrays, strict=True):
+                if given is not own:
+                    own[...] = given
+            captured.graph.launch()
+        return captured.result
+
+    def reset(self) -> None:
+        """Give up the graph, its results and its hold on arrays and pool; it cannot be launched any more."""
+        self._captured = None
+        self.arrays, self._names, self.pool, self._allocator = (), {}, None, None
+
+    @property
+    def _alive(self) -> _Capture:
+        if self._captured is None:
+            raise GpulabError("This graph was reset: capture it again with gl.graph.")
+        return self._captured
+
+    # What is in it
+
+    @property
+    def record(self) -> GraphRecord:
+        """Nodes, edges and named arrays, with the parameters of the next launch."""
+        captured = self._alive
+        arrays = [name.record() for name in self._names.values()]
+        known = {array.address for array in arrays}
+        arrays += [a for a in _outputs(captured.result, session.cp().ndarray) if a.address not in known]
+        record = replace(captured.record, arrays=tuple(arrays))
+        return replace(record, dangling=self._dangling(record, {}))
+
+    def check(self, **now: Any) -> tuple[DanglingArray, ...]:
+        """Names that mean another array now than the one whose address the graph has.
+
+        Variables of a notebook, and those that the function reads itself, are looked up; of others, such as a
+        function's own, say with ``check(x=x)`` what they mean now.
+
+        Returns
+        -------
+        tuple of DanglingArray
+            Each with the nodes that still read or write the old array; empty if all is well.
+        """
+        unknown = now.keys() - self._names.keys()
+        if unknown:
+            raise TypeError(
+                f"The graph knows no array called {_listed(unknown)}; it has {_listed(self._names)}."
+            )
+        return self._dangling(self.record, now)
+
+    def _dangling(self, record: GraphRecord, now: Mapping[str, Any]) -> tuple[DanglingArray, ...]:
+        found = []
+        ndarray = session.cp().ndarray
+        for array, name in zip(record.arrays, self._names.values(), strict=False):
+            value = now.get(name.name, name.now)
+            nodes = record.users(array)
+            if value is name.array or not nodes:
+                continue
+            alive = isinstance(value, ndarray)
+            address = int(value.data.ptr) if alive else None
+            if address == array.address:
+                continue
+            first = _first_elements(name.array)
+            found.append(DanglingArray(array, address, nodes, first, _first_elements(value) if alive else ()))
+        return tuple(found)
+
+    def debug_dot_str(self, flags: int = 0) -> str:
+        """The graph in the DOT language, as CUDA writes it."""
+        return str(self.graph.debug_dot_str(flags))
+
+    # Other parameters without a capture
+
+    def update(self, fn: Callable[..., Any] | None = None, /, *arrays: Any, **names: Any) -> None:
+        """Change parameters of the graph, from the next launch on.
+
+        Parameters
+        ----------
+        fn, arrays
+            Another function, or the same with other arrays: captured, and its parameters taken over by
+            ``cuGraphExecUpdate``, which needs the same nodes and edges.
+        names
+            An array's name with the array that shall take its place, of the same shape and dtype. Nothing is
+            captured: each node that has its address gets the new one.
+
+        Raises
+        ------
+        CUDADriverError
+            Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``, for other nodes or edges.
+        TypeError, ValueError
+            For another name, shape or dtype.
+
+        Examples
+        --------
+        >>> g.update(x=other)
+        >>> g.update(step, other, y)
+        """
+        cp, captured = session.cp(), self._alive
+        if (fn is None) == (not names):
+            raise TypeError(
+                "g.update takes a function with its arrays, or arrays by name, as in g.update(x=other)."
+            )
+        with self._here():
+            if fn is not None:
+                _check(cp, fn, arrays)
+                other = self._capture(fn, arrays)
+                session.backend().update_graph(captured.graph, other.graph)
+                self._captured = _Capture(captured.graph, other.result, other.record)
+                self._template = other
+                self.fn, self.arrays = fn, arrays
+                self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
+                return
+            for name, array in names.items():
+                if name not in self._names:
+                    raise TypeError(
+                        f"The graph knows no array called {name!r}; it has {_listed(self._names)}."
+                    )
+                _same_kind(name, self._names[name].array, array)
+            for name, array in names.items():
+                self._rebind(self._names[name], array)
+
+    def _rebind(self, name: Named, array: Any) -> None:
+        captured, old = self._alive, name.record()
+        new = int(array.data.ptr)
+        for node in captured.record.nodes:
+            moves = {a: a - old.address + new for a in node.addresses if a in old}
+            if moves:
+                self._set(node.moved(moves))
+        self._names[name.name] = name.moved(array)
+        self.arrays = tuple(array if each is name.array else each for each in self.arrays)
+
+    def update_node(
+        self,
+        number: int,
+        args: Any = None,
+        *,
+        grid: Any = None,
+        block: Any = None,
+        shared_bytes: int | None = None,
+    ) -> None:
+        """Change arguments or launch shape of one kernel, from the next launch on.
+
+        Parameters
+        ----------
+        number
+            The node's number in ``record.nodes``.
+        args
+            All the kernel's arguments; None keeps them.
+        grid, block, shared_bytes
+            As for `gl.launch`; None keeps them.
+        """
+        record = self._alive.record
+        if not 0 <= number < len(record.nodes) or record.nodes[number].grid is None:
+            raise ValueError(f"Node {number} is no kernel of the graph whose arguments could be changed.")
+        node = record.nodes[number]
+        node = replace(
+            node,
+            grid=node.grid if grid is None else dims("grid", grid),
+            block=node.block if block is None else dims("block", block),
+            shared_bytes=node.shared_bytes if shared_bytes is None else shared_bytes,
+        )
+        if args is not None:
+            node = replace(node, parameters=_packed(node, args, session.cp().ndarray))
+        with self._here():
+            self._set(node)
+
+    def _set(self, node: GraphNode) -> None:
+        captured = self._alive
+        session.backend().set_graph_node(captured.graph, node, self._template.graph)
+        captured.record = captured.record.replaced({node.number: node})
+
+    # What it costs
+
+    def compare(self, repeats: int = 20) -> GraphComparison:
+        """Run the function `repeats` times piece by piece, and as often as a graph: what does one run take?
+
+        The arrays get their contents back.
+
+        Returns
+        -------
+        GraphComparison
+            Times of one run and of one node, on the device and on the host.
+        """
+        if repeats < 1:
+            raise ValueError("`repeats` is at least 1.")
+        captured = self._alive
+        with self._here(), _restored(self.arrays), self.stream:
+            eager = self._timed(lambda: self.fn(*self.arrays), repeats)
+            graph = self._timed(captured.graph.launch, repeats)
+        provenance = session.backend().provenance
+        return GraphComparison(
+            provenance, len(captured.record.nodes), repeats, eager[0], graph[0], eager[1], graph[1]
+        )
+
+    def _timed(self, run: Callable[[], object], repeats: int) -> tuple[float, float]:
+        """Time of one run in ns, between events and on the host."""
+        cp, clock = session.cp(), session.backend().host_ns
+        run()
+        self.stream.synchronize()
+        begin = self.stream.record()
+        started = clock()
+        for _ in range(repeats):
+            run()
+        host_ns = clock() - started
+        end = self.stream.record()
+        end.synchronize()
+        return cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats, host_ns / repeats
+
+    def __repr__(self) -> str:
+        if self._captured is None:
+            return "A graph that was reset."
+        record = self._captured.record
+        nodes, edges = len(record.nodes), len(record.edges)
+        name, counts = getattr(self.fn, "__name__", "a function"), (nodes, record.depth, edges)
+        words = [f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in zip(counts, _NOUNS, strict=True)]
+        return (
+            f"Graph of {name}: {words[0]} in {words[1]}, {words[2]}; captured on {record.provenance.device}."
+        )
+
+
+@contextmanager
+def _restored(arrays: tuple[Any, ...]) -> Iterator[None]:
+    """Put back the contents of the arrays at the end."""
+    saved = [array.copy() for array in arrays]
+    try:
+        yield
+    finally:
+        with session.cp().cuda.Stream.null:
+            for array, contents in zip(arrays, saved, strict=True):
+                array[...] = contents
+        session.cp().cuda.Stream.null.synchronize()
+
+
+def _arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
+    if isinstance(value, ndarray):
+        yield value
+    elif isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, (str, ndarray)):
+        for item in value:
+            yield from _arrays_in(item, ndarray)
+
+
+def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
+    arrays = list(_arrays_in(result, ndarray))
+    names = ["result"] if len(arrays) == 1 else [f"result {number}" for number in range(1, len(arrays) + 1)]
+    return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
+
+
+def _shapes(result: Any) -> list[tuple[Any, Any]]:
+    return [(array.shape, array.dtype) for array in _arrays_in(result, session.cp().ndarray)]
+
+
+def _check_shapes(first: list[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> None:
+    """Refuse a function that made something else the second time: its graph would repeat a chance."""
+    if first != then:
+        raise ValueError(
+            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(then)} in the capture: a "
+            "graph has one set of shapes. Let fn depend on its arguments alone."
+        )
+
+
+def _kinds(kinds: list[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"
+
+
+def _same_kind(what: str, own: Any, given: Any) -> None:
+    if not isinstance(given, type(own)):
+        raise TypeError(
+            f"{what} is a {type(given).__name__}, no device array; copy it there with cp.asarray."
+        )
+    if (given.shape, given.dtype) != (own.shape, own.dtype):
+        raise ValueError(
+            f"{what} has shape {given.shape} and dtype {given.dtype}, but the graph was captured with "
+            f"{own.shape} and {own.dtype}, which it keeps. Capture another graph for other shapes."
+        )
+
+
+def _first_elements(array: Any) -> tuple[float, ...]:
+    return tuple(array.ravel()[:SHOWN_ELEMENTS].get().tolist())
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, sorted(names))) or "none"
+
+
+def _packed(node: GraphNode, args: Any, ndarray: Any) -> tuple[Any, ...]:
+    """A node's parameters with the bytes of these arguments.
+
+    Raises
+    ------
+    TypeError
+        For another number of arguments, or one of another size.
+    """
+    if not isinstance(args, (tuple, list)) or len(args) != len(node.parameters):
+        raise TypeError(f"`args` is a tuple of all {len(node.parameters)} arguments of {node.name}.")
+    packed = []
+    for number, (value, parameter) in enumerate(zip(args, node.parameters, strict=True), 1):
+        address: int | None = int(value.data.ptr) if isinstance(value, ndarray) else None
+        data = np.uint64(address).tobytes() if address is not None else np.asarray(value).tobytes()
+        if len(data) != len(parameter.data) or bool(parameter.addresses) != (address is not None):
+            wanted = "a device array" if parameter.addresses else f"a number of {len(parameter.data)} bytes"
+            raise TypeError(
+                f"Argument {number} of {node.name} is {wanted}, not a {type(value).__name__}. NumPy's "
+                "scalars, such as np.float32(1), have a size."
+            )
+        packed.append(replace(parameter, data=data, addresses=() if address is None else (address,)))
+    return tuple(packed)

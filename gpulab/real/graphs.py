@@ -1,0 +1,213 @@
+"""Nodes, edges and parameters of a graph that CuPy captured, read and changed through CUDA's driver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, get_args
+
+import cupy
+
+from virtualgpu.records import CopyKind, GraphNode, GraphRecord, NodeKind, NodeParameter, Provenance
+from virtualgpu.records.graph import ADDRESS_BYTES
+
+NO_BINDINGS = "Nodes are not available: the package cuda-bindings is not installed."
+_KINDS = get_args(NodeKind)
+_COPY_KINDS: dict[tuple[bool, bool], CopyKind] = {
+    (False, True): "HtoD", (True, False): "DtoH", (True, True): "DtoD",
+}  # fmt: skip
+_DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
+_LEAST_ADDRESS = 1 << 16
+# CUgraphExecUpdateResult, in words.
+_WHY_NOT = {
+    2: "the other graph has other nodes or edges",
+    3: "a node has become one of another kind",
+    4: "a kernel has changed in a way that an executable graph cannot take",
+    5: "a node's parameters have changed in a way that an executable graph cannot take",
+    7: "a kernel has changed in a way that an executable graph cannot take",
+    8: "a node's attributes have changed in a way that an executable graph cannot take",
+}
+_UPDATE_FAILURE = 910
+
+
+def _driver() -> Any:
+    from cuda.bindings import driver
+
+    return driver
+
+
+def record(graph: Any, provenance: Provenance) -> GraphRecord:
+    """What a ``cupy.cuda.Graph`` consists of."""
+    try:
+        driver = _driver()
+    except ImportError:
+        return GraphRecord(provenance, (), (), note=NO_BINDINGS)
+    handles = _handles(graph)
+    number = {int(handle): at for at, handle in enumerate(handles)}
+    nodes = tuple(_node(at, handle) for at, handle in enumerate(handles))
+    of = driver.CUgraph(graph.graph)
+    count = _checked(driver.cuGraphGetEdges(of))[-1]
+    first, then, *_ = _checked(driver.cuGraphGetEdges(of, count)) if count else ((), ())
+    pairs = zip(first[:count], then[:count], strict=True) if count else ()
+    edges = sorted((number[int(a)], number[int(b)]) for a, b in pairs)
+    return GraphRecord(provenance, nodes, tuple(edges))
+
+
+def set_node(graph: Any, node: GraphNode, template: Any) -> None:
+    """Give the node with this number the record's parameters, from the next launch on.
+
+    What a record lacks, such as the kernel's handle, is that of the same node of `template`.
+
+    Raises
+    ------
+    CUDADriverError
+        As CUDA refuses it.
+    """
+    driver, handle, like = _driver(), _handles(graph)[node.number], _handles(template)[node.number]
+    executable = driver.CUgraphExec(graph.graphExec)
+    if node.kind == "KERNEL":
+        assert node.grid is not None
+        assert node.block is not None
+        params = _checked(driver.cuGraphKernelNodeGetParams(like))[0]
+        params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
+        params.blockDimX, params.blockDimY, params.blockDimZ = node.block
+        params.sharedMemBytes = node.shared_bytes
+        values = [ctypes.create_string_buffer(each.data, len(each.data)) for each in node.parameters]
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
+        params.kernelParams = ctypes.addressof(pointers)
+        _checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
+        return
+    first, *rest = node.parameters
+    if node.kind == "MEMSET":
+        params = _checked(driver.cuGraphMemsetNodeGetParams(like))[0]
+        params.dst = driver.CUdeviceptr(_word(first))
+        _checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
+    elif node.kind == "MEMCPY":
+        params = _checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
+        for name, parameter in (("src", first), ("dst", rest[0])):
+            if parameter.addresses:
+                setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
+            else:
+                setattr(params, f"{name}Host", _word(parameter))
+        _checked(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _context()))
+
+
+def take_parameters(graph: Any, other: Any) -> None:
+    """Give a graph the parameters of another one with the same nodes and edges (``cuGraphExecUpdate``).
+
+    Raises
+    ------
+    CUDADriverError
+        Status 910, if the two differ in more than parameters.
+    """
+    driver = _driver()
+    executable, template = driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
+    status, info = driver.cuGraphExecUpdate(executable, template)
+    if int(status) == _UPDATE_FAILURE:
+        raise _error(status, _WHY_NOT.get(int(info.result), "") or str(info.result))
+    _checked((status, info))
+
+
+def _handles(graph: Any) -> list[Any]:
+    driver = _driver()
+    of = driver.CUgraph(graph.graph)
+    count = _checked(driver.cuGraphGetNodes(of))[-1]
+    return list(_checked(driver.cuGraphGetNodes(of, count))[0][:count]) if count else []
+
+
+def _node(number: int, handle: Any) -> GraphNode:
+    driver = _driver()
+    kind = _checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
+    device = int(cupy.cuda.Device().id)
+    if kind == "KERNEL":
+        params = _checked(driver.cuGraphKernelNodeGetParams(handle))[0]
+        function = params.func if int(params.func) else _checked(driver.cuKernelGetFunction(params.kern))[0]
+        return GraphNode(
+            number,
+            "KERNEL",
+            _checked(driver.cuFuncGetName(function))[0].decode(),
+            (params.gridDimX, params.gridDimY, params.gridDimZ),
+            (params.blockDimX, params.blockDimY, params.blockDimZ),
+            params.sharedMemBytes,
+            tuple(_parameters(function, int(params.kernelParams or 0))),
+            device_id=device,
+        )
+    if kind == "MEMSET":
+        params = _checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
+        size = params.elementSize * params.width * max(1, params.height)
+        return GraphNode(number, kind, "Memset", parameters=(_pointer("destination", int(params.dst)),),
+                         size_bytes=size, device_id=device)  # fmt: skip
+    if kind == "MEMCPY":
+        params = _checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
+        ends = [_end(params, name) for name in ("src", "dst")]
+        source, destination = map(_pointer, ("source", "destination"), ends)
+        copy_kind = _COPY_KINDS.get((bool(source.addresses), bool(destination.addresses)))
+        size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
+        name = f"Memcpy {copy_kind or 'on the host'}"
+        return GraphNode(number, kind, name, parameters=(source, destination),
+                         size_bytes=size, copy_kind=copy_kind, device_id=device)  # fmt: skip
+    name = "Host function" if kind == "HOST" else kind.replace("_", " ").capitalize()
+    return GraphNode(number, kind if kind in _KINDS else "OTHER", name, device_id=device)
+
+
+def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:
+    """A kernel's parameters, whose values lie where the pointers at `values` lead."""
+    driver, number = _driver(), 0
+    while values:
+        status, offset, size = driver.cuFuncGetParamInfo(function, number)
+        if int(status):
+            return  # that was the last one
+        place = ctypes.c_void_p.from_address(values + number * ctypes.sizeof(ctypes.c_void_p)).value
+        data = ctypes.string_at(place or 0, size) if place else bytes(size)
+        words = (data[at : at + ADDRESS_BYTES] for at in range(0, size - ADDRESS_BYTES + 1, ADDRESS_BYTES))
+        found = [int.from_bytes(word, "little") for word in words]
+        yield NodeParameter(data, int(offset), addresses=tuple(filter(_on_device, found)))
+        number += 1
+
+
+def _end(copy: Any, name: str) -> int:
+    """Address of one end of a copy, by whichever field holds it."""
+    host, device = getattr(copy, f"{name}Host"), int(getattr(copy, f"{name}Device"))
+    return device or int(host or 0)
+
+
+def _pointer(name: str, address: int) -> NodeParameter:
+    return NodeParameter(address.to_bytes(ADDRESS_BYTES, "little"), name=name,
+                         addresses=(address,) if _on_device(address) else ())  # fmt: skip
+
+
+def _word(parameter: NodeParameter) -> int:
+    return int.from_bytes(parameter.data, "little")
+
+
+def _on_device(word: int) -> bool:
+    """Whether a number is an address in a device's memory."""
+    if word < _LEAST_ADDRESS:
+        return False
+    driver = _driver()
+    kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    with suppress(OverflowError):
+        status, value = driver.cuPointerGetAttribute(kind, driver.CUdeviceptr(word))
+        return int(status) == 0 and int(value) == _DEVICE_MEMORY
+    return False
+
+
+def _context() -> Any:
+    return _checked(_driver().cuCtxGetCurrent())[0]
+
+
+def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    status, *rest = answer
+    if int(status):
+        raise _error(status)
+    return tuple(rest)
+
+
+def _error(status: Any, why: str = "") -> Exception:
+    """CuPy's error for the driver's status."""
+    error = cupy.cuda.driver.CUDADriverError(int(status))
+    if why:
+        error.args = (f"{error}: {why}.",)
+    raised: Exception = error
+    return raised

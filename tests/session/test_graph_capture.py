@@ -1,0 +1,428 @@
+"""``gl.graph``: what it captures, launches, changes and refuses. `tests/real` runs the same on a real GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from virtualgpu.errors import GpulabError
+
+ADD = 'extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }'
+PUT = 'extern "C" __global__ void put(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
+N = 64
+
+
+@pytest.fixture(autouse=True)
+def a_device() -> Iterator[None]:
+    gl.use_device("virtual:H200")
+    yield
+    gl.use_device("auto")
+
+
+def ones(value: float = 1) -> Any:
+    return gl.cp.full(N, value, gl.cp.float32)
+
+
+def kernel(code: str, name: str) -> Any:
+    return gl.cp.RawKernel(code, name)
+
+
+def add(x: Any, y: float = 1, stream: Any = None) -> None:
+    kernel(ADD, "add")((2,), (N // 2,), (x, np.float32(y)), stream=stream)
+
+
+def all_are(array: Any, value: float) -> None:
+    np.testing.assert_allclose(gl.cp.asnumpy(array), np.full(N, value), rtol=1e-6)
+
+
+class TestLaunch:
+    def test_nothing_changes_before_the_launch_and_each_launch_runs_everything(self) -> None:
+        x = ones()
+        g = gl.graph(lambda x: add(x, 2), x)
+        all_are(x, 1)
+        g.launch()
+        g()
+        all_are(x, 5)
+
+    def test_it_waits_for_what_the_current_stream_was_given_before(self) -> None:
+        x = ones()
+        x *= 3
+        g = gl.graph(lambda x: x + 1, x)
+        all_are(g(), 4)
+
+    def test_a_call_returns_what_fn_returned_computed_anew(self) -> None:
+        x = ones()
+        g = gl.graph(lambda x: {"twice": x * 2, "both": (x, x + 1)}, x)
+        x[...] = 5
+        out = g()
+        all_are(out["twice"], 10)
+        all_are(out["both"][1], 6)
+        assert out["both"][0] is x
+        assert g.result is out
+
+    def test_arrays_of_the_graph_stay_while_it_does(self) -> None:
+        g = gl.graph(lambda x: gl.cp.sqrt(x * 2) + 1, ones(8))
+        gc.collect()
+        others = [ones(50) for _ in range(20)]
+        all_are(g(), 5)
+        for other in others:
+            all_are(other, 50)
+
+    def test_launch_stream(self) -> None:
+        x, stream = ones(), gl.cp.cuda.Stream(non_blocking=True)
+        g = gl.graph(add, x)
+        g.upload(stream)
+        g.launch(stream)
+        stream.synchronize()
+        all_are(x, 2)
+
+    def test_after_reset(self) -> None:
+        g = gl.graph(add, ones())
+        g.reset()
+        for use in (g.launch, g.compare, lambda: g.record, lambda: g.result):
+            with pytest.raises(GpulabError, match="was reset"):
+                use()
+        assert repr(g) == "A graph that was reset."
+
+
+class TestRecord:
+    def test_nodes_and_edges(self) -> None:
+        x, y, other = ones(), ones(), gl.cp.cuda.Stream(non_blocking=True)
+
+        def fork(x: Any, y: Any) -> None:
+            stream = gl.cp.cuda.get_current_stream()
+            add(x, 2)
+            other.wait_event(stream.record())
+            add(y, 3, stream=other)
+            kernel(PUT, "put")((1,), (N,), (x, y), stream=other)
+            y.data.memset_async(0, 4 * N, stream)
+            stream.wait_event(other.record())
+            x.data.copy_from_device_async(y.data, 4 * N, stream)
+
+        record = gl.graph(fork, x, y).record
+        kinds = [(n.kind, n.name, n.grid, n.block) for n in record.nodes]
+        assert sorted(kinds, key=str) == sorted(
+            [
+                ("KERNEL", "add", (2, 1, 1), (32, 1, 1)),
+                ("KERNEL", "add", (2, 1, 1), (32, 1, 1)),
+                ("KERNEL", "put", (1, 1, 1), (64, 1, 1)),
+                ("MEMSET", "Memset", None, None),
+                ("MEMCPY", "Memcpy DtoD", None, None),
+            ],
+            key=str,
+        )
+        assert (len(record.edges), record.depth) == (6 - 1, 4)
+        copy = next(n for n in record.nodes if n.kind == "MEMCPY")
+        memset = next(n for n in record.nodes if n.kind == "MEMSET")
+        assert (copy.size_bytes, copy.copy_kind, memset.size_bytes) == (256, "DtoD", 256)
+        ends = {p.name: p.addresses for p in copy.parameters}
+        assert ends == {"source": (y.data.ptr,), "destination": (x.data.ptr,)}
+
+    def test_parameters_to_the_byte(self) -> None:
+        x = ones()
+        record = gl.graph(lambda x: add(x, 2.5), x).record
+        pointer, number = record.nodes[0].parameters
+        assert pointer.data == int(x.data.ptr).to_bytes(8, "little")
+        assert pointer.addresses == (x.data.ptr,)
+        assert (number.data, number.offset, number.addresses) == (np.float32(2.5).tobytes(), 8, ())
+
+    def test_names(self) -> None:
+        x, z = ones(), ones()
+        record = gl.graph(lambda a: a * z, x).record
+        arrays = [(a.name, a.is_output) for a in record.arrays]
+        assert arrays == [("x", False), ("z", False), ("result", True)]
+        assert all(record.users(array) == (0,) for array in record.arrays)
+
+    def test_layers_follow_the_longest_way(self) -> None:
+        assert gl.graph(lambda x: ((x + 1) * 2) - x, ones()).record.layers == (0, 1, 2)
+
+    def test_sentence(self) -> None:
+        g = gl.graph(add, ones())
+        assert repr(g).startswith("Graph of add: 1 node in 1 step, 0 edges; captured on ")
+
+    def test_dot(self) -> None:
+        assert "add" in gl.graph(add, ones()).debug_dot_str()
+
+
+class TestUpdate:
+    def test_another_array_by_name(self) -> None:
+        x, y, other = ones(), ones(0), ones(10)
+        g = gl.graph(lambda x, y: kernel(PUT, "put")((1,), (N,), (y, x)), x, y)
+        g.update(x=other)
+        g.launch()
+        all_are(y, 10)
+        assert g.record.nodes[0].parameters[1].addresses == (other.data.ptr,)
+        assert g.check() == ()
+
+    def test_every_node_and_view_of_the_array_moves(self) -> None:
+        x, other = gl.cp.arange(N, dtype=np.float32), gl.cp.arange(N, dtype=np.float32) * 100
+        halves = gl.cp.zeros(N // 2, np.float32)
+
+        def work(x: Any) -> Any:
+            add(x, 1)
+            x[1::2] += 1
+            halves[...] = x[::-2]
+            x.data.memset_async(0, 4)
+            return x * 2
+
+        g = gl.graph(work, x)
+        g.update(x=other)
+        out = g()
+        expected = np.arange(N) * 100.0 + 1
+        expected[1::2] += 1
+        np.testing.assert_allclose(gl.cp.asnumpy(halves), expected[::-2])
+        expected[0] = 0
+        np.testing.assert_allclose(gl.cp.asnumpy(out), expected * 2)
+        np.testing.assert_allclose(gl.cp.asnumpy(x), np.arange(N))
+
+    def test_arguments_and_shape_of_one_kernel(self) -> None:
+        x = ones()
+        g = gl.graph(add, x)
+        g.update_node(0, (x, np.float32(9)), grid=1)
+        g.launch()
+        np.testing.assert_array_equal(gl.cp.asnumpy(x), [10] * 32 + [1] * 32)
+        node = g.record.nodes[0]
+        assert (node.grid, node.parameters[1].data) == ((1, 1, 1), np.float32(9).tobytes())
+
+    def test_another_function_of_the_same_shape(self) -> None:
+        x, y = ones(), ones(3)
+        g = gl.graph(lambda x: add(x, 1), x)
+        executable = g.graph.graphExec
+        g.update(lambda y: add(y, 5), y)
+        g.launch()
+        all_are(x, 1)
+        all_are(y, 8)
+        assert g.graph.graphExec == executable
+        g.update(y=x)
+        g.launch()
+        all_are(x, 6)
+
+    @pytest.mark.parametrize(
+        "other",
+        [lambda x: (add(x), add(x)), lambda x: x.data.memset_async(0, 4), lambda x: None],
+        ids=["more nodes", "another kind", "none"],
+    )
+    @pytest.mark.filterwarnings("ignore:fn gave the stream nothing")
+    def test_another_topology_is_cudas_error_and_the_graph_stays(self, other: Any) -> None:
+        x = ones()
+        g = gl.graph(add, x)
+        with pytest.raises(gl.cp.cuda.driver.CUDADriverError) as error:
+            g.update(other, x)
+        assert error.value.status == 910
+        g.launch()
+        all_are(x, 2)
+
+    def test_a_launch_shape_that_the_device_refuses(self) -> None:
+        x = ones()
+        g = gl.graph(add, x)
+        with pytest.raises(gl.cp.cuda.driver.CUDADriverError) as error:
+            g.update_node(0, block=2048)
+        assert error.value.status == 1
+        g.launch()
+        all_are(x, 2)
+
+    @pytest.mark.parametrize(
+        ("change", "error", "says"),
+        [
+            (lambda g, x: g.update(q=x), TypeError, "no array called 'q'; it has 'x'"),
+            (lambda g, x: g.update(x=x[:3]), ValueError, "has shape (3,)"),
+            (lambda g, x: g.update(x=x.astype(np.float64)), ValueError, "dtype float64"),
+            (lambda g, x: g.update(x=np.zeros(N)), TypeError, "cp.asarray"),
+            (lambda g, x: g.update(), TypeError, "g.update(x=other)"),
+            (lambda g, x: g.update_node(3, (x, np.float32(1))), ValueError, "Node 3 is no kernel"),
+            (lambda g, x: g.update_node(0, (x,)), TypeError, "all 2 arguments of add"),
+            (lambda g, x: g.update_node(0, (x, 1)), TypeError, "a number of 4 bytes"),
+            (lambda g, x: g.update_node(0, (np.uint64(1), np.float32(1))), TypeError, "is a device array"),
+            (lambda g, x: g.check(q=x), TypeError, "no array called 'q'"),
+        ],
+    )
+    def test_what_cannot_be(self, change: Any, error: type[Exception], says: str) -> None:
+        x = ones()
+        g = gl.graph(add, x)
+        with pytest.raises(error) as raised:
+            change(g, x)
+        assert says in str(raised.value)
+        g.launch()
+        all_are(x, 2)
+
+
+class TestAddresses:
+    def test_a_name_that_means_another_array_dangles(self) -> None:
+        x, y = ones(3), ones(0)
+        g = gl.graph(lambda x: kernel(PUT, "put")((1,), (N,), (y, x)), x)
+        assert g.check(x=x) == ()
+        before = x.data.ptr
+        (found,) = g.check(x=(new := ones(7)))
+        assert (found.array.name, found.array.address, found.address_now) == ("x", before, new.data.ptr)
+        assert (found.nodes, found.in_graph[0], found.now[0]) == ((0,), 3, 7)
+        (gone,) = g.check(x=None)
+        assert (gone.address_now, gone.now) == (None, ())
+
+    def test_variables_of_a_notebook_are_looked_up(self) -> None:
+        cell = {"gl": gl, "x": ones(3), "factor": ones(2)}
+        exec("g = gl.graph(lambda a: a * factor, x)", cell)
+        assert cell["g"].check() == ()
+        cell["x"] = ones(9)
+        assert [found.array.name for found in cell["g"].check()] == ["x"]
+        cell["factor"] = ones(9)
+        assert [found.array.name for found in cell["g"].record.dangling] == ["x", "factor"]
+        all_are(cell["g"](), 6)
+        cell["g"].update(x=cell["x"], factor=cell["factor"])
+        all_are(cell["g"](), 81)
+        assert cell["g"].check() == ()
+
+    def test_an_array_that_no_node_uses_may_change(self) -> None:
+        cell = {"gl": gl, "x": ones(), "y": ones(), "f": lambda x, y: add(x)}
+        exec("g = gl.graph(f, x, y)", cell)
+        cell["y"] = ones()
+        assert cell["g"].check() == ()
+
+
+class TestCallable:
+    def test_inputs_are_copied_into_the_graphs_own_arrays(self) -> None:
+        sample = ones(0)
+        g = gl.graph(lambda x: x * 2 + 1, sample)
+        for value in (3, 4):
+            given = ones(value)
+            out = g.callable(given)
+            all_are(out, 2 * value + 1)
+            all_are(given, value)
+            assert out is g.result
+
+    @pytest.mark.parametrize(
+        ("given", "error", "says"),
+        [
+            (lambda: (), TypeError, "takes 1 arrays, and 0 came"),
+            (lambda: (ones()[:5],), ValueError, "has shape (5,)"),
+            (lambda: (ones().astype(np.int32),), ValueError, "dtype int32"),
+            (lambda: (np.zeros(N, np.float32),), TypeError, "no device array"),
+        ],
+    )
+    def test_other_shapes(self, given: Any, error: type[Exception], says: str) -> None:
+        g = gl.graph(lambda x: x * 2, ones())
+        with pytest.raises(error) as raised:
+            g.callable(*given())
+        assert says in str(raised.value)
+
+
+class TestPool:
+    def test_temporaries_come_from_a_pool_of_its_own(self) -> None:
+        default = gl.cp.get_default_memory_pool()
+        x = ones()
+        used = default.used_bytes()
+        g = gl.graph(lambda x: (x + 1) * 2, x)
+        assert default.used_bytes() == used
+        assert g.pool.total_bytes() == 2 * 512
+        assert g.pool.used_bytes() == 512  # the result
+
+    def test_graphs_that_share_a_pool_share_the_memory_of_temporaries(self) -> None:
+        def work(x: Any) -> None:
+            x[...] = gl.cp.sqrt((x + 1) * 2)
+
+        x = ones(7)
+        first = gl.graph(work, x)
+        alone = first.pool.total_bytes()
+        second = gl.graph(work, x, pool=first.pool)
+        assert second.pool is first.pool
+        assert first.pool.total_bytes() == alone
+        first.launch()
+        second.launch()
+        all_are(x, np.sqrt((4 + 1) * 2))
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("fn", "error", "says"),
+        [
+            (lambda x: float(x[0]), RuntimeError, "capturing"),
+            (lambda x: x.get(), RuntimeError, "capturing"),
+            (lambda x: gl.cp.cuda.get_current_stream().synchronize(), RuntimeError, "capturing"),
+            (lambda x: gl.cp.cuda.Device().synchronize(), RuntimeError, "capturing"),
+            (lambda x: x.reshape(8, 8) @ x.reshape(8, 8), NotImplementedError, "cuBLAS"),
+            (lambda x: gl.cp.random.rand(3), NotImplementedError, "cuRAND"),
+            (lambda x: gl.graph(add, x), GpulabError, "captures a graph already"),
+            (lambda x: 1 / 0, ZeroDivisionError, "division"),
+        ],
+    )
+    def test_what_a_capture_cannot_have(self, fn: Any, error: type[Exception], says: str) -> None:
+        x = ones()
+
+        def work(x: Any) -> None:
+            if gl.cp.cuda.get_current_stream().is_capturing():
+                fn(x)
+
+        with pytest.raises(error, match=says):
+            gl.graph(work, x)
+        add(x)  # the context lives, and the stream captures no more
+        all_are(x, 2)
+
+    def test_an_error_that_fn_swallows_still_costs_the_graph(self) -> None:
+        def work(x: Any) -> None:
+            add(x)
+            with contextlib.suppress(RuntimeError):
+                gl.cp.cuda.Device().synchronize()
+
+        x = ones()
+        with pytest.raises(RuntimeError, match="previous error during capture"):
+            gl.graph(work, x)
+        add(x)
+        all_are(x, 2)
+
+    def test_work_on_a_stream_that_was_not_joined(self) -> None:
+        other = gl.cp.cuda.Stream(non_blocking=True)
+
+        def work(x: Any) -> None:
+            other.wait_event(gl.cp.cuda.get_current_stream().record())
+            add(x, stream=other)
+
+        with pytest.raises(RuntimeError, match="unjoined"):
+            gl.graph(work, ones())
+
+    @pytest.mark.parametrize(
+        ("call", "says"),
+        [
+            (lambda: gl.graph(3), "captures what a function does"),
+            (lambda: gl.graph(add, np.ones(N)), "cp.asarray"),
+            (lambda: gl.graph(add, ones(), 2), "functools.partial"),
+            (lambda: gl.graph(add, ones(), pool=gl.cp.cuda.MemoryPool()), "pool=other.pool"),
+        ],
+    )
+    def test_what_is_no_function_or_no_array(self, call: Any, says: str) -> None:
+        with pytest.raises(TypeError, match=says):
+            call()
+
+    def test_another_shape_the_second_time(self) -> None:
+        sizes = iter((N, N // 2))
+        with pytest.raises(ValueError, match="one set of shapes"):
+            gl.graph(lambda x: x[: next(sizes)] * 2, ones())
+
+    def test_an_empty_graph_is_told(self) -> None:
+        with pytest.warns(UserWarning, match="nothing to do"):
+            g = gl.graph(lambda x: None, ones())
+        g.launch()
+        assert (g.record.nodes, g.record.depth) == ((), 0)
+
+
+class TestCompare:
+    def test_each_node_costs_less_in_a_graph(self) -> None:
+        x = ones()
+
+        def work(x: Any) -> None:
+            for _ in range(50):
+                add(x)
+
+        found = gl.graph(work, x).compare(repeats=3)
+        all_are(x, 1)
+        assert (found.nodes, found.repeats) == (50, 3)
+        assert found.graph_node_ns == found.graph_device_ns / 50
+        self.check(found)
+
+    def check(self, found: Any) -> None:
+        assert found.speedup > 3
+        assert found.eager_host_ns > 10 * found.graph_host_ns
