@@ -27,6 +27,7 @@ ALLOWED = {
     "OPERANDS": "instructions register themselves",
     # Facts about this computer, found out once.
     "_load": "NVRTC's library",
+    "load": "CUPTI's library, which is one a process and calls back",
     "include_options": "where the CUDA headers lie",
     "version": "of the one library",
     "_targets": "of the one library",

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import NO_DEVICE, cuda_version, driver_status
 from gpulab.real.nvml import NvmlError, sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
@@ -226,16 +227,18 @@ def check_real_gpu() -> Result:
 
 
 def check_cupti() -> Result:
-    """Whether stream timelines can be recorded by CUPTI."""
-    version = _version("cupti-python")
-    if version is None:
-        remedy = "pip install cupti-python" if driver_status().usable else ""
+    """Whether timelines can be recorded by CUPTI."""
+    library = cupti.load()
+    if library is None:
+        remedy = "pip install nvidia-cuda-cupti" if driver_status().usable else ""
         return "missing", "not installed (without it timelines come from events)", remedy
+    rival = cupti.rival()
+    if rival:
+        return "wrong", f"in use by {rival}", f"Run this without {rival}."
     try:
-        import cupti.cupti  # noqa: F401
-    except Exception as error:
-        return "wrong", f"{version}: {_short(error)}", "pip install --force-reinstall cupti-python"
-    return "ok", version, ""
+        return "ok", f"CUPTI {library.version}", ""
+    except cupti.CuptiError as error:
+        return "wrong", _short(error), "pip install --force-reinstall nvidia-cuda-cupti"
 
 
 # --- the virtual GPU ---

@@ -14,6 +14,7 @@ from cupy.cuda import driver
 from gpulab.real import blocks, graphs, warps
 from gpulab.real.device import device_info, device_name, open_nvml
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
+from gpulab.real.timeline import RealRecorder
 from virtualgpu.compile import instrument
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
@@ -99,7 +100,7 @@ class CudaBackend:
             )
 
     def timeline_recorder(self) -> TimelineRecorder:
-        raise NotSupportedError("Timelines are not recorded on a real GPU.")
+        return RealRecorder(self.provenance)
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.

@@ -25,7 +25,7 @@ VERSIONED_BY_CUDA = {
     "cuda-bindings", "cuda-cccl", "cuda-crt-dev_linux-64", "cuda-cudart-dev", "cuda-nvdisasm", "cuda-nvrtc"
 }  # fmt: skip
 # Wheels with no conda-forge package; the code works without them.
-PIP_ONLY = {"cupti-python", "nvidia-cuda-cupti"}
+PIP_ONLY = {"nvidia-cuda-cupti"}
 # What conda needs beside the package's own dependencies.
 CONDA_ONLY = {"cuda-crt-dev_win-64", "cuda-version", "make", "pip", "python"}
 

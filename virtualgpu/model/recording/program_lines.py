@@ -44,7 +44,7 @@ class ProgramLines:
             name = frame.f_code.co_filename
             belongs = outside.get(name)
             if belongs is None:
-                belongs = self._belongs(name, str(frame.f_globals.get("__name__")))
+                belongs = self.belongs(name, str(frame.f_globals.get("__name__")))
                 if not name.startswith("<"):  # a name that several modules share
                     outside[name] = belongs
             if belongs:
@@ -52,25 +52,28 @@ class ProgramLines:
                 line = self._lines.get(key)
                 if line is None:
                     text = linecache.getline(name, key[1], frame.f_globals).strip()
-                    line = self._lines[key] = SourceLine(_shown(name), key[1], text)
+                    line = self._lines[key] = SourceLine(shown(name), key[1], text)
                 return line, called
             called = frame.f_code.co_name
             frame = frame.f_back
         return None, called
 
-    def _belongs(self, name: str, module: str) -> bool:
-        """Whether a file is the program's own. Code that dataclasses make has no file, but our module's name.
+    def belongs(self, name: str, module: str) -> bool:
+        """Whether a file is the program's own. What is made from strings has no file, but a module's name:
+        ours for dataclasses, one of its own for a named tuple.
 
         Cython's sources, such as CuPy's, make no frames.
         """
-        if module.partition(".")[0] in _PACKAGES or name.startswith(("<frozen", "<__array")):
+        if module.partition(".")[0] in _PACKAGES or module.startswith("namedtuple_"):
+            return False
+        if name.startswith(("<frozen", "<__array")):
             return False
         if name.startswith("<"):
             return True
         return not Path(name).resolve().as_posix().startswith(self._libraries)
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """A file's name as a page shows it: ``cell [12]`` for a notebook's cell."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None

@@ -1,0 +1,1 @@
+"""Timelines of a real GPU through CUPTI, NVIDIA's profiling interface."""

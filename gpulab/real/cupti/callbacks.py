@@ -1,0 +1,61 @@
+"""CUPTI's callbacks: called in the thread that calls CUDA, before and after, with the call's arguments."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ctypes import c_char_p, c_int, c_uint32, c_void_p
+from typing import Any
+
+from gpulab.real.cupti.library import Cupti
+
+
+class CallData(ctypes.Structure):
+    """CUpti_CallbackData (cupti_callbacks.h)."""
+
+    _fields_ = (
+        ("site", c_int),
+        ("function_name", c_char_p),
+        ("params", c_void_p),
+        ("return_value", ctypes.POINTER(c_int)),
+        ("symbol_name", c_char_p),
+        ("context", c_void_p),
+        ("context_uid", c_uint32),
+        ("correlation_data", c_void_p),
+        ("correlation_id", c_uint32),
+    )
+
+
+_Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, ctypes.POINTER(CallData))
+# The function's name, whether it has returned, and CUPTI's data.
+Handler = Callable[[str, bool, CallData], None]
+
+
+@contextmanager
+def subscribed(library: Cupti, functions: Mapping[int, frozenset[str]], handler: Handler) -> Iterator[None]:
+    """Let `handler` see each call of these functions, named by domain.
+
+    CUPTI has one subscriber a process on drivers before r610. What the handler raises does not reach the
+    program: it has to keep its errors itself.
+
+    Raises
+    ------
+    CuptiError
+        If there is a subscriber already.
+    """
+    names = {domain: library.call_names(domain) for domain in functions}
+
+    def called(_: Any, domain: int, cbid: int, data: Any) -> None:
+        seen = data.contents
+        handler(names[domain].get(cbid, ""), bool(seen.site), seen)
+
+    callback, subscriber = _Callback(called), c_void_p()
+    library.call("cuptiSubscribe", ctypes.byref(subscriber), callback, None)
+    try:
+        for domain, wanted in functions.items():
+            for cbid in [cbid for cbid, name in names[domain].items() if name in wanted]:
+                library.call("cuptiEnableCallback", c_uint32(1), subscriber, domain, c_uint32(cbid))
+        yield
+    finally:
+        library.call("cuptiUnsubscribe", subscriber)

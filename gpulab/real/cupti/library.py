@@ -1,0 +1,244 @@
+"""CUPTI through ctypes: its activity records as bytes, and the few questions that explain them.
+
+The library is asked directly and not through cupti-python, whose record objects take 2 µs for each field
+that is read (measured with 13.0): at ten fields a kernel that is several times what a launch costs, and it
+is spent while the program runs. Here the callbacks only hand buffers over, and everything is read after the
+recording. One library also serves CUDA 12 and 13, with every Python.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import re
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p
+from typing import Any, Final
+
+from virtualgpu.errors import GpulabError
+
+# CUpti_ActivityKind
+MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
+MARKER, MARKER_DATA, OVERHEAD, MEMCPY2, CUDA_EVENT, STREAM, SYNCHRONIZATION = 12, 13, 17, 22, 36, 37, 38
+GRAPH_HOST_NODE, HOST_LAUNCH = 56, 58  # since CUDA 13.4
+# CUpti_CallbackDomain
+DRIVER_API, RUNTIME_API = 1, 2
+
+_SUCCESS, _MAX_LIMIT_REACHED, _NOT_SUPPORTED, _INVALID_KIND = 0, 12, 27, 21
+TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
+_SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
+_FLUSH_FORCED = 1
+_BUFFER_BYTES: Final = 8 << 20
+_INJECTION = "NVTX_INJECTION64_PATH"
+_VERSIONED = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
+
+_Requested = ctypes.CFUNCTYPE(None, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_size_t))
+_Completed = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_size_t)
+
+
+class CuptiError(GpulabError):
+    """CUPTI refused a call; ``result`` is its CUptiResult."""
+
+    def __init__(self, function: str, result: int, words: str) -> None:
+        super().__init__(f"{function}: {words}")
+        self.result = result
+
+
+class Cupti:
+    """The one CUPTI of a process, and the buffers that it fills.
+
+    Parameters
+    ----------
+    library
+        libcupti, as `ctypes.CDLL` gives it.
+    """
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self._buffers: dict[int, Any] = {}  # those that CUPTI writes to, by address
+        self._full: deque[tuple[int, int]] = deque()
+        # CUPTI keeps their addresses: they live as long as the process.
+        self._callbacks = _Requested(self._requested), _Completed(self._completed)
+        self._registered = False
+        self._kinds: list[int] = []
+        self._calls: list[tuple[int, int]] = []
+        self._names: dict[int, dict[int, str]] = {}
+
+    def call(self, function: str, *arguments: Any) -> None:
+        """Call a function of CUPTI's.
+
+        Raises
+        ------
+        CuptiError
+            If it refuses.
+        """
+        result = int(getattr(self._library, function)(*arguments))
+        if result != _SUCCESS:
+            words = c_char_p()
+            self._library.cuptiGetResultString(result, byref(words))
+            raise CuptiError(function, result, (words.value or b"").decode() or f"error {result}")
+
+    @property
+    def recording(self) -> bool:
+        return bool(self._kinds)
+
+    @property
+    def version(self) -> int:
+        """CUPTI_API_VERSION, such as 130001."""
+        number = c_uint32()
+        self.call("cuptiGetVersion", byref(number))
+        return number.value
+
+    def timestamp(self) -> int:
+        """CUPTI's clock, in ns, which all its records use."""
+        now = c_uint64()
+        self.call("cuptiGetTimestamp", byref(now))
+        return now.value
+
+    def stream_id(self, stream: int) -> int:
+        """The number by which records name a stream of the current context, from its handle."""
+        number = c_uint32()
+        self.call("cuptiGetStreamIdEx", None, c_void_p(stream), c_uint8(0), byref(number))
+        return number.value
+
+    # Recording
+
+    def start(self, kinds: Iterable[int], calls: dict[int, frozenset[str]]) -> None:
+        """Begin to record activities of these kinds, and API calls of these names by domain.
+
+        Kinds that this CUPTI does not know are left out.
+
+        Raises
+        ------
+        CuptiError
+            If CUPTI refuses, with result `TAKEN` where another tool holds it. Nothing is recorded then.
+        """
+        if not self._registered:
+            self.call("cuptiActivityRegisterCallbacks", *self._callbacks)
+            self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
+            self._registered = True
+            atexit.register(self.stop)
+        self._full.clear()
+        try:
+            for kind in kinds:
+                try:
+                    self.call("cuptiActivityEnable", kind)
+                except CuptiError as error:
+                    if kind >= GRAPH_HOST_NODE and error.result != TAKEN:
+                        continue
+                    raise
+                self._kinds.append(kind)
+            for domain, names in calls.items():
+                for cbid in [cbid for cbid, name in self.call_names(domain).items() if name in names]:
+                    self.call(_CHOOSE[domain], c_uint32(cbid), c_uint8(1))
+                    self._calls.append((domain, cbid))
+        except CuptiError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End recording. The device's work has to be done: CUPTI does not wait for it."""
+        if self._kinds or self._calls:
+            self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
+        while self._calls:
+            domain, cbid = self._calls.pop()
+            getattr(self._library, _CHOOSE[domain])(c_uint32(cbid), c_uint8(0))
+        while self._kinds:
+            self._library.cuptiActivityDisable(self._kinds.pop())
+        if self._registered:
+            self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
+
+    def dropped(self) -> int:
+        """How many records CUPTI had no room for since the last question."""
+        number = c_size_t()
+        self.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), byref(number))
+        return number.value
+
+    def buffers(self) -> Iterator[tuple[memoryview, list[int]]]:
+        """The bytes recorded, buffer by buffer, with the offset of each record; each buffer once."""
+        while self._full:
+            address, size = self._full.popleft()
+            buffer = self._buffers.pop(address)
+            offsets, record = [], c_void_p()
+            following, where = self._library.cuptiActivityGetNextRecord, byref(record)
+            while following(c_void_p(address), c_size_t(size), where) == _SUCCESS:
+                offsets.append((record.value or 0) - address)
+            yield memoryview(buffer).cast("B")[:size], offsets
+
+    def _requested(self, buffer: Any, size: Any, records: Any) -> None:
+        made = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
+        address = ctypes.addressof(made)
+        self._buffers[address] = made
+        buffer[0], size[0], records[0] = address, _BUFFER_BYTES, 0
+
+    def _completed(self, context: Any, stream: int, buffer: int, size: int, valid: int) -> None:
+        if valid:
+            self._full.append((buffer, valid))
+        else:
+            self._buffers.pop(buffer, None)
+
+    # Names
+
+    def call_names(self, domain: int) -> dict[int, str]:
+        """Names of the API's functions by CUPTI's number, without the version that CUPTI adds."""
+        if domain not in self._names:
+            names: dict[int, str] = {}
+            name = c_char_p()
+            for cbid in range(1, 2000):
+                if self._library.cuptiGetCallbackName(domain, c_uint32(cbid), byref(name)) != _SUCCESS:
+                    if cbid > 600:
+                        break
+                    continue
+                text = (name.value or b"").decode()
+                if text and text != "INVALID":
+                    names[cbid] = _VERSIONED.sub("", text)
+            self._names[domain] = names
+        return self._names[domain]
+
+
+_CHOOSE = {DRIVER_API: "cuptiActivityEnableDriverApi", RUNTIME_API: "cuptiActivityEnableRuntimeApi"}
+
+
+@functools.cache
+def load() -> Cupti | None:
+    """The process's CUPTI, None where it is not installed."""
+    if sys.platform != "linux":
+        return None
+    try:
+        from cuda import pathfinder
+
+        found = pathfinder.load_nvidia_dynamic_lib("cupti")
+    except (ImportError, RuntimeError, OSError):  # DynamicLibNotFoundError is a RuntimeError
+        return None
+    # NVTX looks here at its first call, and from then on tells CUPTI of ranges.
+    os.environ.setdefault(_INJECTION, found.abs_path)
+    return Cupti(ctypes.CDLL(found.abs_path))
+
+
+def rival() -> str:
+    """The other tool that holds CUPTI in this process, empty if none is known."""
+    for variable, tool in (
+        ("NSYS_PROFILING_SESSION_ID", "Nsight Systems"),
+        ("NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "Nsight Compute"),
+    ):
+        if os.environ.get(variable):
+            return tool
+    injected = f"{os.environ.get('CUDA_INJECTION64_PATH', '')} {os.environ.get('LD_PRELOAD', '')}".lower()
+    for mark, tool in (
+        ("sanitizer", "Compute Sanitizer"),
+        ("nsight-compute", "Nsight Compute"),
+        ("ncu", "Nsight Compute"),
+        ("nsight-systems", "Nsight Systems"),
+        ("nsys", "Nsight Systems"),
+        ("toolsinjection", "Nsight Systems"),
+    ):
+        if mark in injected:
+            return tool
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.autograd._profiler_enabled():
+        return "torch.profiler"
+    return ""

@@ -1,0 +1,196 @@
+"""Which line of the program made a call, told from times: cheap enough to stay on while a loop launches.
+
+Python says when each line of the program begins; a call into CUDA belongs to the line that its thread had
+begun last. After a line's first `KEPT` beginnings Python is told to be silent about it, so that the cost
+ends; from then on a call belongs to the line that calls of that name came from, if that was one line only.
+"""
+
+from __future__ import annotations
+
+import bisect
+import linecache
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import Any
+
+from virtualgpu.model.recording.program_lines import ProgramLines, shown
+from virtualgpu.records.timeline import SourceLine
+
+KEPT = 4096
+_MAX_BEGINNINGS = 400_000
+
+# When, the thread's number in the system, and the line: its code and number.
+_Beginning = tuple[int, int, CodeType, int]
+
+
+class LineWatch:
+    """Watches the lines of the program from `start` to `stop`, then answers `line`."""
+
+    def __init__(self) -> None:
+        self._program = ProgramLines()
+        self._ours: dict[CodeType, bool] = {}
+        self._begun: list[_Beginning] = []
+        self._counts: dict[tuple[CodeType, int], int] = defaultdict(int)
+        self._silenced: dict[tuple[CodeType, int], int] = {}  # when Python fell silent about a line
+        self._stop: Callable[[], None] = lambda: None
+        self._answers: _Answers | None = None
+
+    def start(self) -> None:
+        """Begin to watch; where another tool watches already, such as a debugger, no line is known."""
+        if sys.version_info >= (3, 12):
+            self._start_monitoring()
+        elif sys.gettrace() is None:
+            self._start_tracing()
+
+    def stop(self) -> None:
+        self._stop()
+        self._stop = lambda: None
+
+    def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
+        """The line that made a call; ask in the order of `time_ns` within a thread.
+
+        Parameters
+        ----------
+        thread
+            The system's number of the thread.
+        time_ns
+            When the call began, on the clock of `time.time_ns`.
+        call
+            What was called: a kernel's name, or CUDA's function.
+        """
+        if self._answers is None:
+            self._answers = _Answers(self._begun, self._silenced)
+        found = self._answers.line(thread, time_ns, call)
+        return None if found is None else _source(*found)
+
+    # Watching
+
+    def _start_monitoring(self) -> None:
+        monitoring = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        free = [tool for tool in (4, 3, 1, 0) if monitoring.get_tool(tool) is None]
+        if not free:
+            return
+        tool, events, disable = free[0], monitoring.events, monitoring.DISABLE
+        now, here, begun, counts = time.time_ns, threading.get_native_id, self._begun, self._counts
+
+        def line_began(code: CodeType, line: int) -> Any:
+            key = code, line
+            counts[key] = seen = counts[key] + 1
+            if seen == 1 and not self._is_ours(code):
+                return disable
+            begun.append((now(), here(), code, line))
+            if seen >= KEPT or len(begun) > _MAX_BEGINNINGS:
+                self._silenced[key] = now()
+                return disable
+            return None
+
+        def stop() -> None:
+            monitoring.set_events(tool, 0)
+            monitoring.register_callback(tool, events.LINE, None)
+            monitoring.free_tool_id(tool)
+
+        monitoring.use_tool_id(tool, "gpulab")
+        monitoring.register_callback(tool, events.LINE, line_began)
+        monitoring.restart_events()
+        monitoring.set_events(tool, events.LINE)
+        self._stop = stop
+
+    def _start_tracing(self) -> None:
+        now, here, begun, counts = time.time_ns, threading.get_native_id, self._begun, self._counts
+        thread = here()
+
+        def in_frame(frame: FrameType, event: str, _: Any) -> Any:
+            if event == "line":
+                key = frame.f_code, frame.f_lineno
+                counts[key] += 1
+                begun.append((now(), thread, *key))
+                if counts[key] >= KEPT or len(begun) > _MAX_BEGINNINGS:
+                    # Here a line cannot be silenced alone.
+                    self._silenced[key] = now()
+                    self.stop()
+                    return None
+            return in_frame
+
+        def entered(frame: FrameType, event: str, _: Any) -> Any:
+            return in_frame if self._is_ours(frame.f_code) else None
+
+        traced = []
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if frame.f_trace is None and self._is_ours(frame.f_code):
+                frame.f_trace = in_frame
+                traced.append(frame)
+            frame = frame.f_back
+
+        def stop() -> None:
+            sys.settrace(None)
+            while traced:
+                traced.pop().f_trace = None
+
+        sys.settrace(entered)
+        self._stop = stop
+
+    def _is_ours(self, code: CodeType) -> bool:
+        """Whether code belongs to the program: in a cell or a file outside of the libraries."""
+        known = self._ours.get(code)
+        if known is None:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code is not code:
+                frame = frame.f_back
+            module = "" if frame is None else str(frame.f_globals.get("__name__"))
+            known = self._ours[code] = self._program.belongs(code.co_filename, module)
+        return known
+
+
+class _Answers:
+    """Finds lines among the beginnings seen."""
+
+    def __init__(self, begun: list[_Beginning], silenced: dict[tuple[CodeType, int], int]) -> None:
+        self._times: dict[int, list[int]] = defaultdict(list)
+        self._lines: dict[int, list[tuple[CodeType, int]]] = defaultdict(list)
+        for time_ns, thread, code, line in begun:
+            self._times[thread].append(time_ns)
+            self._lines[thread].append((code, line))
+        self._exact_until = min(silenced.values(), default=None)
+        self._learnt: dict[str, set[tuple[CodeType, int]]] = defaultdict(set)
+        self._calling: set[tuple[CodeType, int]] = set()
+        self._quiet: set[tuple[CodeType, int]] | None = None
+        self._used: dict[int, int] = {}  # by thread: the last beginning that a call was given to
+
+    def line(self, thread: int, time_ns: int, call: str) -> tuple[CodeType, int] | None:
+        at = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
+        if at < 0:
+            return None
+        begun = self._lines[thread][at]
+        if self._exact_until is None or time_ns < self._exact_until:
+            self._learnt[call].add(begun)
+            self._calling.add(begun)
+            self._used[thread] = at
+            return begun
+        if self._quiet is None:
+            self._quiet = self._seen_before() - self._calling
+        known = self._learnt.get(call, set())
+        # A line that has just begun, and is none of those that call nothing, makes the next call.
+        fresh = self._used.get(thread) != at and begun not in self._quiet
+        self._used[thread] = at
+        if fresh or not known:
+            self._learnt[call].add(begun)
+            return begun
+        return next(iter(known)) if len(known) == 1 else None
+
+    def _seen_before(self) -> set[tuple[CodeType, int]]:
+        assert self._exact_until is not None
+        return {
+            line
+            for thread, times in self._times.items()
+            for line in self._lines[thread][: bisect.bisect_left(times, self._exact_until)]
+        }
+
+
+def _source(code: CodeType, line: int) -> SourceLine:
+    name = code.co_filename
+    return SourceLine(shown(name), line, linecache.getline(name, line).strip())

@@ -1,0 +1,43 @@
+"""Names as a page shows them: kernels without their parameters, streams by number."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+
+@functools.lru_cache(4096)
+def kernel_name(symbol: str) -> str:
+    """A kernel's name from its symbol: ``_Z4axpyIfEvPT_`` is ``axpy<float>``."""
+    name = demangled(symbol) if symbol.startswith("_Z") else symbol
+    depth, end, start = 0, len(name), 0
+    for at, letter in enumerate(name):
+        if letter in "<[{" or (letter == "(" and name.startswith("(anonymous", at)):
+            depth += 1
+        elif letter in ">]}" or (letter == ")" and depth):
+            depth -= 1
+        elif letter == "(" and not depth:
+            end = at
+            break
+        elif letter == " " and not depth:
+            start = at + 1  # what stood before was the returned type
+    return name[start:end] or symbol
+
+
+def demangled(symbol: str) -> str:
+    """A C++ symbol in words, by the C++ library of this machine; as it is where there is none."""
+    try:
+        library = ctypes.CDLL("libstdc++.so.6")
+    except OSError:
+        return symbol
+    library.__cxa_demangle.restype = ctypes.c_void_p
+    status = ctypes.c_int()
+    found = library.__cxa_demangle(symbol.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not found:
+        return symbol
+    try:
+        return ctypes.string_at(found).decode(errors="replace")
+    finally:
+        free = ctypes.CDLL(None).free
+        free.argtypes = [ctypes.c_void_p]
+        free(found)

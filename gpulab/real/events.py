@@ -1,0 +1,138 @@
+"""A timeline without CUPTI: pairs of events around NVTX ranges and `gl.launch`, on CuPy's own clock.
+
+What ran between two events of a stream is one interval: single operations, copies, calls and waits of the
+host are not seen. A pair of events takes some microseconds of the host's time and about one of the stream's,
+and its resolution is half a microsecond (CUDA C++ Programming Guide, "Elapsed Time").
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import cupy
+from cupy.cuda import nvtx
+
+from virtualgpu.records import Activity, Provenance, Timeline
+from virtualgpu.records.timeline import NvtxRange, StreamInfo
+
+NOTE = (
+    "measured with pairs of events around NVTX ranges and gl.launch, which show when a range began and ended "
+    "on its stream; single operations, copies, calls and waits are not seen"
+)
+_PATCHED = ("RangePush", "RangePushC", "RangePop")
+
+
+class _Open:
+    """A range under way: its name, the host's time, and the event that began it on a stream."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.host_ns = time.time_ns()
+        self.stream = cupy.cuda.get_current_stream()
+        self.begun = _mark(self.stream)
+
+
+class EventRecorder:
+    """Records what ran within NVTX ranges and `gl.launch`, from `start` to `stop`.
+
+    Parameters
+    ----------
+    provenance
+        The device in use.
+    why
+        Why CUPTI does not record, in a few words.
+    """
+
+    def __init__(self, provenance: Provenance, why: str) -> None:
+        self._provenance = provenance
+        self._why = why
+        self._open: dict[int, list[_Open]] = {}
+        self._ended: list[tuple[_Open, Any, int, int, int]] = []
+        self._originals: dict[str, Callable[..., Any]] = {}
+
+    def start(self) -> None:
+        """Begin: NVTX's functions mark the stream, too, until `stop`."""
+        self._base = cupy.cuda.Event()
+        self._base.record(cupy.cuda.Stream.null)
+        self._base.synchronize()
+        self._start_ns = time.time_ns()
+        self._originals = {name: getattr(nvtx, name) for name in _PATCHED}
+        push, push_c, pop = self._originals.values()
+
+        def range_push(message: str, id_color: int = -1) -> None:
+            push(message, id_color)
+            self._push(message)
+
+        def range_push_c(message: str, color: int = 0) -> None:
+            push_c(message, color)
+            self._push(message)
+
+        def range_pop() -> None:
+            pop()
+            self._pop()
+
+        nvtx.RangePush, nvtx.RangePushC, nvtx.RangePop = range_push, range_push_c, range_pop
+
+    def stop(self) -> Timeline:
+        """Wait for the device, end, and return what was recorded."""
+        for name, original in self._originals.items():
+            setattr(nvtx, name, original)
+        end_ns = time.time_ns()
+        cupy.cuda.runtime.deviceSynchronize()
+        activities, ranges = [], []
+        streams: dict[int, StreamInfo] = {}
+        for number, (begun, ended, host_end_ns, thread, depth) in enumerate(self._ended, 1):
+            device = int(cupy.cuda.Device().id)
+            info = _stream_info(begun.stream, device, len(streams))
+            info = streams.setdefault(info.stream_id, info)
+            start, end = (self._start_ns + self._since(event) for event in (begun.begun, ended))
+            activities.append(Activity("RANGE", begun.name, device, info.stream_id, number, start, end))
+            ranges.append(NvtxRange(begun.name, None, begun.host_ns, host_end_ns, thread, depth))
+        return Timeline(
+            self._provenance,
+            "events",
+            self._start_ns,
+            max([end_ns, *(each.end_ns for each in activities)]),
+            tuple(sorted(activities, key=lambda each: each.start_ns)),
+            ranges=tuple(sorted(ranges, key=lambda each: (each.start_ns, each.depth))),
+            streams=tuple(streams.values()),
+            note=f"{self._why}: {NOTE}",
+        )
+
+    @contextmanager
+    def range(self, name: str) -> Iterator[None]:
+        """A launch of `gl.launch`, which no NVTX range names."""
+        self._push(name)
+        try:
+            yield
+        finally:
+            self._pop()
+
+    def _push(self, name: str) -> None:
+        self._open.setdefault(threading.get_ident(), []).append(_Open(name))
+
+    def _pop(self) -> None:
+        stack = self._open.get(threading.get_ident())
+        if stack:
+            begun = stack.pop()
+            ended = _mark(begun.stream)
+            self._ended.append((begun, ended, time.time_ns(), threading.get_ident(), len(stack)))
+
+    def _since(self, event: Any) -> int:
+        return round(float(cupy.cuda.get_elapsed_time(self._base, event)) * 1e6)
+
+
+def _mark(stream: Any) -> Any:
+    event = cupy.cuda.Event()
+    event.record(stream)
+    return event
+
+
+def _stream_info(stream: Any, device: int, number: int) -> StreamInfo:
+    handle = int(stream.ptr)
+    names = {0: "default stream", 1: "default stream", 2: "per-thread default stream"}
+    return StreamInfo(device, handle, names.get(handle, f"stream {number + 1}"))

@@ -1,0 +1,67 @@
+"""Records a timeline of a real GPU: by CUPTI where that is to be had, else with pairs of events."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from gpulab.real.cupti import library
+from gpulab.real.cupti.recorder import CuptiRecorder, refuse_capture
+from gpulab.real.events import EventRecorder
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Provenance, Timeline
+
+_MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
+
+
+class RealRecorder:
+    """`virtualgpu.protocol.TimelineRecorder` of a real GPU.
+
+    Parameters
+    ----------
+    provenance
+        The device in use.
+    """
+
+    def __init__(self, provenance: Provenance) -> None:
+        self._provenance = provenance
+        self._recorder: CuptiRecorder | EventRecorder | None = None
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises
+        ------
+        GpulabError
+            If a timeline is being recorded already, or a stream captures a graph.
+        """
+        refuse_capture()
+        cupti, rival = library.load(), library.rival()
+        if cupti is not None and cupti.recording:
+            raise GpulabError(
+                "A timeline is being recorded already, and timelines do not nest: end that block first, or "
+                "call .stop() of what it gave."
+            )
+        why = _MISSING if cupti is None else f"CUPTI is in use by {rival}" if rival else ""
+        if cupti is not None and not rival:
+            recorder = CuptiRecorder(cupti, self._provenance)
+            try:
+                recorder.start()
+            except library.CuptiError as error:
+                taken = error.result == library.TAKEN
+                why = "CUPTI is in use by another tool" if taken else f"CUPTI cannot record here ({error})"
+            else:
+                self._recorder = recorder
+                return
+        fallback = EventRecorder(self._provenance, why)
+        fallback.start()
+        self._recorder = fallback
+
+    def stop(self) -> Timeline:
+        """Wait for the device, end, and return what was recorded."""
+        if self._recorder is None:
+            raise GpulabError("This timeline has not begun: start() it first.")
+        return self._recorder.stop()
+
+    def launching(self, name: str) -> AbstractContextManager[None]:
+        """Around a launch by gpulab itself, which pairs of events would not see."""
+        return self._recorder.range(name) if isinstance(self._recorder, EventRecorder) else nullcontext()

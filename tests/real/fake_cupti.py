@@ -1,0 +1,431 @@
+"""libcupti as `ctypes` would load it, over the virtual GPU that stands for a real one.
+
+It writes CUPTI's own bytes, laid out by the C structures below (cupti_activity.h of CUDA 13.0, with the sizes
+of that version), into the buffers that it asks for, and has CUPTI's habits: records come from another thread,
+in several buffers, the last ones first; an end of a range has no name; the device is not waited for. Times
+are those of the modelled clock, far from 0 as CUPTI's are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from types import SimpleNamespace
+from typing import Any
+
+from tests.real import second_copy
+
+EPOCH_NS = 1_700_000_000_000_000_000
+VERSION = 130001
+SUCCESS, INVALID_KIND, MAX_LIMIT_REACHED, MULTIPLE_SUBSCRIBERS = 0, 21, 12, 39
+NO_VALUE = 0xFFFFFFFF
+
+
+class Kernel(ctypes.Structure):
+    kind_number = 10
+    _fields_ = (
+        ("kind", c_uint32), ("cache_config", c_uint8), ("shared_memory_config", c_uint8),
+        ("registers", c_uint16), ("cache_requested", c_uint32), ("cache_executed", c_uint32),
+        ("start", c_uint64), ("end", c_uint64), ("completed", c_uint64), ("device", c_uint32),
+        ("context", c_uint32), ("stream", c_uint32), ("grid", c_int32 * 3), ("block", c_int32 * 3),
+        ("static_shared", c_int32), ("dynamic_shared", c_int32), ("local", c_uint32 * 2),
+        ("correlation", c_uint32), ("grid_id", c_int64), ("name", c_char_p), ("reserved", c_void_p),
+        ("queued", c_uint64), ("submitted", c_uint64), ("launch", c_uint8 * 4), ("shared", c_uint32),
+        ("node", c_uint64), ("limit", c_uint32), ("graph", c_uint32), ("rest", c_uint8 * 56),
+    )  # fmt: skip
+
+
+class Memcpy(ctypes.Structure):
+    kind_number = 1
+    _fields_ = (
+        ("kind", c_uint32), ("copy", c_uint8), ("source", c_uint8), ("target", c_uint8), ("flags", c_uint8),
+        ("size", c_uint64), ("start", c_uint64), ("end", c_uint64), ("device", c_uint32),
+        ("context", c_uint32), ("stream", c_uint32), ("correlation", c_uint32), ("runtime", c_uint32),
+        ("pad", c_uint32), ("reserved", c_void_p), ("node", c_uint64), ("graph", c_uint32),
+        ("rest", c_uint8 * 20),
+    )  # fmt: skip
+
+
+class Memset(ctypes.Structure):
+    kind_number = 2
+    _fields_ = (
+        ("kind", c_uint32), ("value", c_uint32), ("size", c_uint64), ("start", c_uint64), ("end", c_uint64),
+        ("device", c_uint32), ("context", c_uint32), ("stream", c_uint32), ("correlation", c_uint32),
+        ("flags", c_uint16), ("memory", c_uint16), ("reserved", c_void_p), ("node", c_uint64),
+        ("graph", c_uint32), ("rest", c_uint8 * 12),
+    )  # fmt: skip
+
+
+class Api(ctypes.Structure):
+    _fields_ = (
+        ("kind", c_uint32), ("cbid", c_uint32), ("start", c_uint64), ("end", c_uint64), ("process", c_uint32),
+        ("thread", c_uint32), ("correlation", c_uint32), ("status", c_uint32),
+    )  # fmt: skip
+
+
+class Marker(ctypes.Structure):
+    kind_number = 12
+    _fields_ = (
+        ("kind", c_uint32), ("flags", c_uint32), ("time", c_uint64), ("id", c_uint32),
+        ("object_kind", c_uint32), ("object", c_uint32 * 3), ("name", c_char_p), ("domain", c_char_p),
+    )  # fmt: skip
+
+
+class MarkerData(ctypes.Structure):
+    kind_number = 13
+    _fields_ = (
+        ("kind", c_uint32), ("flags", c_uint32), ("id", c_uint32), ("payload_kind", c_uint32),
+        ("payload", c_uint64), ("color", c_uint32), ("category", c_uint32), ("domain", c_char_p),
+    )  # fmt: skip
+
+
+class CudaEvent(ctypes.Structure):
+    kind_number = 36
+    _fields_ = (
+        ("kind", c_uint32), ("correlation", c_uint32), ("context", c_uint32), ("stream", c_uint32),
+        ("event", c_uint32), ("pad", c_uint32), ("device", c_uint32), ("pad2", c_uint32),
+        ("reserved", c_void_p), ("timestamp", c_uint64), ("sync", c_uint64),
+    )  # fmt: skip
+
+
+class Synchronization(ctypes.Structure):
+    kind_number = 38
+    _fields_ = (
+        ("kind", c_uint32), ("type", c_uint32), ("start", c_uint64), ("end", c_uint64),
+        ("correlation", c_uint32), ("context", c_uint32), ("stream", c_uint32), ("event", c_uint32),
+        ("sync", c_uint64), ("status", c_uint32), ("pad", c_uint32),
+    )  # fmt: skip
+
+
+SIZES = {10: Kernel, 1: Memcpy, 2: Memset, 4: Api, 5: Api, 12: Marker, 13: MarkerData, 36: CudaEvent,
+         38: Synchronization}  # fmt: skip
+DRIVER_CALLS = ("cuLaunchKernel",)
+RUNTIME_CALLS = (
+    "cudaMemcpyAsync_v3020", "cudaMemcpyPeerAsync_v4000", "cudaMemsetAsync_ptsz_v7000",
+    "cudaLaunchHostFunc_v10000", "cudaGraphLaunch_v10000", "cudaEventRecord_v3020",
+    "cudaStreamWaitEvent_v3020", "cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020",
+    "cudaEventSynchronize_v3020", "cudaStreamQuery_v3020", "cudaEventQuery_v3020",
+    "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000",
+)  # fmt: skip
+COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
+WAITS = {"EVENT_SYNCHRONIZE": 1, "STREAM_WAIT_EVENT": 2, "STREAM_SYNCHRONIZE": 3, "CONTEXT_SYNCHRONIZE": 4}
+CONTEXT = 1
+
+
+class FakeCupti:
+    """The functions of libcupti that gpulab calls.
+
+    ``taken`` lets it behave as if another tool held it, ``records_a_buffer`` bounds what it puts into one
+    buffer, ``no_times`` is the number of kernels that it has no times for.
+    """
+
+    def __init__(self) -> None:
+        machine = importlib.import_module(f"{second_copy.NAME}.model.machine")
+        self._current = machine.current
+        self.ranges = importlib.import_module(f"{second_copy.NAME}.model.recording.ranges").RangeLog
+        self.stream = importlib.import_module(f"{second_copy.NAME}.cp.cuda.stream")
+        self.taken = False
+        self.records_a_buffer = 50
+        self.no_times = 0
+        self.dropped = 0
+        self._kinds: set[int] = set()
+        self._chosen: set[tuple[int, int]] = set()
+        self._records: list[Any] = []
+        self._by_number: dict[int, Any] = {}  # operations, by the machine's number
+        self._kept: list[Any] = []  # strings whose addresses were given away
+        self._numbers: dict[int, int] = {}  # CUPTI's of a stream, by handle
+        self._correlation = 0
+        self._syncs = 0
+        self._event_sync: dict[int, int] = {}
+        self._set = self.stream.Event._set
+        self._start_ns = 0
+        self.begun = None
+        self.order = random.Random(1)
+
+    @property
+    def clock(self) -> Any:
+        return self._current().clock
+
+    def now(self) -> int:
+        """The modelled clock, which a reading moves a little, so that no two are the same."""
+        return int(EPOCH_NS + self.clock.advance(1))
+
+    # Functions of libcupti
+
+    def cuptiGetVersion(self, version: Any) -> int:
+        version._obj.value = VERSION
+        return SUCCESS
+
+    def cuptiGetResultString(self, result: int, words: Any) -> int:
+        words._obj.value = f"CUPTI_ERROR {result}".encode()
+        return SUCCESS
+
+    def cuptiGetTimestamp(self, time: Any) -> int:
+        time._obj.value = self.now()
+        return SUCCESS
+
+    def cuptiSetThreadIdType(self, kind: int) -> int:
+        return SUCCESS
+
+    def cuptiGetStreamIdEx(self, context: Any, stream: Any, per_thread: Any, number: Any) -> int:
+        number._obj.value = self.number(stream.value or 0)
+        return SUCCESS
+
+    def cuptiGetCallbackName(self, domain: int, cbid: Any, name: Any) -> int:
+        names = DRIVER_CALLS if domain == 1 else RUNTIME_CALLS
+        if not 1 <= cbid.value <= len(names):
+            return 1
+        name._obj.value = names[cbid.value - 1].encode()
+        return SUCCESS
+
+    def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
+        self._requested, self._completed = requested, completed
+        return SUCCESS
+
+    def cuptiActivityEnable(self, kind: int) -> int:
+        if self.taken:
+            return MULTIPLE_SUBSCRIBERS
+        if kind not in {*SIZES, 17, 22, 37}:
+            return INVALID_KIND
+        self._begin()
+        self._kinds.add(kind)
+        return SUCCESS
+
+    def cuptiActivityDisable(self, kind: int) -> int:
+        self._kinds.discard(kind)
+        if not self._kinds:
+            self.clock.recorder = None
+            self.stream.Event._set = self._set
+        return SUCCESS
+
+    def cuptiActivityEnableDriverApi(self, cbid: Any, on: Any) -> int:
+        return self._choose((4, cbid.value), on.value)
+
+    def cuptiActivityEnableRuntimeApi(self, cbid: Any, on: Any) -> int:
+        return self._choose((5, cbid.value), on.value)
+
+    def _choose(self, call: tuple[int, int], on: int) -> int:
+        (self._chosen.add if on else self._chosen.discard)(call)
+        return SUCCESS
+
+    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, dropped: Any) -> int:
+        dropped._obj.value = self.dropped
+        return SUCCESS
+
+    def cuptiActivityGetNextRecord(self, buffer: Any, size: Any, record: Any) -> int:
+        last, at = record._obj.value, buffer.value
+        if last is not None:
+            at = last + ctypes.sizeof(SIZES[c_uint32.from_address(last).value])
+        if at >= buffer.value + size.value:
+            record._obj.value = None
+            return MAX_LIMIT_REACHED
+        record._obj.value = at
+        return SUCCESS
+
+    def cuptiActivityFlushAll(self, flag: int) -> int:
+        self._markers()
+        records, self._records = [r for r in self._records if self._wanted(r)], []
+        for record in [r for r in records if isinstance(r, Kernel)][: self.no_times]:
+            record.start = record.end = 0
+        self.order.shuffle(records)
+        worker = threading.Thread(target=self._deliver, args=(records,))
+        worker.start()
+        worker.join()
+        return SUCCESS
+
+    # Records
+
+    def number(self, handle: int) -> int:
+        if not self._numbers:
+            self._numbers[0] = 7
+        return self._numbers.setdefault(0 if handle == 1 else handle, 12 + len(self._numbers))
+
+    def _wanted(self, record: Any) -> bool:
+        if isinstance(record, Api):
+            return (record.kind, record.cbid) in self._chosen
+        return record.kind in self._kinds
+
+    def _deliver(self, records: list[Any]) -> None:
+        while records:
+            some, records = records[-self.records_a_buffer :], records[: -self.records_a_buffer]
+            buffer, size, most = c_void_p(), c_size_t(), c_size_t()
+            self._requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(most))
+            assert buffer.value
+            assert buffer.value % 8 == 0
+            used = 0
+            for record in some:
+                assert used + ctypes.sizeof(record) <= size.value
+                ctypes.memmove(buffer.value + used, ctypes.byref(record), ctypes.sizeof(record))
+                used += ctypes.sizeof(record)
+            self._completed(None, 0, buffer, size, used)
+
+    def _begin(self) -> None:
+        clock = self.clock
+        if clock.recorder is self:
+            return
+        assert clock.recorder is None
+        clock.recorder = self
+        self._start_ns = clock.now_ns
+        set_, fake = self._set, self
+
+        def recorded(event: Any, device: Any, stream_id: int, *rest: Any) -> None:
+            fake._syncs += 1
+            fake._event_sync[event.ptr] = fake._syncs
+            set_(event, device, stream_id, *rest)
+            fake._next()
+            fake._records.append(
+                CudaEvent(kind=36, correlation=fake._correlation, context=CONTEXT, device=device.id,
+                          stream=fake.number(stream_id), event=event.ptr & 0xFFFF, sync=fake._syncs)
+            )  # fmt: skip
+
+        self.stream.Event._set = recorded
+
+    def _next(self) -> int:
+        self._correlation += 1
+        return self._correlation
+
+    def _api(self, name: str, begun_ns: int) -> None:
+        """A call that returns now, with the correlation counted last."""
+        for kind, names in ((4, DRIVER_CALLS), (5, RUNTIME_CALLS)):
+            for cbid, full in enumerate(names, 1):
+                if full.split("_")[0] == name:
+                    self._records.append(
+                        Api(kind, cbid, EPOCH_NS + begun_ns, EPOCH_NS + self.clock.now_ns, 1,
+                            threading.get_native_id(), self._correlation)
+                    )  # fmt: skip
+
+    def _markers(self) -> None:
+        ranges, _ = (
+            self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
+        )
+        natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
+        for number, each in enumerate(ranges, 1):
+            name = each.name.encode()
+            self._kept.append(name)
+            place = {"id": number, "object_kind": 2,
+                     "object": (c_uint32 * 3)(1, natives.get(each.thread) or each.thread)}  # fmt: skip
+            begun = EPOCH_NS + each.start_ns
+            flags = 1 if each.is_mark else 2
+            self._records.append(Marker(kind=12, flags=flags, time=begun, name=name, **place))
+            if each.color is not None:
+                self._records.append(MarkerData(kind=13, flags=2, id=number, color=each.color))
+            if not each.is_mark:
+                self._records.append(Marker(kind=12, flags=4, time=EPOCH_NS + each.end_ns, **place))
+        self._start_ns = self.clock.now_ns + 1
+
+    # What the machine tells, as it tells a timeline of its own
+
+    def ran(self, activity: Any, stream: Any, begun_ns: int) -> None:
+        self._next()
+        self._activity(activity)
+        calls = {"CONCURRENT_KERNEL": "cuLaunchKernel", "MEMCPY": "cudaMemcpyAsync",
+                 "MEMSET": "cudaMemsetAsync", "HOST_LAUNCH": "cudaLaunchHostFunc"}  # fmt: skip
+        self._api(calls[activity.kind], begun_ns)
+
+    def ran_graph(self, activities: Any, stream: Any, begun_ns: int) -> None:
+        self._next()
+        for activity in activities:
+            self._activity(activity)
+        self._api("cudaGraphLaunch", begun_ns)
+
+    def _activity(self, activity: Any) -> None:
+        place = {
+            "start": EPOCH_NS + activity.start_ns, "end": EPOCH_NS + activity.end_ns,
+            "device": activity.device_id, "context": CONTEXT, "stream": self.number(activity.stream_id),
+            "correlation": self._correlation, "graph": activity.graph_id,
+            "node": activity.graph_node_id + 1 if activity.graph_id else 0,
+        }  # fmt: skip
+        if activity.kind == "CONCURRENT_KERNEL":
+            name = activity.name.encode()
+            self._kept.append(name)
+            self._records.append(
+                Kernel(kind=10, name=name, grid=activity.grid or (1, 1, 1), block=activity.block or (1, 1, 1),
+                       dynamic_shared=activity.shared_bytes, **place)
+            )  # fmt: skip
+        elif activity.kind == "MEMSET":
+            self._records.append(Memset(kind=2, size=activity.size_bytes, **place))
+        elif activity.kind == "MEMCPY":
+            host = {None: 0, False: 1, True: 2}[activity.pinned]
+            self._records.append(
+                Memcpy(kind=1, copy=COPIES[activity.copy_kind], size=activity.size_bytes,
+                       source=host if activity.copy_kind == "HtoD" else 3,
+                       target=host if activity.copy_kind == "DtoH" else 3, **place)
+            )  # fmt: skip
+        else:
+            return
+        self._by_number[activity.correlation_id] = self._records[-1]
+
+    def moved(self, planned: Any) -> None:
+        for number, activity in planned.items():
+            if number in self._by_number:
+                record = self._by_number[number]
+                record.start, record.end = EPOCH_NS + activity.start_ns, EPOCH_NS + activity.end_ns
+
+    def captured(self, kind: str) -> None:
+        self._next()
+
+    def called(self, name: str, begun_ns: int, number: int = 0) -> None:
+        if name != "cudaEventRecord":
+            self._next()
+        self._api(name, begun_ns)
+
+    def waited(self, type: str, name: str, begun_ns: int, device_id: int, stream_id: int | None,
+               after: Any = (), event_id: int = 0) -> None:  # fmt: skip
+        self._synchronized(type, begun_ns, stream_id if type == "STREAM_SYNCHRONIZE" else None, event_id)
+        self._api(name, begun_ns)
+
+    def held_up(self, copy: Any, begun_ns: int, waited: bool) -> None:
+        call = next(record for record in reversed(self._records) if isinstance(record, Api))
+        call.end = EPOCH_NS + self.clock.now_ns
+
+    def ordered(self, device_id: int, stream_id: int, event_id: int, event_stream_id: int | None,
+                after: Any, stream: Any) -> None:  # fmt: skip
+        now_ns = self.clock.now_ns
+        self._synchronized("STREAM_WAIT_EVENT", now_ns, stream_id, event_id)
+        self._api("cudaStreamWaitEvent", now_ns)
+
+    def _synchronized(self, type: str, begun_ns: int, stream_id: int | None, event_id: int) -> None:
+        self._next()
+        self._records.append(
+            Synchronization(
+                kind=38, type=WAITS[type], start=EPOCH_NS + begun_ns, end=EPOCH_NS + self.clock.now_ns,
+                correlation=self._correlation, context=CONTEXT,
+                stream=NO_VALUE if stream_id is None else self.number(stream_id),
+                event=(event_id & 0xFFFF) if event_id else NO_VALUE,
+                sync=self._event_sync.get(event_id, NO_VALUE),
+            )
+        )  # fmt: skip
+
+
+@contextmanager
+def installed() -> Iterator[FakeCupti]:
+    """Let gpulab find a fake CUPTI, and read the modelled clock for the times of Python's lines."""
+    from gpulab.real.cupti import library, lines, recorder
+    from virtualgpu.model.recording.program_lines import ProgramLines
+
+    fake = FakeCupti()
+    loaded = library.Cupti(fake)
+    clock = SimpleNamespace(time_ns=fake.now)
+    before = library.load, lines.time, recorder.time
+    belongs = ProgramLines.belongs
+
+    def outside(self: ProgramLines, name: str, module: str) -> bool:
+        """On hardware these files and the virtual GPU are compiled code, and have no lines."""
+        return (
+            (not module.startswith("tests.real.") or module.startswith("tests.real.test_"))
+            and not module.startswith(second_copy.NAME)
+            and belongs(self, name, module)
+        )
+
+    ProgramLines.belongs = outside  # type: ignore[method-assign]
+    library.load, lines.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
+    try:
+        yield fake
+    finally:
+        library.load, lines.time, recorder.time = before  # type: ignore[misc]
+        ProgramLines.belongs = belongs  # type: ignore[method-assign]

@@ -1,0 +1,472 @@
+"""What CUPTI gives on a GPU, in a minute: ``python -m tools.recordings.streams_probe`` prints JSON by part.
+
+Each part runs in a process of its own with a time limit, so that one that fails or hangs costs only itself.
+``python -m tools.recordings.streams_probe PART`` runs one part in this process.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LAUNCHES = 100_000
+SPIN = r"""
+extern "C" __global__ void empty() {}
+extern "C" __global__ void spin(long long clocks, float* out) {
+    long long begun = clock64();
+    while (clock64() - begun < clocks) {}
+    if (out) out[0] = 1.0f;
+}
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+"""
+
+
+def _recorder() -> Any:
+    import cupy as cp
+
+    from gpulab.real.cupti import library
+    from gpulab.real.cupti.recorder import CuptiRecorder
+    from virtualgpu.records import Provenance
+
+    cp.zeros(1).sum().item()
+    found = library.load()
+    assert found is not None
+    return CuptiRecorder(found, Provenance("measured", "GPU"))
+
+
+def _kernels() -> Any:
+    import cupy as cp
+
+    module = cp.RawModule(code=SPIN)
+    return cp, module.get_function("empty"), module.get_function("spin"), module.get_function("add")
+
+
+def _of(timeline: Any) -> dict[str, Any]:
+    return {
+        "kinds": Counter(f"{a.kind} {a.copy_kind or ''}" for a in timeline.activities),
+        "calls": Counter(c.name for c in timeline.calls),
+        "waits": [
+            (w.type, w.name, w.stream_id, w.hidden, w.source.line if w.source else None, len(w.after))
+            for w in timeline.synchronizations
+        ][:24],
+        "streams": [(s.stream_id, s.name, s.non_blocking, s.priority) for s in timeline.streams],
+        "lost": timeline.lost,
+        "note": timeline.note,
+    }
+
+
+def versions() -> Any:
+    import os
+
+    import cupy as cp
+
+    from gpulab.real.cupti import library
+    from gpulab.real.cupti.recorder import _CALLS
+
+    found = library.load()
+    assert found is not None
+    names = {domain: set(found.call_names(domain).values()) for domain in _CALLS}
+    return {
+        "cupti": found.version,
+        "cupy": cp.__version__,
+        "driver": cp.cuda.runtime.driverGetVersion(),
+        "python": sys.version.split()[0],
+        "nvtx": os.environ.get("NVTX_INJECTION64_PATH"),
+        "missing": {domain: sorted(_CALLS[domain] - names[domain]) for domain in _CALLS},
+        "names": {domain: len(names[domain]) for domain in names},
+        "null stream": found.stream_id(0),
+        "per-thread stream": found.stream_id(2),
+        "rival": library.rival(),
+    }
+
+
+def launches() -> Any:
+    cp, empty, _, _ = _kernels()
+
+    def loop(n: int) -> float:
+        begun = time.perf_counter()
+        for _ in range(n):
+            empty((1,), (32,), ())
+        spent = time.perf_counter() - begun
+        cp.cuda.Device().synchronize()
+        return spent / n * 1e6
+
+    loop(2000)
+    said: dict[str, Any] = {"plain us": [loop(LAUNCHES) for _ in range(3)]}
+    for what in ("all", "all again", "without lines"):
+        recorder = _recorder()
+        if what == "without lines":
+            recorder._lines.start = lambda: None
+        recorder.start()
+        spent = loop(LAUNCHES)
+        begun = time.perf_counter()
+        timeline = recorder.stop()
+        stop = time.perf_counter() - begun
+        kernels = [a for a in timeline.activities if a.kind == "CONCURRENT_KERNEL"]
+        lines = Counter((c.source.line if c.source else None) for c in timeline.calls if c.correlation_id)
+        said[what] = {"us": spent, "stop s": stop, "kernels": len(kernels), "ahead ns": recorder._ahead_ns,
+                      "lines": list(lines.items())[:5], "calls": Counter(c.name for c in timeline.calls),
+                      "lost": timeline.lost, "gap ns": kernels[1000].start_ns - kernels[999].start_ns,
+                      "names": sorted({k.name for k in kernels})}  # fmt: skip
+    said["plain after us"] = [loop(LAUNCHES)]
+    from gpulab.real.cupti import library
+
+    found = library.load()
+    assert found is not None
+    for name, kinds in (("kernels only", (10,)), ("kernels, events, waits", (10, 36, 38))):
+        found.start(kinds, {})
+        said[name] = loop(LAUNCHES)
+        found.stop()
+        said[name + " records"] = sum(len(offsets) for _, offsets in found.buffers())
+    return said
+
+
+def shapes() -> Any:
+    cp, _, spin, add = _kernels()
+    n = 1 << 22
+    a, b, c = (cp.ones(n, cp.float32) for _ in range(3))
+    host = cp.cuda.alloc_pinned_memory(4 * n)
+    import numpy as np
+
+    pinned = np.frombuffer(host, np.float32, n)
+    pageable = np.ones(n, np.float32)
+    s1, s2 = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True, priority=-1)
+    event = cp.cuda.Event()
+    said: dict[str, Any] = {"handles": (s1.ptr, s2.ptr)}
+    from cupy.cuda import nvtx
+
+    recorder = _recorder()
+    first = sys._getframe().f_lineno + 2
+    recorder.start()
+    nvtx.RangePush("outer", 2)
+    nvtx.RangePush("inner")
+    nvtx.RangePop()
+    nvtx.RangePop()
+    nvtx.Mark("mark", 1)
+    with s1:
+        spin((1,), (1,), (2_000_000, a))
+        event.record()
+    a.set(pinned, stream=s2)
+    s2.wait_event(event)
+    with s2:
+        add((n // 256,), (256,), (a, b, c, n))
+    c.get(stream=s1, out=pinned)
+    float(c[0])
+    b.set(pageable)
+    pageable[:] = c.get()
+    (a + b).sum()
+    spin((1,), (1,), (2_000_000, a))
+    big = cp.cuda.runtime.malloc(1 << 20)
+    cp.cuda.runtime.free(big)
+    cp.cuda.get_current_stream().launch_host_func(lambda _: None, None)
+    s1.synchronize()
+    event.synchronize()
+    _ = s2.done
+    cp.cuda.Device().synchronize()
+    timeline = recorder.stop()
+    said["first line"] = first
+    said |= _of(timeline)
+    said["calls"] = [
+        (c.name, c.source.line - first if c.source else None, c.correlation_id, c.end_ns - c.start_ns)
+        for c in timeline.calls
+    ]
+    said["activities"] = [
+        (x.correlation_id, x.kind[:6], x.name, x.stream_id, x.copy_kind, x.pinned, x.duration_ns, x.after)
+        for x in timeline.activities
+    ]
+    said["ranges"] = [(r.name, r.color, r.depth, r.is_mark, r.end_ns - r.start_ns) for r in timeline.ranges]
+    return said
+
+
+def graphs() -> Any:
+    cp, empty, _, add = _kernels()
+    n = 1 << 16
+    a, b, c, d = (cp.ones(n, cp.float32) for _ in range(4))
+    stream, side = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    add((n // 256,), (256,), (a, b, c, n))
+    empty((1,), (32,), ())
+    cp.cuda.Device().synchronize()
+
+    def capture(count: int) -> Any:
+        with stream:
+            stream.begin_capture()
+            add((n // 256,), (256,), (a, b, c, n))
+            fork = stream.record()
+            side.wait_event(fork)
+            with side:
+                for _ in range(count):
+                    add((n // 256,), (256,), (a, b, d, n))
+                joined = side.record()
+            for _ in range(count):
+                empty((1,), (32,), ())
+            a.fill(1)
+            stream.wait_event(joined)
+            empty((1,), (32,), ())
+            return stream.end_capture()
+
+    small, said = capture(3), {}
+    recorder = _recorder()
+    recorder.start()
+    for _ in range(2):
+        small.launch(stream)
+    stream.synchronize()
+    timeline = recorder.stop()
+    said = _of(timeline)
+    said["nodes"] = [
+        (x.correlation_id, x.name, x.stream_id, x.graph_id, x.graph_node_id, x.start_ns - timeline.start_ns,
+         x.duration_ns, x.after) for x in timeline.activities
+    ]  # fmt: skip
+    said["calls"] = [(c.name, c.correlation_id, c.end_ns - c.start_ns) for c in timeline.calls]
+    large = capture(500)
+    large.upload(stream)
+    for recorded in (False, True):
+        if recorded:
+            recorder = _recorder()
+            recorder.start()
+        begun = time.perf_counter()
+        for _ in range(10):
+            large.launch(stream)
+        stream.synchronize()
+        said[f"us a node, recorded {recorded}"] = (time.perf_counter() - begun) / 10 / 1004 * 1e6
+        if recorded:
+            timeline = recorder.stop()
+            said["large"] = len(timeline.activities), timeline.lost
+    return said
+
+
+def callbacks() -> Any:
+    import ctypes
+    import gc
+
+    cp, _, _, add = _kernels()
+    from gpulab.real.cupti import library
+    from gpulab.real.cupti.callbacks import subscribed
+
+    found = library.load()
+    assert found is not None
+    driver = ctypes.CDLL("libcuda.so.1")
+    seen: list[Any] = []
+
+    class Launch(ctypes.Structure):
+        _fields_ = (
+            ("function", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
+            ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
+            ("params", ctypes.POINTER(ctypes.c_void_p)), ("extra", ctypes.c_void_p),
+        )  # fmt: skip
+
+    def handler(name: str, returned: bool, data: Any) -> None:
+        try:
+            frame = sys._getframe(2)
+            row: list[Any] = [name, returned, data.symbol_name, data.correlation_id, frame.f_lineno]
+            if name == "cuLaunchKernel" and not returned:
+                launch = ctypes.cast(data.params, ctypes.POINTER(Launch)).contents
+                sizes: list[int] = []
+                offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+                while not driver.cuFuncGetParamInfo(
+                    ctypes.c_void_p(launch.function), ctypes.c_size_t(len(sizes)), ctypes.byref(offset),
+                    ctypes.byref(size),
+                ):  # fmt: skip
+                    sizes.append(size.value)
+                words = [
+                    [hex(word) for word in
+                     (ctypes.c_uint64 * (size // 8)).from_address(launch.params[at] or 0)][:6]
+                    for at, size in enumerate(sizes)
+                ]  # fmt: skip
+                young = [o for o in gc.get_objects(generation=0) if type(o) is tuple]
+                arrays = [t for t in young if any(type(x) is cp.ndarray for x in t)]
+                row += [sizes, words, launch.stream, len(young), [len(t) for t in arrays]]
+            seen.append(row)
+        except BaseException as error:
+            seen.append(repr(error))
+
+    n = 1 << 16
+    a, b, c = (cp.ones(n, cp.float32) for _ in range(3))
+    names = {
+        library.DRIVER_API: frozenset({"cuLaunchKernel", "cuLaunchKernelEx"}),
+        library.RUNTIME_API: frozenset(
+            {"cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaStreamWaitEvent",
+             "cudaStreamSynchronize", "cudaLaunchKernel", "cudaMemcpy", "cudaEventSynchronize"}
+        ),
+    }  # fmt: skip
+    hooked: list[Any] = []
+
+    class Hook(cp.cuda.memory_hook.MemoryHook):  # type: ignore[misc,name-defined]
+        name = "probe"
+
+        def malloc_postprocess(self, **said: Any) -> None:
+            hooked.append({key: value for key, value in said.items() if key != "pmem_id"})
+
+        def free_postprocess(self, **said: Any) -> None:
+            hooked.append(("free", {key: value for key, value in said.items() if key != "pmem_id"}))
+
+    with subscribed(found, names, handler), Hook():
+        add((n // 256,), (256,), (a, b, c, n))
+        add((n // 512,), (256,), (a[: n // 2], b, c, n // 2))
+        d = a + b
+        e = d[::2].sum()
+        del d
+        float(e)
+        cp.cuda.Event().record()
+        cp.cuda.Stream().wait_event(cp.cuda.Event())
+        c.fill(0)
+        begun = time.perf_counter()
+    loops = []
+    for on in (False, True):
+        import contextlib
+
+        context: Any = subscribed(found, names, handler) if on else contextlib.nullcontext()
+        with context:
+            begun = time.perf_counter()
+            for _ in range(1000):
+                add((n // 256,), (256,), (a, b, c, n))
+            loops.append((time.perf_counter() - begun) * 1e3)
+    pointers = {"a": hex(a.data.ptr), "b": hex(b.data.ptr), "c": hex(c.data.ptr)}
+    return {"pointers": pointers, "seen": seen[:24], "hooked": hooked[:8], "us a launch": loops}
+
+
+_CHILD = r"""
+import sys, cupy as cp
+handle = bytes.fromhex(sys.argv[1])
+pointer = cp.cuda.runtime.ipcOpenMemHandle(handle)
+memory = cp.cuda.UnownedMemory(pointer, 4096, None)
+array = cp.ndarray((1024,), cp.float32, cp.cuda.MemoryPointer(memory, 0))
+print(float(array.sum()))
+array += 1
+cp.cuda.Device().synchronize()
+del array, memory
+cp.cuda.runtime.ipcCloseMemHandle(pointer)
+"""
+
+
+def ipc() -> Any:
+    import cupy as cp
+
+    pointer = cp.cuda.runtime.malloc(4096)
+    memory = cp.cuda.UnownedMemory(pointer, 4096, None)
+    array = cp.ndarray((1024,), cp.float32, cp.cuda.MemoryPointer(memory, 0))
+    array.fill(2)
+    cp.cuda.Device().synchronize()
+    handle = cp.cuda.runtime.ipcGetMemHandle(pointer)
+    pooled = cp.ones(1024, cp.float32)
+    said: dict[str, Any] = {"handle": len(handle)}
+    try:
+        cp.cuda.runtime.ipcGetMemHandle(pooled.data.ptr)
+        said["of a pool"] = True
+    except Exception as error:
+        said["of a pool"] = repr(error)
+    event = cp.cuda.Event(disable_timing=True, interprocess=True)
+    said["event"] = len(cp.cuda.runtime.ipcGetEventHandle(event.ptr))
+    child = subprocess.run(
+        [sys.executable, "-c", _CHILD, handle.hex()], capture_output=True, text=True, timeout=25
+    )
+    said["child"] = child.stdout.strip() or child.stderr[-600:]
+    said["seen here"] = float(array.sum())
+    return said
+
+
+def rivals() -> Any:
+    import os
+
+    torch: Any = importlib.import_module("torch")
+    from gpulab.real.cupti import library
+
+    said: dict[str, Any] = {"torch": torch.__version__}
+    said["before"] = library.rival()
+    x = torch.ones(1000, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+        x.add_(1)
+        said["within"] = library.rival()
+        torch.cuda.synchronize()
+    said["after"] = library.rival()
+    said["torch events"] = len(p.events())
+    recorder = _recorder()
+    recorder.start()
+    x.add_(1)
+    torch.cuda.synchronize()
+    said["ours after torch's"] = _of(recorder.stop())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
+        x.add_(1)
+        torch.cuda.synchronize()
+    said["torch events after ours"] = len(p.events())
+    maps = Path("/proc/self/maps").read_text()
+    said["maps"] = sorted({line.split()[-1] for line in maps.splitlines() if "libcupti" in line})
+    said["environment"] = {k: v for k, v in os.environ.items() if "NVTX" in k or "INJECTION" in k}
+    return said
+
+
+def binding() -> Any:
+    """What cupti-python's records cost."""
+    cp, empty, _, _ = _kernels()
+    cupti: Any = importlib.import_module("cupti.cupti")
+
+    rows: list[Any] = []
+    spent = [0.0]
+
+    def completed(records: Any) -> None:
+        begun = time.perf_counter()
+        for r in records:
+            rows.append((r.start, r.end, r.stream_id, r.correlation_id, r.name))
+        spent[0] += time.perf_counter() - begun
+
+    cupti.activity_register_callbacks(lambda: (8 << 20, 0), completed)
+    cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
+    begun = time.perf_counter()
+    for _ in range(LAUNCHES):
+        empty((1,), (32,), ())
+    loop = time.perf_counter() - begun
+    cp.cuda.Device().synchronize()
+    begun = time.perf_counter()
+    cupti.activity_flush_all(1)
+    cupti.activity_disable(cupti.ActivityKind.CONCURRENT_KERNEL)
+    return {"us a launch": loop / LAUNCHES * 1e6, "records": len(rows), "in completed s": spent[0],
+            "flush s": time.perf_counter() - begun}  # fmt: skip
+
+
+PARTS: dict[str, tuple[Callable[[], Any], float]] = {
+    "versions": (versions, 20),
+    "launches": (launches, 40),
+    "shapes": (shapes, 20),
+    "graphs": (graphs, 20),
+    "callbacks": (callbacks, 20),
+    "ipc": (ipc, 40),
+    "rivals": (rivals, 40),
+    "binding": (binding, 20),
+}
+
+
+def main(arguments: list[str]) -> None:
+    if arguments:
+        print(json.dumps(PARTS[arguments[0]][0](), default=str, separators=(",", ":")))
+        return
+    begun = time.perf_counter()
+    for name, (_, limit_s) in PARTS.items():
+        left_s = 68 - (time.perf_counter() - begun)
+        if left_s < 3:
+            print(json.dumps({name: "no time left"}))
+            continue
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "tools.recordings.streams_probe", name],
+                capture_output=True, text=True, timeout=min(limit_s, left_s),
+            )  # fmt: skip
+            said = done.stdout.strip() or f"{done.returncode}: {done.stderr[-1500:]}"
+        except subprocess.TimeoutExpired as error:
+            said = f"ran past {error.timeout:.0f} s"
+        except Exception:
+            said = traceback.format_exc()[-600:]
+        print(f"{name} ({time.perf_counter() - begun:.0f} s): {said}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
