@@ -14,7 +14,11 @@ from enum import IntEnum
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-INVALID_VALUE, UPDATE_FAILURE = 1, 910
+CUresult = IntEnum(
+    "CUresult",
+    {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE": 910},
+)
+SUCCESS, INVALID_VALUE, UPDATE_FAILURE = CUresult
 CUgraphNodeType = IntEnum(
     "CUgraphNodeType",
     {f"CU_GRAPH_NODE_TYPE_{name}": n for n, name in enumerate(("KERNEL", "MEMCPY", "MEMSET", "HOST"))},
@@ -34,7 +38,14 @@ class _Node(int):
 def install(package: str) -> None:
     """Let ``from cuda.bindings import driver`` mean this, over the virtual GPU `package`."""
     module = ModuleType("cuda.bindings.driver")
-    for name in ("CUgraph", "CUgraphExec", "CUdeviceptr", "CUgraphNodeType", "CUpointer_attribute"):
+    for name in (
+        "CUgraph",
+        "CUgraphExec",
+        "CUdeviceptr",
+        "CUgraphNodeType",
+        "CUpointer_attribute",
+        "CUresult",
+    ):
         setattr(module, name, globals()[name])
     facet = _Driver(package)
     for name in dir(facet):
@@ -149,7 +160,7 @@ class _Driver:
             found = [n for words, n in (("nodes or edges", 2), ("of another kind", 3)) if words in str(error)]
             found.append(5)
             return UPDATE_FAILURE, SimpleNamespace(result=found[0])
-        return 0, SimpleNamespace(result=0)
+        return SUCCESS, SimpleNamespace(result=0)
 
     def _set(self, executable: int, record: Any) -> Any:
         try:

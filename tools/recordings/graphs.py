@@ -1,0 +1,410 @@
+"""What a GPU does with graphs: nodes of a capture, updates and their refusals, memory nodes, costs.
+
+``python -m tools.recordings.graphs --out FILE`` on a machine with a GPU, CuPy and cuda-bindings. Parts stand
+alone: one that fails is told and takes nothing along.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LIMIT_S = 28
+COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+N = 1024
+CODE = r"""
+extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }
+extern "C" __global__ void put(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }
+extern "C" __global__ void late(float* x, long long clocks) {
+    long long from = clock64();
+    while (clock64() - from < clocks) {}
+    x[0] += 1;
+}
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts and write what they tell; the result is the process's exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON")
+    options = parser.parse_args(arguments)
+    faulthandler.dump_traceback_later(LIMIT_S, exit=True)
+    found: dict[str, Any] = {"python": platform.python_version(), "errors": {}}
+    for name, part in PARTS.items():
+        started = time.perf_counter()
+        try:
+            found[name] = part()
+        except Exception as error:
+            found["errors"][name] = f"{type(error).__name__}: {error}"
+        print(
+            f"{name}: {time.perf_counter() - started:.1f} s {found['errors'].get(name, '')[:200]}", flush=True
+        )
+        if options.out:
+            options.out.write_text(json.dumps(found, indent=1, default=str))
+    return 0
+
+
+def _cp() -> Any:
+    import cupy
+
+    return cupy
+
+
+def _kernel(name: str) -> Any:
+    return _cp().RawModule(code=CODE).get_function(name)
+
+
+def _captured(work: Callable[[Any], object]) -> tuple[Any, Any]:
+    stream = _cp().cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        try:
+            work(stream)
+        finally:
+            graph = stream.end_capture()
+    return graph, stream
+
+
+def machine() -> dict[str, Any]:
+    """Versions."""
+    from importlib import metadata
+
+    cp = _cp()
+    names = ("cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "cuda-core", "cuda-python")
+    versions = {}
+    for name in names:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    driver, runtime = cp.cuda.runtime.driverGetVersion(), cp.cuda.runtime.runtimeGetVersion()
+    properties = cp.cuda.runtime.getDeviceProperties(0)
+    return {"gpu": properties["name"].decode(), "driver": driver, "runtime": runtime, **versions}
+
+
+def nodes() -> list[Any]:
+    """A forked capture as `gpulab.real.graphs` reads it, and CUDA's own picture of it."""
+    from gpulab.real import graphs
+    from virtualgpu.records import Provenance
+
+    cp = _cp()
+    add, put = _kernel("add"), _kernel("put")
+    x, y, other = cp.zeros(64, np.float32), cp.zeros(64, np.float32), cp.cuda.Stream(non_blocking=True)
+    pinned = cp.cuda.alloc_pinned_memory(256)
+
+    def work(stream: Any) -> None:
+        add((2,), (32,), (x, np.float32(2)))
+        other.wait_event(stream.record())
+        with other:
+            add((2,), (32,), (y, np.float32(3)))
+            put((1,), (64,), (x, y), shared_mem=512)
+            z = x * 2 + y
+            z.sum()
+        y.data.memset_async(0, 128, stream)
+        stream.wait_event(other.record())
+        x.data.copy_from_device_async(y.data, 64, stream)
+        cp.cuda.runtime.memcpyAsync(pinned.ptr, x.data.ptr, 256, cp.cuda.runtime.memcpyDefault, stream.ptr)
+        cp.cuda.runtime.memcpyAsync(
+            x.data.ptr, pinned.ptr, 256, cp.cuda.runtime.memcpyHostToDevice, stream.ptr
+        )
+        stream.launch_host_func(print, "")
+
+    graph, _ = _captured(work)
+    record = graphs.record(graph, Provenance("measured", "gpu"))
+    told = [
+        {"kind": n.kind, "name": n.name, "grid": n.grid, "block": n.block, "shared": n.shared_bytes,
+         "size": n.size_bytes, "copy": n.copy_kind,
+         "parameters": [(p.offset, p.data.hex(), p.addresses) for p in n.parameters]}
+        for n in record.nodes
+    ]  # fmt: skip
+    raw = []
+    driver = graphs._driver()
+    for handle in graphs._handles(graph):
+        kind = driver.cuGraphNodeGetType(handle)[1].name
+        if "MEMCPY" in kind:
+            raw.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
+        elif "MEMSET" in kind:
+            raw.append(str(driver.cuGraphMemsetNodeGetParams(handle)[1]))
+    where = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned.ptr}
+    return [told, record.edges, record.note, graph.debug_dot_str(0), raw, where]
+
+
+def updates() -> dict[str, Any]:
+    """Which changes an executable graph takes, and CUDA's words where it does not."""
+    from gpulab.real import graphs
+
+    cp, driver = _cp(), graphs._driver()
+    add, put = _kernel("add"), _kernel("put")
+    x, y = cp.zeros(64, np.float32), cp.ones(64, np.float32)
+    pinned = cp.cuda.alloc_pinned_memory(256)
+    host_to = cp.cuda.runtime.memcpyHostToDevice
+    works: dict[str, Callable[[Any], object]] = {
+        "add": lambda s: add((2,), (32,), (x, np.float32(1))),
+        "another value": lambda s: add((2,), (32,), (x, np.float32(5))),
+        "another array": lambda s: add((2,), (32,), (y, np.float32(5))),
+        "another shape": lambda s: add((1,), (64,), (x, np.float32(5))),
+        "another kernel": lambda s: put((1,), (64,), (x, y)),
+        "a memset": lambda s: x.data.memset_async(0, 256, s),
+        "another memset": lambda s: y.data.memset_async(1, 128, s),
+        "a copy": lambda s: x.data.copy_from_device_async(y.data, 256, s),
+        "a copy back": lambda s: y.data.copy_from_device_async(x.data, 128, s),
+        "a copy from the host": lambda s: cp.cuda.runtime.memcpyAsync(
+            x.data.ptr, pinned.ptr, 256, host_to, s.ptr
+        ),
+        "two kernels": lambda s: [add((2,), (32,), (x, np.float32(1))) for _ in range(2)],
+        "nothing": lambda s: None,
+    }
+    told: dict[str, Any] = {}
+    for base in ("add", "a memset", "a copy", "two kernels"):
+        for name, work in works.items():
+            graph, _ = _captured(works[base])
+            other, _ = _captured(work)
+            status, info = driver.cuGraphExecUpdate(
+                driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
+            )
+            told[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
+    try:
+        graphs._checked((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
+    except Exception as error:
+        told["words"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+    return told
+
+
+def _host_ns(run: Callable[[], object], repeats: int) -> float:
+    started = time.perf_counter_ns()
+    for _ in range(repeats):
+        run()
+    return (time.perf_counter_ns() - started) / repeats
+
+
+def costs() -> dict[int, Any]:
+    """Eager launches, instantiation, first launch, upload and later launches, by number of nodes; in ns."""
+    cp = _cp()
+    add, x = _kernel("add"), cp.zeros(N, np.float32)
+    told: dict[int, Any] = {}
+    for count in COUNTS:
+        argument = (x, np.float32(1))
+
+        def work(stream: Any, count: int = count, argument: Any = argument) -> None:
+            for _ in range(count):
+                add((4,), (256,), argument)
+
+        repeats = max(3, 300 // count)
+        stream = cp.cuda.Stream(non_blocking=True)
+        row: dict[str, Any] = {}
+        with stream:
+            work(stream)
+            stream.synchronize()
+            begin, end = cp.cuda.Event(), cp.cuda.Event()
+            begin.record()
+            row["eager_host"] = _host_ns(partial(work, stream), repeats)
+            end.record()
+            end.synchronize()
+            row["eager_device"] = cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats
+            for uploaded in (False, True):
+                stream.begin_capture()
+                started = time.perf_counter_ns()
+                work(stream)
+                row["capture_host"] = time.perf_counter_ns() - started
+                started = time.perf_counter_ns()
+                graph = stream.end_capture()
+                row["end_capture_host"] = time.perf_counter_ns() - started
+                if uploaded:
+                    row["upload_host"] = _host_ns(partial(graph.upload, stream), 1)
+                    stream.synchronize()
+                row[f"first_launch_host_{'uploaded' if uploaded else 'not_uploaded'}"] = _host_ns(
+                    graph.launch, 1
+                )
+                stream.synchronize()
+                row.setdefault("second_launch_host", _host_ns(graph.launch, 1))
+                stream.synchronize()
+            begin.record()
+            row["launch_host"] = _host_ns(graph.launch, repeats)
+            end.record()
+            end.synchronize()
+            row["launch_device"] = cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats
+            singles = []
+            for _ in range(10):
+                begin.record()
+                graph.launch()
+                end.record()
+                end.synchronize()
+                singles.append(cp.cuda.get_elapsed_time(begin, end) * 1e6)
+            row["launch_between_events"] = sorted(singles)[5]
+        told[count] = {name: round(value) for name, value in row.items()}
+    return told
+
+
+def memory() -> dict[str, Any]:
+    """Allocations in the order of a stream within a capture: nodes, and what launches do with them."""
+    from gpulab.real import graphs
+
+    cp, runtime = _cp(), _cp().cuda.runtime
+    told: dict[str, Any] = {}
+    add = _kernel("add")
+    kept: list[Any] = []
+
+    def with_free(stream: Any) -> None:
+        address = runtime.mallocAsync(4096, stream.ptr)
+        runtime.memsetAsync(address, 0, 4096, stream.ptr)
+        runtime.freeAsync(address, stream.ptr)
+        kept.append(address)
+
+    def without_free(stream: Any) -> None:
+        address = runtime.mallocAsync(4096, stream.ptr)
+        runtime.memsetAsync(address, 0, 4096, stream.ptr)
+        kept.append(address)
+
+    def by_arrays(stream: Any) -> None:
+        with cp.cuda.using_allocator(cp.cuda.MemoryAsyncPool().malloc):
+            x = cp.zeros(N, np.float32)
+            add((4,), (256,), (x, np.float32(1)))
+
+    def by_pool(stream: Any) -> None:
+        with cp.cuda.using_allocator(cp.cuda.MemoryPool().malloc):
+            kept.append(cp.zeros(1 << 22, np.float32) + 1)
+
+    for work in (with_free, without_free, by_arrays, by_pool):
+        row: dict[str, Any] = {}
+        told[work.__name__] = row
+        try:
+            graph, stream = _captured(work)
+            driver = graphs._driver()
+            row["nodes"] = [driver.cuGraphNodeGetType(h)[1].name for h in graphs._handles(graph)]
+            row["dot"] = graph.debug_dot_str(0)
+            for turn in range(3):
+                try:
+                    graph.launch(stream)
+                    stream.synchronize()
+                    row[f"launch {turn}"] = "ok"
+                except Exception as error:
+                    row[f"launch {turn}"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+        except Exception as error:
+            row["error"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+    told["address"] = [hex(a) for a in kept if isinstance(a, int)]
+    return told
+
+
+def refusals() -> dict[str, str]:
+    """What else a capture refuses, and whether the graph is lost with it."""
+    cp, runtime = _cp(), _cp().cuda.runtime
+    x, other = cp.zeros(16, np.float32), cp.cuda.Stream(non_blocking=True)
+    add = _kernel("add")
+    blocking = cp.cuda.Stream()
+    works: dict[str, Callable[[Any], object]] = {
+        "begin of another stream": lambda s: [other.begin_capture(), other.end_capture()],
+        "work on another stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=other),
+        "work on a blocking stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=blocking),
+        "work on the default stream": lambda s: add(
+            (1,), (16,), (x, np.float32(1)), stream=cp.cuda.Stream.null
+        ),
+        "sync of another stream": lambda s: other.synchronize(),
+        "cudaMalloc": lambda s: runtime.free(runtime.malloc(1 << 20)),
+        "cudaFree of an array": lambda s: runtime.free(runtime.malloc(1 << 20)),
+        "compile": lambda s: cp.RawKernel(CODE.replace("add", "fresh"), "fresh")(
+            (1,), (16,), (x, np.float32(1))
+        ),
+        "event query outside": lambda s: cp.cuda.Event().done,
+        "matmul": lambda s: x.reshape(4, 4) @ x.reshape(4, 4),
+        "fft": lambda s: cp.fft.fft(x),
+        "sort": lambda s: cp.sort(x),
+        "sum": lambda s: x.sum(),
+        "argmax": lambda s: cp.argmax(x),
+        "cumsum": lambda s: cp.cumsum(x),
+        "random": lambda s: cp.random.rand(4),
+        "generator": lambda s: cp.random.default_rng(1).random(4),
+        "float()": lambda s: float(x[0]),
+        "print": lambda s: repr(x),
+        "where": lambda s: cp.where(x > 0, x, -x),
+        "nonzero": lambda s: cp.nonzero(x),
+        "item assignment from Python": lambda s: x.__setitem__(slice(None), 3),
+        "from numpy": lambda s: cp.asarray(np.ones(4)),
+        "scalar times array": lambda s: x * 2.5,
+        "arange": lambda s: cp.arange(16),
+        "einsum": lambda s: cp.einsum("i,i", x, x),
+    }
+    told = {}
+    for name, work in works.items():
+        stream = cp.cuda.Stream(non_blocking=True)
+        words = "ok"
+        with stream:
+            stream.begin_capture()
+            try:
+                work(stream)
+            except Exception as error:
+                words = f"{type(error).__name__} {getattr(error, 'status', '')}: {str(error)[:160]}"
+            try:
+                stream.end_capture()
+                words += " | graph kept"
+            except Exception as error:
+                words += f" | end: {type(error).__name__} {getattr(error, 'status', '')}"
+        told[name] = words
+    cp.cuda.Device().synchronize()
+    return told
+
+
+def gpulabs() -> dict[str, Any]:
+    """`gl.graph` as a learner uses it."""
+    import gpulab as gl
+
+    gl.use_device("cuda")
+    cp = gl.cp
+    add = _kernel("add")
+    x = cp.ones(64, np.float32)
+
+    def work(x: Any) -> Any:
+        add((2,), (32,), (x, np.float32(2)))
+        return cp.sqrt(x * 2) + 1
+
+    g = gl.graph(work, x)
+    told: dict[str, Any] = {"repr": repr(g), "pool": repr(g.pool)}
+    told["first"] = float(g()[0])
+    told["check"] = str(g.check(x=cp.full(64, 9, np.float32)))
+    other = cp.full(64, 6, np.float32)
+    g.update(x=other)
+    told["updated"] = float(g()[0])
+    g.update_node(0, (other, np.float32(-8)))
+    told["node"] = float(g()[0])
+    told["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8, 0)]
+    told["compare"] = str(gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(10))
+    told["names"] = [n.name for n in g.record.nodes]
+    return told
+
+
+def conditional() -> dict[str, Any]:
+    """Whether cuda.core builds graphs with conditional nodes here, and under which names."""
+    import cuda.core as core
+
+    found = {"version": core.__version__, "names": [n for n in dir(core) if "raph" in n]}
+    for name in ("cuda.core.graph", "cuda.core.experimental"):
+        try:
+            module = __import__(name, fromlist=["x"])
+            found[name] = [n for n in dir(module) if not n.startswith("_")]
+        except ImportError as error:
+            found[name] = str(error)
+    return found
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "machine": machine,
+    "gpulabs": gpulabs,
+    "nodes": nodes,
+    "updates": updates,
+    "memory": memory,
+    "refusals": refusals,
+    "costs": costs,
+    "conditional": conditional,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
