@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from virtualgpu import errors
 
     cp: Any
+    cupyx: Any
     __version__: str
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "compare",
     "count",
     "cp",
+    "cupyx",
     "device",
     "doctor",
     "errors",
@@ -74,9 +76,9 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 
 
 def __getattr__(name: str) -> Any:
-    if name == "cp":
+    if name in ("cp", "cupyx"):
         # Asked anew each time: a switch between a real and a virtual device changes the answer.
-        return importlib.import_module("gpulab.session").cp()
+        return getattr(importlib.import_module("gpulab.session"), name)()
     if name == "errors":
         return importlib.import_module("virtualgpu.errors")
     if name == "__version__":

@@ -65,9 +65,10 @@ class DeviceChoice:
     __repr__ = __str__
 
 
-def array_module(kind: Literal["cuda", "virtual"]) -> Any:
-    """The array module of one kind of device."""
-    return importlib.import_module("cupy" if kind == "cuda" else "virtualgpu.cp")
+def array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") -> Any:
+    """The array module of one kind of device, or CuPy's second package, ``cupyx``."""
+    virtual = {"cupy": "virtualgpu.cp", "cupyx": "virtualgpu.cupyx"}
+    return importlib.import_module(name if kind == "cuda" else virtual[name])
 
 
 def parse_device(text: Any) -> tuple[Kind, str]:

@@ -149,6 +149,11 @@ def cp() -> Any:
     return array_module(which_device().kind)
 
 
+def cupyx() -> Any:
+    """CuPy's second package, with page-locked arrays and the profiler: its own, or the virtual GPU's."""
+    return array_module(which_device().kind, "cupyx")
+
+
 def backend() -> Backend:
     """The object that answers every question about the device in use with records.
 

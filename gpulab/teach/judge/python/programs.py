@@ -21,10 +21,13 @@ from virtualgpu.records import Activity
 
 
 class Seen:
-    """What a program gave the device: the operations of its streams, and how often the host waited."""
+    """What a program gave the device: the operations of its streams, and how often the host waited.
 
-    def __init__(self, activities: Sequence[Activity], waits: int) -> None:
-        self.activities, self.waits = activities, waits
+    ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves.
+    """
+
+    def __init__(self, activities: Sequence[Activity], waits: int, kernel_bus_bytes: int = 0) -> None:
+        self.activities, self.waits, self.kernel_bus_bytes = activities, waits, kernel_bus_bytes
 
     def copies(self, *kinds: str) -> list[Activity]:
         """Copies, of those kinds (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``) or all."""
@@ -76,6 +79,14 @@ COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
     "to_device_bytes": ("bytes copied to the device", _bytes("HtoD")),
     "to_host_copies": ("copies to the host", lambda seen: len(seen.copies("DtoH"))),
     "to_host_bytes": ("bytes copied to the host", _bytes("DtoH")),
+    "pageable_copies": (
+        "copies of pageable memory",
+        lambda seen: len([a for a in seen.copies("HtoD", "DtoH") if a.pinned is False]),
+    ),
+    "bus_bytes": (
+        "bytes between host and device",
+        lambda seen: seen.kernel_bus_bytes + _bytes("HtoD", "DtoH")(seen),
+    ),
     "waits": ("waits of the host for the device", lambda seen: seen.waits),
     "streams": ("streams", lambda seen: len({a.stream_id for a in seen.activities})),
 }
