@@ -259,7 +259,8 @@ class ProgramCase:
 
     ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays.
     ``wanted`` is compared with what is returned: an array or number, or a tuple of them. ``mistakes`` pairs
-    what known mistakes would return instead with the sentence that each of them earns.
+    what known mistakes would return instead with the sentence that each of them earns. ``stays`` asks for
+    arrays that are still on the device.
     """
 
     arguments: tuple[Any, ...]
@@ -267,6 +268,7 @@ class ProgramCase:
     on_device: bool = False
     label: str = ""
     mistakes: tuple[tuple[Any, str], ...] = ()
+    stays: bool = False
 
 
 @dataclass(frozen=True)

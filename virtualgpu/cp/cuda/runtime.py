@@ -507,9 +507,7 @@ def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
 
 def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N803
     """0: virtual GPUs cannot read each other's memory in kernels."""
-    machine = _machine.current()
-    machine.device(device), machine.device(peerDevice)
-    return 0
+    return 0 * len([_machine.current().device(number) for number in (device, peerDevice)])
 
 
 def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803

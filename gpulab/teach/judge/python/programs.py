@@ -139,26 +139,27 @@ def run(exercise: ProgramExercise, program: Any, case: ProgramCase) -> Seen | No
             cp.asarray(given) if case.on_device and isinstance(given, np.ndarray) else given
             for given in case.arguments
         )
-        log, waits = _so_far(side)
+        log, waits, bus = _so_far(side)
         label = case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
         result = call(program, *arguments, name=exercise.name, shown=label)
-        now, waited = _so_far(side)
+        now, waited, bussed = _so_far(side)
         try:
-            _compare(cp, label, result, case.wanted)
+            _compare(cp, label, result, case.wanted, case.stays)
         except NotYet as reason:
             known = next((says for value, says in case.mistakes if _equal(cp, result, value)), "")
             raise NotYet(f"{reason} {known}".rstrip()) from None
-        return None if side is None else Seen(now[len(log) :], waited - waits)
+        return None if side is None else Seen(now[len(log) :], waited - waits, bussed - bus)
 
 
-def _so_far(side: Any) -> tuple[tuple[Activity, ...], int]:
-    """What the device has been given, and how often the host has waited for it."""
+def _so_far(side: Any) -> tuple[tuple[Activity, ...], int, int]:
+    """What the device was given, how often the host waited for it, and what kernels moved over the bus."""
     if side is None:
-        return (), 0
-    return tuple(side.machine.current_device.work.log), side.machine.clock.waits
+        return (), 0, 0
+    device = side.machine.current_device
+    return tuple(device.work.log), side.machine.clock.waits, device.memory.bus_bytes
 
 
-def _compare(cp: Any, label: str, result: Any, wanted: Any) -> None:
+def _compare(cp: Any, label: str, result: Any, wanted: Any, stays: bool = False) -> None:
     several = isinstance(wanted, tuple)
     parts = result if several else (result,)
     if several and (not isinstance(result, tuple | list) or len(result) != len(wanted)):
@@ -169,6 +170,8 @@ def _compare(cp: Any, label: str, result: Any, wanted: Any) -> None:
             raise NotYet(
                 f"{label} returns {type(found).__name__}, and {name} should be an array or a number."
             )
+        if stays and not isinstance(found, cp.ndarray):
+            raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(found)}.")
         right = right if isinstance(right, Near) else np.asarray(right)
         got, values = (
             cp.asnumpy(found) if isinstance(found, cp.ndarray) else np.asarray(found),
@@ -194,6 +197,10 @@ def _score(item: Any, yours: Seen, reference: Seen, naive: Seen | None) -> Score
     golf = item.most != 0 and item.least is None
     other = None if naive is None else read_off(naive)
     return Score(item.counter, words, read_off(yours), read_off(reference), other, golf=golf)
+
+
+def _kind(found: Any) -> str:
+    return "a NumPy array" if isinstance(found, np.ndarray) else "a number of the host"
 
 
 def _shown(given: Any) -> str:

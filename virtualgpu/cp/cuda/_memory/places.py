@@ -85,12 +85,16 @@ def prefetch(address: int, size_bytes: int, device_id: int, stream: _BaseStream)
     device, start, pages = _pages(address, size_bytes)
     _machine.current().device(device_id)
 
-    def run() -> float:
-        moved = pages.to_device(address - start, size_bytes)
-        device.memory.bus_bytes += moved.copied_bytes
-        return bus.prefetch_ns(device.info, "HtoD", moved)
-
-    stream.enqueue("MEMCPY", "Memprefetch HtoD", run, device=device, size_bytes=size_bytes, copy_kind="HtoD")
+    moved = pages.to_device(address - start, size_bytes)
+    duration_ns = bus.prefetch_ns(device.info, "HtoD", moved)
+    stream.enqueue(
+        "MEMCPY",
+        "Memprefetch HtoD",
+        lambda: duration_ns,
+        device=device,
+        size_bytes=moved.copied_bytes,
+        copy_kind="HtoD",
+    )
 
 
 def advise(address: int, size_bytes: int, advice: int, device_id: int) -> None:

@@ -1,0 +1,1 @@
+"""Notebook 08: moving data."""

@@ -1,0 +1,259 @@
+"""Exercises of notebook 08."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab import session
+from gpulab.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
+
+_NOT_ON_THE_HOST = (
+    ("Unsupported type", "That is a NumPy array among device arrays; keep all of the work on the device."),
+    ("Implicit conversion", "A NumPy function was given a device array; use the function of cp."),
+)
+_NO_WAIT = "float(), .item(), .get() and synchronize() make the host stand still; a device array needs none."
+
+
+# 08-stay
+
+
+def stay_case(drawn: Draw, n: int) -> ProgramCase:
+    """Whole numbers above their minimum, cut off at a limit."""
+    x = drawn.integers(n, -100, 400).astype(np.float32)
+    right = np.minimum(x - x.min(), np.float32(200))
+    return ProgramCase(
+        (x, 200.0),
+        right,
+        True,
+        f"prepare(x, 200) with {n:,} elements",
+        stays=True,
+        mistakes=((x - x.min(), "What lies above the limit is to be cut off."),),
+    )
+
+
+def prepare(x: Any, limit: float) -> Any:
+    """The reference: three kernels, and nobody waits."""
+    cp = session.cp()
+    return cp.minimum(x - x.min(), limit)
+
+
+def prepare_there_and_back(x: Any, limit: float) -> Any:
+    """The naive version: as given in the notebook."""
+    cp = session.cp()
+    low = float(x.min())
+    shifted = cp.asarray(x.get() - np.float32(low))
+    return cp.minimum(shifted, cp.asarray(np.full(x.shape, limit, np.float32)))
+
+
+STAY = ProgramExercise(
+    "08-stay", "Stay there", "prepare", stay_case, prepare, prepare_there_and_back,
+    level="warm-up", kind="repair", sizes=(1, 33, 10_000),
+    budgets=(
+        Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
+        Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
+        Budget("waits", _NO_WAIT, most=0),
+    ),
+    advice=_NOT_ON_THE_HOST,
+    praise="the data never leaves the device, and the host never waits.",
+)  # fmt: skip
+
+
+# 08-report
+
+
+def report_case(drawn: Draw, n: int) -> ProgramCase:
+    """Smallest, largest and sum of whole numbers: exact in any order."""
+    x = drawn.integers(n, -50, 51).astype(np.float32)
+    right = np.array([x.min(), x.max(), x.sum()], np.float32)
+    mean = np.array([x.min(), x.max(), x.mean()], np.float32)
+    return ProgramCase(
+        (x,),
+        right,
+        True,
+        f"report(x) with {n:,} elements",
+        mistakes=((mean, "The third is the sum, not the mean."),),
+    )
+
+
+def report(x: Any) -> Any:
+    """The reference: three sums into one array, and that one home."""
+    cp = session.cp()
+    return cp.stack([x.min(), x.max(), x.sum()]).get()
+
+
+def report_one_by_one(x: Any) -> Any:
+    """The naive version: every number waits for a copy of its own."""
+    return np.array([float(x.min()), float(x.max()), float(x.sum())], np.float32)
+
+
+REPORT = ProgramExercise(
+    "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
+    sizes=(1, 33, 10_000),
+    budgets=(
+        Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
+        Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
+        Budget("waits", "Each float() and each .get() waits. One is enough.", most=1),
+        Budget("to_device_copies", "Nothing has to be sent: the three are on the device already.", most=0),
+    ),
+    advice=_NOT_ON_THE_HOST,
+    praise="one small copy, and one wait.",
+)  # fmt: skip
+
+
+# 08-pack
+
+
+def pack_case(drawn: Draw, count: int) -> ProgramCase:
+    """Arrays of all lengths, an empty one among them."""
+    lengths = drawn.rng.integers(1, 900, count)
+    lengths[count // 2] = 0 if count > 1 else 5
+    parts = [drawn.whole(int(n), -1000, 1000) for n in lengths]
+    return ProgramCase((parts,), tuple(parts), False, f"upload(parts) with {count} arrays", stays=True)
+
+
+def upload(parts: Any) -> Any:
+    """The reference: one array, one copy, views of it."""
+    cp = session.cp()
+    flat = cp.asarray(np.concatenate(parts))
+    ends = np.cumsum([part.size for part in parts]).tolist()
+    return tuple(flat[end - part.size : end] for part, end in zip(parts, ends, strict=True))
+
+
+def upload_one_by_one(parts: Any) -> Any:
+    """The naive version: a copy for each."""
+    cp = session.cp()
+    return tuple(cp.asarray(part) for part in parts)
+
+
+PACK = ProgramExercise(
+    "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=(1, 3, 64),
+    budgets=(
+        Budget(
+            "to_device_copies", "Concatenate on the host, copy once, and return slices of that array.",
+            least=1, most=1,
+        ),
+        Budget("to_device_bytes", "Send what there is: no padding, and float32 as it came.", allowance=1.1),
+        Budget("to_host_copies", "The host knows lengths and offsets; nothing has to come back.", most=0),
+        Budget("waits", _NO_WAIT, most=0),
+    ),
+    advice=(("is not in device memory", "cp.asarray(x) copies a NumPy array to the device."),),
+    praise="one copy, whatever the number of arrays.",
+)  # fmt: skip
+
+
+# 08-ring
+
+
+def ring_case(drawn: Draw, size: Any) -> ProgramCase:
+    """Pieces of a larger array, which may go through two small buffers only."""
+    count, n = size
+    data = drawn.whole((count, n), -1000, 1000)
+    return ProgramCase(
+        (data,), data, False, f"stream_in(data) with {count} pieces of {n:,} elements", stays=True
+    )
+
+
+def stream_in(data: Any) -> Any:
+    """The reference: two buffers in turn, each refilled when its last copy has ended."""
+    cp, cupyx = session.cp(), session.cupyx()
+    out = cp.empty(data.shape, data.dtype)
+    stream = cp.cuda.Stream(non_blocking=True)
+    stream.wait_event(cp.cuda.get_current_stream().record())
+    buffers = [cupyx.empty_pinned(data.shape[1:], data.dtype) for _ in range(2)]
+    sent = [cp.cuda.Event(disable_timing=True) for _ in buffers]
+    for i, piece in enumerate(data):
+        if i >= 2:
+            sent[i % 2].synchronize()
+        buffers[i % 2][...] = piece
+        out[i].set(buffers[i % 2], stream=stream)
+        sent[i % 2].record(stream)
+    stream.synchronize()
+    return out
+
+
+def stream_in_pageable(data: Any) -> Any:
+    """The naive version: right, because the driver waits."""
+    cp = session.cp()
+    out = cp.empty(data.shape, data.dtype)
+    for i, piece in enumerate(data):
+        out[i].set(piece)
+    return out
+
+
+RING = ProgramExercise(
+    "08-ring", "The buffer that was still in use", "stream_in", ring_case, stream_in, stream_in_pageable,
+    level="stretch", kind="repair", sizes=((1, 33), (2, 1000), (6, 1 << 16)),
+    budgets=(
+        Budget("pageable_copies", "Copy from the page-locked buffers, not from `data` itself.", most=0),
+        Budget("to_device_bytes", "Each piece goes once.", allowance=1.0),
+        Budget(
+            "waits", "Wait for a buffer's last copy before it is filled again, and once at the end.",
+            allowance=1.25,
+        ),
+    ),
+    praise="no buffer is touched while a copy reads it.",
+)  # fmt: skip
+
+
+# 08-lookup
+
+
+class Wanted:
+    """The rows that a kernel has chosen: calling it gives their numbers, on the device."""
+
+    def __init__(self, rows: npt.NDArray[np.int32]) -> None:
+        self._rows = rows
+
+    def __call__(self) -> Any:
+        return session.cp().asarray(self._rows)
+
+
+def lookup_case(drawn: Draw, size: Any) -> ProgramCase:
+    """A few rows of a large table, chosen on the device, some of them twice."""
+    rows, width, count = size
+    table = drawn.whole((rows, width), -1000, 1000)
+    chosen = drawn.rng.integers(0, rows, count).astype(np.int32)
+    label = f"lookup(table, choose) with {count} of {rows:,} rows"
+    return ProgramCase((table, Wanted(chosen)), table[chosen], False, label, stays=True)
+
+
+def mapped(host: Any) -> Any:
+    """A device array over page-locked host memory."""
+    cp = session.cp()
+    memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
+    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))
+
+
+def lookup(table: Any, choose: Any) -> Any:
+    """The reference: the kernel reads the rows over the bus, where they lie."""
+    locked = session.cupyx().empty_like_pinned(table)
+    locked[...] = table
+    return mapped(locked)[choose()]
+
+
+def lookup_in_a_copy(table: Any, choose: Any) -> Any:
+    """The naive version: the whole table goes to the device."""
+    return session.cp().asarray(table)[choose()]
+
+
+LOOKUP = ProgramExercise(
+    "08-lookup", "Four rows of a large table", "lookup", lookup_case, lookup, lookup_in_a_copy,
+    level="stretch", sizes=((1, 1, 1), (100, 8, 5), (50_000, 16, 40)),
+    budgets=(
+        Budget(
+            "bus_bytes", "Let the kernel read page-locked memory where it lies: only what it reads travels.",
+            allowance=3,
+        ),
+        Budget("waits", "The numbers of the rows are on the device; leave them there.", most=0),
+    ),
+    advice=(
+        ("is pageable host memory", "A kernel reads page-locked memory only; copy the table there first."),
+        *_NOT_ON_THE_HOST,
+    ),
+    praise="only the rows that were asked for crossed the bus.",
+)  # fmt: skip
+
+EXERCISES = (STAY, REPORT, PACK, RING, LOOKUP)
