@@ -204,19 +204,16 @@ export class TracksPlot extends Plot {
   }
 
   drawChosen() {
-    const outline = (at, colour, width) => {
-      const [left, right] = [this.x(this.item.x0[at]), this.x(this.item.x1[at])].map((x) => Math.max(this.box.left - 2, Math.min(this.box.left + this.wide + 2, x)));
-      const out = this.item.x1[at] < this.sight[0] || this.item.x0[at] > this.sight[1];
-      if (out) return false;
+    const inSight = (at) => this.item.x1[at] >= this.sight[0] && this.item.x0[at] <= this.sight[1];
+    const outline = (at, colour, away) => {
+      const [left, right] = [this.item.x0[at], this.item.x1[at]].map((x) => Math.max(this.box.left - 2, Math.min(this.box.left + this.wide + 2, this.x(x))));
       const [top, high] = this.place(at);
       this.pen.strokeStyle = this.frame.colour(colour);
-      this.pen.lineWidth = width;
-      this.pen.strokeRect(left - 1, top - 1, Math.max(3, right - left + 2), high + 2);
-      return true;
+      this.pen.lineWidth = 2;
+      this.pen.strokeRect(left - away, top - away, Math.max(1, right - left) + 2 * away, high + 2 * away);
     };
-    let drawn = 0;
-    for (const at of this.picked) if (drawn < MOST_OUTLINED && outline(at, "error", 3)) drawn += 1;
-    if (this.chosen >= 0) outline(this.chosen, "fg", 2);
+    this.picked.filter(inSight).slice(0, MOST_OUTLINED).forEach((at) => outline(at, "error", 3));
+    if (this.chosen >= 0 && inSight(this.chosen)) outline(this.chosen, "fg", 1);
   }
 
   // Picking ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gpulab.views._text import count
 from gpulab.views.parts import plots
@@ -104,14 +105,14 @@ def _tracks(
             table += getattr(lanes, name)
     order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
     whole: dict[str, Any] = {name: np.concatenate(parts)[order] for name, parts in columns.items()}
-    engine = whole.pop("engine")
+    engine = whole["engine"]
     # Kernels of one name have one shade, in every panel.
     kernels = dict.fromkeys(texts["names"][at] for at in np.unique(whole["name"][engine == 0]).tolist())
     turn = {name: at % 2 for at, name in enumerate(kernels)}
     second = np.array([turn.get(name, 0) for name in texts["names"]], np.int64)[whole["name"]]
     shades = np.array([[COLOURS.index(used[0]), COLOURS.index(used[-1])] for used, _ in ENGINES.values()])
-    for name in ("row", "lane"):
-        whole[name] = whole[name].astype(np.uint16)
+    for name, column in whole.items():
+        whole[name] = _small(column)
     return plots.tracks(
         colour=shades[engine, second].astype(np.uint8), colours=COLOURS, tops=list(tops),
         heights=list(heights), lanes=[n for lanes in panels for n in lanes.lanes],
@@ -120,6 +121,13 @@ def _tracks(
         say=[["name", "names"], ": ", ["x1", "time", "x0"], " from ", ["x0", "time"],
              ["size", "moved", "x1", "x0"], ["detail", "details"], ["line", "lines"], "."],
     )  # fmt: skip
+
+
+def _small(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Whole numbers in as few bytes as hold them all."""
+    ends = (int(column.min()), int(column.max())) if column.size else (0, 0)
+    fits = ends[0] >= -(1 << 31) and ends[1] < 1 << 31
+    return column.astype(np.result_type(*map(np.min_scalar_type, ends))) if fits else column
 
 
 _COPY = re.compile(r"(?i)\W*(?:cuda )?memcpy (\w)to(\w)")

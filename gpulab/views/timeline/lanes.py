@@ -6,13 +6,14 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from gpulab.views._text import duration, shape
-from virtualgpu.records import Activity, ActivityKind, CopyKind, Dim3, SourceLine, Synchronization, Timeline
+from virtualgpu.records import ActivityKind, CopyKind, Dim3, SourceLine, Synchronization, Timeline
 
 Place = tuple[str, int, int]
 """What a row is of: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
@@ -39,6 +40,11 @@ MARK = ", NVTX mark"
 REST: Place = ("stream", 1 << 30, 0)
 
 
+_COLUMNS = (
+    "start_ns", "end_ns", "kind", "copy_kind", "name", "size_bytes", "correlation_id",
+    "device_id", "stream_id", "grid", "block", "pinned", "graph_id", "graph_node_id",
+)  # fmt: skip
+_STREAM = attrgetter("device_id", "stream_id")
 _OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
 
 
@@ -156,29 +162,27 @@ class Lanes:
                 wait.name or wait.type.lower(), f", wait of the host, {how}", wait.source,
             )  # fmt: skip
 
-    def _operations(self) -> list[list[Any]]:
+    def _operations(self) -> list[Sequence[Any]]:
         """The columns of `Bar` for the operations: there may be very many."""
-        found = self.record.activities
         sources = {call.correlation_id: call.source for call in self.record.calls if call.correlation_id}
+        columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
+        start, end, kind, copied, name, size, number, *what = columns
+        device, stream, *_, graph, node = what
         places = {key: ("stream", *key) for key in self.streams}
-        kinds = [(each.kind, each.copy_kind) for each in found]
-        engines = {kind: engine_of(*kind) for kind in set(kinds)}
-        what = [
-            (each.device_id, each.stream_id, each.grid, each.block, each.pinned, each.graph_id,
-             each.graph_node_id) for each in found
-        ]  # fmt: skip
-        details = {key: self._detail(*key) for key in set(what)}
+        kinds = {key: engine_of(*key) for key in set(zip(kind, copied, strict=True))}
+        keys = list(zip(*what, strict=True))
+        details = {key: self._detail(*key) for key in set(keys)}
         return [
-            [each.start_ns for each in found],
-            [each.end_ns for each in found],
-            [places[each.device_id, each.stream_id] for each in found],
-            [engines[kind] for kind in kinds],
-            [each.name for each in found],
-            [details[key] for key in what],
-            [sources.get(each.correlation_id) for each in found],
-            [each.size_bytes for each in found],
-            [each.correlation_id for each in found],
-            [each.graph_node_id if each.graph_id else NOBODY for each in found],
+            start,
+            end,
+            [places[key] for key in zip(device, stream, strict=True)],
+            [kinds[key] for key in zip(kind, copied, strict=True)],
+            name,
+            [details[key] for key in keys],
+            list(map(sources.get, number)),
+            size,
+            number,
+            [n if g else NOBODY for g, n in zip(graph, node, strict=True)],
         ]
 
     def _detail(
@@ -203,7 +207,7 @@ class Lanes:
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
         """Device and stream of all that ran something."""
-        return set(map(_stream, self.record.activities))
+        return set(map(_STREAM, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
@@ -241,32 +245,31 @@ class Lanes:
             Pairs that an event orders, and those ordered without one, as by the legacy default stream.
         """
         activities = self.record.activities
+        streams: list[tuple[int, int | None]] = list(map(_STREAM, activities))
         number = {activity.correlation_id: at for at, activity in enumerate(activities)}
         waits = [each for each in self.record.synchronizations if each.type == "STREAM_WAIT_EVENT"]
         asked = {(each.device_id, each.stream_id, before) for each in waits for before in each.after}
         told: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         answered: set[tuple[int, int | None, int]] = set()
-        of_stream: dict[tuple[int, int | None], list[int]] = {}
         for at, activity in enumerate(activities):
-            here: tuple[int, int | None] = _stream(activity)
-            of_stream.setdefault(here, []).append(at)
             for before in activity.after:
                 source = number.get(before)
-                if source is None:
-                    continue
-                if _stream(activities[source]) != here:
-                    edge = (*here, before)
+                if source is not None and streams[source] != streams[at]:
+                    edge = (*streams[at], before)
                     told[edge in asked].append((source, at))
                     answered.add(edge)
         # CUPTI does not say what an operation followed: the stream's first that was given after the wait.
-        called = {call.correlation_id: call.start_ns for call in self.record.calls}
+        called = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
+        of_stream: dict[tuple[int, int | None], list[int]] = {}
+        for at, stream in enumerate(streams if waits else ()):
+            of_stream.setdefault(stream, []).append(at)
         for wait in waits:
+            here = (wait.device_id, wait.stream_id)
+            mine = of_stream.get(here, [])
             for before in wait.after:
                 source = number.get(before)
-                here = (wait.device_id, wait.stream_id)
-                if source is None or (*here, before) in answered or _stream(activities[source]) == here:
+                if source is None or (*here, before) in answered or streams[source] == here:
                     continue
-                mine = of_stream.get(here, [])
                 begin = bisect_left(mine, activities[source].end_ns, key=lambda at: activities[at].start_ns)
                 for at in mine[begin:]:
                     if called.get(activities[at].correlation_id, activities[at].start_ns) >= wait.start_ns:
@@ -299,22 +302,6 @@ class Lanes:
         for key in list(open_):
             close(key)
         return found
-
-    def busy_ns(self) -> dict[str, int]:
-        """Nanoseconds in which each engine did something, on any stream."""
-        found = {name: self.engine == at for at, name in enumerate(ENGINES) if at < OF_DEVICE}
-        return {name: covered_ns(self.start[at], self.end[at]) for name, at in found.items() if at.any()}
-
-
-def covered_ns(start: npt.NDArray[Any], end: npt.NDArray[Any]) -> int:
-    """The length of what intervals cover together; `start` is in order."""
-    reach = np.maximum.accumulate(end)
-    begin = np.maximum(start[1:], reach[:-1])
-    return int(end[0] - start[0] + np.maximum(0, end[1:] - begin).sum())
-
-
-def _stream(activity: Activity) -> tuple[int, int]:
-    return activity.device_id, activity.stream_id
 
 
 def _indexed(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:

@@ -8,8 +8,9 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, duration, listing, number, percent
-from gpulab.views.parts.boxes import Box, column, legend, words
+from gpulab.views._text import count, duration, listing, number
+from gpulab.views.parts.boxes import Box, Item, column, legend, words
+from gpulab.views.parts.plot_picture import said
 from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
 from virtualgpu.records import Timeline
@@ -75,8 +76,9 @@ class TimelineView(View):
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
-        for lanes in self.panels:
-            lines += _described(lanes)
+        track = chart(self.panels, "")["items"][0]
+        for at, lanes in enumerate(self.panels):
+            lines += _described(lanes, track, at)
         return "\n".join([*lines, self.caption])
 
     def draw(self) -> Box:
@@ -115,29 +117,19 @@ def _sentence(lanes: Lanes) -> str:
     )
 
 
-def _described(lanes: Lanes) -> list[str]:
-    record = lanes.record
-    whole = max(1, record.duration_ns)
-    busy = [f"{ENGINES[engine][1]} {percent(ns / whole)}" for engine, ns in lanes.busy_ns().items()]
-    lines = [f"{lanes.heading}."]
-    if busy:
-        lines.append(f"Busy: {listing(busy)}.")
-    if lanes.arrows[0]:
-        waited = len({target for _, target in lanes.arrows[0]})
-        lines.append(f"{count(waited, 'operation')} waited for an event of another stream.")
-    # Waits first, hidden ones before the others, then what ran; calls are many and say little.
-    order = [np.flatnonzero(lanes.engine == kind) for kind in (HIDDEN, WAIT)]
-    order.append(np.flatnonzero((lanes.engine < OF_DEVICE) | (lanes.engine > HIDDEN)))
-    told = np.concatenate(order).tolist()
-    for at in told[:MOST_TOLD]:
-        start, end = int(lanes.start[at]), int(lanes.end[at])
-        lines.append(
-            f"{lanes.names[lanes.name[at]]}: {duration(end - start)} from {duration(start - record.start_ns)}"
-            f"{lanes.details[lanes.detail[at]]}{lanes.lines[lanes.line[at]]}."
-        )
-    if len(told) > MOST_TOLD:
-        lines.append(f"And {number(len(told) - MOST_TOLD)} more.")
-    return lines
+def _described(lanes: Lanes, track: Item, panel: int) -> list[str]:
+    """Waits first, hidden ones before the others, then what ran; calls are many and say little."""
+    here = track["panel"] == panel
+    kinds = [track["engine"] == kind for kind in (HIDDEN, WAIT)]
+    kinds.append((track["engine"] < OF_DEVICE) | (track["engine"] > HIDDEN))
+    told = np.concatenate([np.flatnonzero(here & kind) for kind in kinds]).tolist()
+    waited = len({target for _, target in lanes.arrows[0]})
+    return [
+        f"{lanes.heading}.",
+        *([f"{count(waited, 'operation')} waited for an event of another stream."] if waited else []),
+        *(said(track, at, track["say"]) for at in told[:MOST_TOLD]),
+        *([f"And {number(len(told) - MOST_TOLD)} more."] if len(told) > MOST_TOLD else []),
+    ]
 
 
 def _caption(record: Timeline) -> str:
