@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import traitlets
+
 from gpulab import session
+from gpulab.lab.timeline import timeline
+from gpulab.views import TimelineView
+from gpulab.views.parts import boxes
+from gpulab.views.timeline.chart import lanes_of
 from virtualgpu.records import Timeline
+
+SIZES = tuple(1 << e for e in range(10, 23, 2))
+NAMES = ("one by one", "as a graph")
 
 
 def busy_share(record: Timeline) -> float:
@@ -47,3 +56,91 @@ def in_a_capture(work: Callable[[Any], Any]) -> str:
         except Exception:
             lost = "; the capture is lost"
     return said + lost
+
+
+def forty(x: Any) -> None:
+    """Forty kernels that add 1 to every element."""
+    cp = session.cp()
+    for _ in range(40):
+        cp.add(x, 1, out=x)
+
+
+def film(n: int) -> tuple[Timeline, Timeline]:
+    """`forty` kernels over `n` float32, launched one by one and as a graph; both after a warm-up."""
+    cp = session.cp()
+    x = cp.zeros(n, dtype=cp.float32)
+    stream = cp.cuda.Stream(non_blocking=True)
+    cp.cuda.get_current_stream().synchronize()
+    with stream:
+        forty(x)
+        stream.begin_capture()
+        forty(x)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+        with timeline() as eager:
+            forty(x)
+            stream.synchronize()
+        with timeline() as replayed:
+            graph.launch(stream)
+            stream.synchronize()
+    return eager.record, replayed.record
+
+
+def span_ns(record: Timeline) -> int:
+    """From the first operation's start to the last one's end."""
+    starts, ends = zip(*((a.start_ns, a.end_ns) for a in record.activities), strict=True)
+    return int(max(ends) - min(starts))
+
+
+class Film(TimelineView):
+    """Forty kernels launched one by one above the same as a graph, with a slider for their size."""
+
+    elements = traitlets.Int().tag(sync=True)
+    pictures = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, sizes: tuple[int, ...] = SIZES) -> None:
+        self._films = {sizes[0]: film(sizes[0])}
+        self._here = session.here()
+        super().__init__(*self._films[sizes[0]], names=NAMES)
+        texts = [f"{n:,} floats" for n in sizes]
+        self.controls = [boxes.slider("Elements a kernel", "elements", sizes, texts)]
+        self.elements = sizes[0]
+        self._show()
+        self.observe(self._on_elements, "elements")
+
+    def at(self, n: int) -> tuple[Timeline, Timeline]:
+        """The two timelines of `n` elements; run when first asked for."""
+        if n not in self._films:
+            with self._here():
+                self._films[n] = film(n)
+        return self._films[n]
+
+    def times(self, n: int) -> float:
+        """How many times as long the launches one by one take."""
+        eager, replayed = self.at(n)
+        return span_ns(eager) / span_ns(replayed)
+
+    def left_of_the_gain(self, small: int, large: int) -> str:
+        """The graph's gain with kernels of `large` elements beside that of `small` ones, in words."""
+        left = (self.times(large) - 1) / (self.times(small) - 1)
+        return "about the same factor" if left > 0.75 else "half of it" if left > 0.25 else "almost nothing"
+
+    def _on_elements(self, _: Any) -> None:
+        with self._lock, self.hold_sync():
+            try:
+                with self._reporting(f"The film of {self.elements:,} elements"):
+                    self._show()
+            finally:
+                self.pictures += 1
+
+    def _show(self) -> None:
+        self.records = self.at(self.elements)
+        self.panels = lanes_of(self.records, NAMES)
+        eager, replayed = self.records
+        self.summary = (
+            f"{self.elements:,} floats a kernel: {span_ns(eager) / 1e3:,.0f} µs one by one, "
+            f"{span_ns(replayed) / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
+            f"the GPU is busy for {busy_share(eager):.0%} and {busy_share(replayed):.0%} of it."
+        )
+        self.redraw()
