@@ -48,8 +48,8 @@ PREDICTIONS = (
         "Which of these may stand between begin_capture() and end_capture()?",
         "Whatever would make the host wait for a result has none to wait for, since nothing runs during "
         "a capture. A new array is only an address from the pool.",
-        choices=("float(x.sum())", "stream.synchronize()", "y = x + 1", "x.get()"),
-        comparison="float(x.sum())",
+        choices=("a sum as a number", "a wait for the stream", "a new array", "a copy to the host"),
+        comparison="a sum as a number",
         misconception="A capture records Python, so anything may be captured.",
     ),
     PredictionQuestion(
@@ -73,9 +73,9 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "11-block",
-        "The attention block has five kernels. How many launches does the host make for {launches} replays?",
+        "The attention block has five kernels. How many calls of the host launch {launches} replays?",
         "One for each replay. Eager, it would be five times as many.",
-        unit="launches",
+        unit="calls",
         comparison=1,
         misconception="A graph is launched once, whatever the number of replays.",
     ),
