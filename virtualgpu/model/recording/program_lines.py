@@ -60,10 +60,13 @@ class ProgramLines:
 
     def belongs(self, name: str, module: str) -> bool:
         """Whether a file is the program's own. What is made from strings has no file, but a module's name:
-        ours for dataclasses, one of its own for a named tuple.
+        ours for dataclasses, one of its own for a named tuple. What the course's folders run for a notebook is
+        program, too.
 
         Cython's sources, such as CuPy's, make no frames.
         """
+        if module.startswith("gpulab.course."):
+            return True
         if module.partition(".")[0] in _PACKAGES or module.startswith("namedtuple_"):
             return False
         if name.startswith(("<frozen", "<__array")):
