@@ -60,8 +60,8 @@ class ProgramLines:
 
     def belongs(self, name: str, module: str) -> bool:
         """Whether a file is the program's own. What is made from strings has no file, but a module's name:
-        ours for dataclasses, one of its own for a named tuple. What the course's folders run for a notebook is
-        program, too.
+        ours for dataclasses, one of its own for a named tuple. What the course's folders run for a notebook
+        is program, too.
 
         Cython's sources, such as CuPy's, make no frames.
         """
