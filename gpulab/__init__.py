@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         warps,
     )
     from gpulab.lab.recorded import recorded
-    from gpulab.lab.timeline import timeline
+    from gpulab.lab.timeline import timeline, timelines
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz, reveal
     from gpulab.teach.progress import progress
@@ -56,6 +56,7 @@ __all__ = [
     "reveal",
     "sanitize",
     "timeline",
+    "timelines",
     "use_device",
     "warps",
     "which_device",
@@ -67,7 +68,7 @@ _MODULES = {
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
-    "gpulab.lab.timeline": "timeline",
+    "gpulab.lab.timeline": "timeline timelines",
     "gpulab.session": "use_device which_device",
     "gpulab.teach": "check predict quiz reveal",
     "gpulab.teach.progress": "progress",

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gpulab import session
 from virtualgpu.errors import GpulabError
-from virtualgpu.records import Timeline
-from virtualgpu.trace import words
+from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
+from virtualgpu.trace import advice, critical_path, gaps, overlap, words
 
 if TYPE_CHECKING:
     from gpulab.session.choose import DeviceChoice
-    from gpulab.views.tables import Table
+    from gpulab.views import TimelineView
+    from gpulab.views.tables.timeline import Answers
     from virtualgpu.protocol import TimelineRecorder
 
 
@@ -42,6 +42,40 @@ def timeline() -> TimelineReport:
     return TimelineReport()
 
 
+def timelines(*timelines: TimelineReport | Timeline) -> TimelineView:
+    """Show several timelines one below the other on one axis, each from its own beginning.
+
+    Parameters
+    ----------
+    timelines
+        What `timeline`, `open_timeline` and ``gl.recorded`` give, or records: modelled above measured, eager
+        above graph, before above after.
+
+    Raises
+    ------
+    TypeError
+        Without a timeline.
+
+    Examples
+    --------
+    >>> with gl.timeline() as one:
+    ...     kernel((4,), (256,), (x, y, n))
+    >>> gl.timelines(one, one)
+    """
+    from gpulab.views import TimelineView
+
+    if not timelines:
+        raise TypeError("Give the timelines to show: gl.timelines(t1, t2).")
+    return TimelineView(*(_record_of(each) for each in timelines))
+
+
+def _record_of(given: TimelineReport | Timeline) -> Timeline:
+    record = given.record if isinstance(given, TimelineReport) else given
+    if not isinstance(record, Timeline):
+        raise TypeError(f"A timeline is what gl.timeline() gives, not {type(given).__name__}.")
+    return record
+
+
 class TimelineReport:
     """A timeline and what it says. ``with`` records it; afterwards it is displayed, asked and saved.
 
@@ -55,6 +89,7 @@ class TimelineReport:
         self._record = record
         self._recorder: TimelineRecorder | None = None
         self._device: DeviceChoice | None = None
+        self._view: TimelineView | None = None
 
     @property
     def record(self) -> Timeline:
@@ -102,9 +137,44 @@ class TimelineReport:
         if getattr(self, "_recorder", None) is not None:
             self.stop()
 
+    def overlap(self) -> Answers[Overlap]:
+        """How much of the work of each two engines, and of each two streams, ran at the same time.
+
+        In percent of the shorter of the two busy times; see `virtualgpu.trace.overlap`.
+
+        Examples
+        --------
+        >>> t.overlap()
+        >>> t.overlap()[0].percent
+        """
+        from gpulab.views.tables import timeline as tables
+
+        return tables.overlaps(overlap.overlap(self.record), self.record)
+
+    def gaps(self, min_ns: int = 0) -> Answers[Gap]:
+        """When each stream and each engine was idle (for `min_ns` or longer), and why."""
+        from gpulab.views.tables import timeline as tables
+
+        return tables.gaps(gaps.gaps(self.record, min_ns), self.record)
+
+    def critical_path(self) -> Answers[PathStep]:
+        """The chain of operations and host stretches that determines the duration."""
+        from gpulab.views.tables import timeline as tables
+
+        return tables.path(critical_path.critical_path(self.record), self.record)
+
+    def advice(self) -> Answers[Advice]:
+        """What would help, at most four sentences, each with the gain to expect."""
+        from gpulab.views.tables import timeline as tables
+
+        return tables.advice(advice.advice(self.record), self.record)
+
     def describe(self) -> str:
-        """The timeline in words."""
-        return "\n".join([words.sentence(self.record), *([self.record.note] if self.record.note else [])])
+        """The timeline in words: what ran, what overlapped, what determined the duration, what would help."""
+        said = [words.sentence(self.record), *([self.record.note] if self.record.note else [])]
+        for answers in (self.overlap(), self.critical_path(), self.advice()):
+            said.append(repr(answers))
+        return "\n\n".join(said)
 
     def __repr__(self) -> str:
         if self._record is not None:
@@ -113,23 +183,29 @@ class TimelineReport:
             return "Timeline that is being recorded."
         return "Timeline that has not begun: write `with gl.timeline() as t:`."
 
-    def _table(self) -> Table:
-        from gpulab.views.tables import Table
+    def beside(self, *others: TimelineReport | Timeline) -> TimelineView:
+        """Show it above others on one axis, such as modelled above measured; see `timelines`."""
+        return timelines(self, *others)
 
-        record = self.record
-        names = {(s.device_id, s.stream_id): s.name for s in record.streams}
-        times: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for activity in record.activities:
-            stream = names.get((activity.device_id, activity.stream_id), f"stream {activity.stream_id}")
-            times[stream, activity.name].append(activity.duration_ns)
-        rows = tuple(
-            (stream, name, f"{len(found):,}", words.duration(sum(found)), words.duration(max(found)))
-            for (stream, name), found in times.items()
-        )
-        return Table(repr(self), ("stream", "operation", "times", "together", "longest"), rows)
+    def _view_of_it(self) -> TimelineView:
+        if self._view is None:
+            from gpulab.views import TimelineView
 
-    def _repr_html_(self) -> str | None:
-        return None if self._record is None else self._table().html()
+            self._view = TimelineView(self.record, summary=self._summary())
+        return self._view
+
+    def _summary(self) -> str:
+        """What overlapped and what would help most, for above the picture."""
+        found = overlap.pairs(overlap.by_engine(self.record))
+        shares = [f"{o.first} and {o.second} {words.percent(o.fraction)}" for o in found]
+        said = [f"Overlap of the shorter one's time: {words.listing(shares)}."] if shares else []
+        return " ".join([*said, *(each.text for each in advice.advice(self.record)[:1])])
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        if self._record is None:
+            return None
+        data, metadata = self._view_of_it()._repr_mimebundle_(**kwargs)
+        return {**data, "text/plain": repr(self)}, metadata
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))

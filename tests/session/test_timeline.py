@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
+import re
 
+import numpy as np
 import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 import gpulab as gl
+from gpulab.lab.timeline import TimelineReport
 from gpulab.session import current
 from tests.session.notebooks import run
 from virtualgpu.errors import GpulabError
+from virtualgpu.records import Advice, Gap, Overlap, PathStep
 
 
 @pytest.fixture(autouse=True)
@@ -90,6 +94,60 @@ def test_another_device_within_the_block_ends_nothing_and_is_said() -> None:
         gl.cp.zeros(8).fill(2)
     assert "T4" in repr(other)
     assert current.virtual_side().machine.clock.recorder is None
+
+
+def looped() -> TimelineReport:
+    """A loop that waits without being asked to, over a copy of pageable memory."""
+    cp = gl.cp
+    x, host = cp.zeros(1 << 20, cp.float32), np.ones(1 << 20, np.float32)
+    with gl.timeline() as t:
+        for _ in range(3):
+            x.set(host)
+            x *= 2
+            float(x[0])
+    return t
+
+
+def test_answers_are_data_and_tables_with_their_origin() -> None:
+    t = looped()
+    label = "modelled on virtual A100-SXM4-80GB"
+    for answers, kind in (
+        (t.overlap(), Overlap),
+        (t.gaps(), Gap),
+        (t.critical_path(), PathStep),
+        (t.advice(), Advice),
+    ):
+        assert all(isinstance(each, kind) for each in answers)
+        assert len(answers) > 0
+        assert label in repr(answers)
+        assert label in answers._repr_html_()
+    assert "compute and H2D" in repr(t.overlap())
+    assert re.search(r"compute +pageable copy +test_timeline.py, line \d+: x.set\(host\)", repr(t.gaps()))
+    assert "Memcpy HtoD" in repr(t.critical_path())
+    assert repr(t.advice()).count("at most") == len(t.advice())
+    assert all(part in t.describe() for part in (repr(t), repr(t.overlap()), repr(t.advice())))
+
+
+def test_an_empty_timeline_answers_too() -> None:
+    with gl.timeline() as t:
+        pass
+    assert "there is none" in repr(t.overlap())
+    assert t.gaps() == t.critical_path() == t.advice() == ()
+    assert "Nothing stands out" in t.describe()
+
+
+def test_it_displays_as_its_view_and_several_stand_on_one_axis() -> None:
+    one, two = looped(), looped()
+    shown, _ = one._repr_mimebundle_() or ({}, {})
+    assert shown["text/plain"] == repr(one)
+    assert "image/png" in shown or "application/vnd.jupyter.widget-view+json" in shown
+    assert gl.timeline()._repr_mimebundle_() is None
+    both = one.beside(two)
+    assert both.record == gl.timelines(one, two.record).record == (one.record, two.record)
+    with pytest.raises(TypeError, match="Give the timelines"):
+        gl.timelines()
+    with pytest.raises(TypeError, match="not int"):
+        one.beside(3)  # type: ignore[arg-type]
 
 
 def test_the_magic_records_its_cell_and_lines_are_named_by_the_cell(jupyter: NotebookClient) -> None:

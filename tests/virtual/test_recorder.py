@@ -139,7 +139,7 @@ def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Ma
     slow, fast = call_of(timeline, "(pageable)"), call_of(timeline, "(pinned)")
     assert slow.end_ns - slow.start_ns >= copies[0].duration_ns
     assert fast.end_ns - fast.start_ns < copies[1].duration_ns
-    assert not timeline.synchronizations  # the host reads its own memory: it waits for no result
+    assert [(w.hidden, w.source) for w in timeline.synchronizations] == [(True, slow.source)]
 
 
 def test_a_graph_s_nodes_share_their_launch(machine: Machine) -> None:

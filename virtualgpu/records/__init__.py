@@ -7,6 +7,7 @@ numbers come from (`Provenance`).
 
 from __future__ import annotations
 
+from virtualgpu.records.analysis import Advice, Gap, GapCause, Overlap, PathStep, StepKind
 from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
 from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
 from virtualgpu.records.graph import (
@@ -53,6 +54,7 @@ __all__ = [
     "AccessCounters",
     "Activity",
     "ActivityKind",
+    "Advice",
     "BlockTrace",
     "BranchCounters",
     "CopyKind",
@@ -60,6 +62,8 @@ __all__ = [
     "DeviceInfo",
     "DeviceMetrics",
     "Dim3",
+    "Gap",
+    "GapCause",
     "GraphArray",
     "GraphComparison",
     "GraphNode",
@@ -75,6 +79,8 @@ __all__ = [
     "NodeParameter",
     "NvtxRange",
     "Occupancy",
+    "Overlap",
+    "PathStep",
     "Place",
     "Provenance",
     "SanitizerReport",
@@ -82,6 +88,7 @@ __all__ = [
     "Source",
     "SourceLine",
     "Space",
+    "StepKind",
     "StreamHazard",
     "StreamHazardKind",
     "StreamInfo",

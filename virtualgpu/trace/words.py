@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from virtualgpu.records import Activity, Timeline
+from virtualgpu.records import Activity, SourceLine, Timeline
 
 _KINDS = {
     "CONCURRENT_KERNEL": ("kernel", "kernels"),
@@ -19,10 +19,19 @@ _COPIES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 def duration(time_ns: float) -> str:
     """A time in the unit that suits it: ``640 ns``, ``12.3 µs``, ``4.10 ms``."""
     unit, scale = next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
-    value = time_ns / scale
-    if unit == "ns" or value >= 100:
-        return f"{value:,.0f} {unit}"
-    return f"{value:.3g} {unit}"
+    return f"{_three(time_ns / scale)} {unit}" if scale > 1 else f"{time_ns:,.0f} ns"
+
+
+def _three(value: float) -> str:
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"
+
+
+def size(size_bytes: float) -> str:
+    """A byte count in binary units: ``227 KiB``, ``1.5 GiB``."""
+    unit, scale = next(
+        (u for u in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)) if size_bytes >= u[1]), ("B", 1)
+    )
+    return f"{_three(size_bytes / scale)} {unit}" if scale > 1 else f"{size_bytes:,.0f} B"
 
 
 def percent(fraction: float) -> str:
@@ -73,3 +82,14 @@ def sentence(timeline: Timeline) -> str:
         told.append(f"{count(timeline.lost, 'record')} lost")
     origin = timeline.provenance.label
     return f"Timeline of {duration(timeline.duration_ns)}, {origin}: {'; '.join(told)}."
+
+
+def at_lines(lines: Sequence[SourceLine | None]) -> str:
+    """`` in cell [3], line 2 (`x = y`)``, `` in cell [3], lines 2 and 5``; nothing where none is known."""
+    known = list(dict.fromkeys(line for line in lines if line is not None))
+    if not known:
+        return ""
+    if len(known) == 1:
+        return f" in {known[0]}" + (f" (`{known[0].text}`)" if known[0].text else "")
+    named = [str(line) for line in known[:3]]
+    return f" in {listing([*named, *(['others'] if len(known) > 3 else [])])}"

@@ -1,0 +1,68 @@
+"""The critical path: complete, made of real dependencies, and the part whose delay delays the whole."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.trace.programs import MODELLED, Step, longer, program, simulate
+from virtualgpu.records import Timeline
+from virtualgpu.trace.critical_path import critical_path
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_lies_on_it_delays_the_whole_and_nothing_else_makes_it_faster(seed: int) -> None:
+    steps = program(seed)
+    timeline = simulate(steps)
+    path = critical_path(timeline)
+    assert sum(step.duration_ns for step in path) == timeline.duration_ns
+    assert all(one.end_ns == two.start_ns for one, two in pairwise(path))
+    on_it = {step.correlation_id for step in path if step.kind == "operation"}
+    for at, step in enumerate(steps):
+        if step.what != "launch":
+            continue
+        slower = simulate(longer(steps, at, 10)).duration_ns - timeline.duration_ns
+        faster = timeline.duration_ns - simulate(longer(steps, at, -1)).duration_ns
+        if at + 1 in on_it:
+            assert slower == 10
+        else:
+            assert faster == 0
+
+
+def test_the_host_s_stretches_and_the_operations_take_turns() -> None:
+    timeline = simulate(
+        [
+            Step("launch", 1, 50),
+            Step("wait", 1),
+            Step("compute", 1, 30),
+            Step("launch", 1, 5),
+            Step("wait", 1),
+        ]
+    )
+    assert [(s.kind, s.name, s.duration_ns) for s in critical_path(timeline)] == [
+        ("host", "cuLaunchKernel", 4),
+        ("operation", "k1", 50),
+        ("host", "the host computes", 34),
+        ("operation", "k4", 5),
+    ]
+
+
+def test_an_event_leads_to_the_other_stream() -> None:
+    steps = [
+        Step("launch", 1, 50),
+        Step("launch", 2, 20),
+        Step("launch", 2, 10, waits_for=(1,)),
+        Step("wait", 2),
+    ]
+    path = critical_path(simulate(steps))
+    assert [(s.name, s.where) for s in path if s.kind == "operation"] == [
+        ("k1", "stream 1"),
+        ("k3", "stream 2"),
+    ]
+
+
+def test_nothing_has_one_link_or_none() -> None:
+    assert critical_path(Timeline(MODELLED, "model", 0, 0)) == ()
+    idle = critical_path(Timeline(MODELLED, "model", 5, 25))
+    assert [(s.kind, s.duration_ns) for s in idle] == [("host", 20)]

@@ -1,0 +1,182 @@
+"""Gaps: where nothing ran, by looking at every nanosecond, and why, in made-up and recorded timelines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import virtualgpu.cp as cp
+from tests.trace.programs import MODELLED, Step, program, simulate
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.recording.timeline import Recording
+from virtualgpu.records import Activity, Gap, HostCall, SourceLine, StreamInfo, Synchronization, Timeline
+from virtualgpu.trace.gaps import gaps
+
+LINE = [SourceLine("cell [1]", number, f"line {number}") for number in range(9)]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_gaps_are_what_no_operation_covers(seed: int) -> None:
+    timeline = simulate(program(seed))
+    streams = {a.stream_id for a in timeline.activities}
+    groups = {f"stream {s}": [a for a in timeline.activities if a.stream_id == s] for s in streams}
+    groups["compute"] = list(timeline.activities)
+    for where, activities in groups.items():
+        covered = {t for a in activities for t in range(a.start_ns, a.end_ns)}
+        idle = set(range(timeline.start_ns, timeline.end_ns)) - covered
+        found = [gap for gap in gaps(timeline) if gap.where == where]
+        assert {t for gap in found for t in range(gap.start_ns, gap.end_ns)} == idle
+        assert sum(gap.duration_ns for gap in found) == len(idle)
+        assert all(gap.start_ns - 1 in covered or gap.start_ns == timeline.start_ns for gap in found)
+
+
+def kernel(
+    number: int, stream: int, start: int, end: int, after: tuple[int, ...] = (), **more: Any
+) -> Activity:
+    return Activity("CONCURRENT_KERNEL", f"k{number}", 0, stream, number, start, end, after=after, **more)
+
+
+def call(number: int, start: int, end: int, name: str = "cuLaunchKernel") -> HostCall:
+    return HostCall(name, start, end, 1, number, LINE[number])
+
+
+def by_hand(
+    activities: list[Activity], calls: list[HostCall], waits: tuple[Synchronization, ...] = ()
+) -> Timeline:
+    streams = tuple(StreamInfo(0, n, "default stream" if n == 0 else f"stream {n}") for n in (0, 1, 2))
+    end = max(a.end_ns for a in activities)
+    return Timeline(MODELLED, "model", 0, end, tuple(activities), tuple(calls), waits, streams=streams)
+
+
+def second_gap(timeline: Timeline, where: str) -> Gap:
+    """The gap between the first and the second operation: the one before the first is the first."""
+    return [gap for gap in gaps(timeline) if gap.where == where][1]
+
+
+WAITED = Synchronization(
+    "STREAM_SYNCHRONIZE", 0, 1, 20, 50, "cudaStreamSynchronize", after=(1,), hidden=True, source=LINE[7]
+)
+ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
+
+
+@pytest.mark.parametrize(
+    ("cause", "line", "second", "its_call", "more"),
+    [
+        # The call began when the first kernel had ended, and took the whole gap.
+        ("launch-bound", 2, kernel(2, 1, 60, 70, (1,)), call(2, 50, 60), {}),
+        # It came late: the host was in no call.
+        ("host computing", 2, kernel(2, 1, 90, 95, (1,)), call(2, 80, 90), {}),
+        # The host had been held up until the first kernel ended.
+        ("hidden synchronisation", 7, kernel(2, 1, 60, 70, (1,)), call(2, 50, 60), {"waits": (WAITED,)}),
+        (
+            "synchronisation",
+            7,
+            kernel(2, 1, 60, 70, (1,)),
+            call(2, 50, 60),
+            {"waits": (replace(WAITED, hidden=False),)},
+        ),
+        # It was, but then it computed for longer.
+        ("host computing", 2, kernel(2, 1, 99, 110, (1,)), call(2, 89, 99), {"waits": (WAITED,)}),
+        # It was given out in time.
+        ("start-up", None, kernel(2, 1, 57, 70, (1,)), call(2, 10, 20), {}),
+    ],
+)
+def test_causes_within_one_stream(
+    cause: str, line: int | None, second: Activity, its_call: HostCall, more: dict[str, Any]
+) -> None:
+    timeline = by_hand([ONE[0], second], [ONE[1], its_call], **more)
+    for where in ("stream 1", "compute"):
+        gap = second_gap(timeline, where)
+        assert (gap.cause, gap.before) == (cause, 2)
+        assert gap.source == (None if line is None else LINE[line])
+
+
+def test_a_call_that_gives_out_nothing_is_named() -> None:
+    compiling = HostCall("cuModuleLoadData", 50, 89, 1, 0, LINE[5])
+    gap = second_gap(
+        by_hand([ONE[0], kernel(2, 1, 99, 110)], [ONE[1], compiling, call(2, 89, 99)]), "compute"
+    )
+    assert (gap.cause, gap.reason, gap.source) == (
+        "host computing",
+        "the host was in cuModuleLoadData",
+        LINE[5],
+    )
+
+
+OTHER = kernel(3, 2, 15, 80)
+EVENT = Synchronization(
+    "STREAM_WAIT_EVENT", 0, 1, 22, 22, "cudaStreamWaitEvent", 5, 2, after=(3,), source=LINE[6]
+)
+
+
+def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **more: Any) -> Gap:
+    """A kernel of one stream that could only begin when another stream's had ended."""
+    activities = [replace(ONE[0], stream_id=first_stream), replace(OTHER, **more)]
+    activities.append(kernel(2, first_stream, 80, 90, (1, 3)))
+    timeline = by_hand(activities, [ONE[1], call(3, 10, 15), call(2, 15, 25)], waits)
+    return second_gap(timeline, "default stream" if first_stream == 0 else "stream 1")
+
+
+def test_causes_across_streams() -> None:
+    waited = across((EVENT,))
+    assert (waited.cause, waited.source) == ("waiting for an event", LINE[6])
+    assert waited.reason == "waited for an event behind k3 of stream 2"
+    implicit = across((), first_stream=0)
+    assert (implicit.cause, implicit.source) == ("default stream", None)
+    copied = across((EVENT,), kind="MEMCPY", copy_kind="HtoD", pinned=False, size_bytes=4 << 20)
+    assert copied.cause == "pageable copy"
+    assert "4 MiB" in copied.reason
+
+
+def test_an_engine_waits_for_a_copy_of_the_same_stream_and_a_stream_for_a_busy_engine() -> None:
+    copy = Activity("MEMCPY", "copy", 0, 1, 3, 15, 80, copy_kind="HtoD", pinned=True)
+    calls = [ONE[1], call(3, 10, 15), call(2, 15, 25)]
+    timeline = by_hand([ONE[0], copy, kernel(2, 1, 80, 90, (3,))], calls)
+    assert second_gap(timeline, "compute").cause == "waiting for its stream"
+    full = by_hand([ONE[0], OTHER, kernel(2, 1, 80, 90, (1,))], calls)
+    assert second_gap(full, "stream 1").cause == "engine busy"
+
+
+def test_the_first_gap_and_the_last_one() -> None:
+    timeline = replace(by_hand([ONE[0]], [ONE[1]]), end_ns=70)
+    assert [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "compute"] == [
+        (0, 10, "launch-bound"),
+        (50, 70, "nothing to do"),
+    ]
+    assert [g.cause for g in gaps(timeline, min_ns=15)] == ["nothing to do"] * 2
+
+
+def test_a_busy_stream_has_none() -> None:
+    back_to_back = [Step("launch", 1, 9, 0), Step("launch", 1, 9, 0)]
+    assert gaps(simulate(back_to_back)) == ()
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    previous = slot._slot.machine
+    made = Machine([device_info("A100")])
+    slot.use(made)
+    yield made
+    slot._slot.machine = previous
+
+
+def test_recorded_gaps_name_the_line_to_blame(machine: Machine) -> None:
+    x, host = cp.ones(1 << 20, cp.float32), np.ones(1 << 20, np.float32)
+    recording = Recording(machine)
+    recording.start()
+    for _ in range(3):
+        x *= 2
+        float(x[0])  # waits
+    for _ in range(2):
+        x.set(host)  # pageable
+        x *= 3
+    found = [g for g in gaps(recording.stop()) if g.where == "compute" and g.source is not None]
+    blamed = {(g.cause, g.source.text.partition("  #")[0]) for g in found if g.source}
+    assert ("hidden synchronisation", "float(x[0])") in blamed
+    assert ("pageable copy", "x.set(host)") in blamed

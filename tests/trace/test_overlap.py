@@ -1,0 +1,174 @@
+"""Overlap: against SQL over the same events, on generated and on recorded timelines."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import virtualgpu.cp as cp
+from tests.trace.programs import MODELLED
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.recording.timeline import Recording
+from virtualgpu.records import Activity, StreamInfo, Timeline
+from virtualgpu.trace.overlap import by_engine, by_stream, length_ns, overlap
+
+# Kind and copy kind of each engine.
+KINDS = {
+    "compute": ("CONCURRENT_KERNEL", None),
+    "H2D": ("MEMCPY", "HtoD"),
+    "D2H": ("MEMCPY", "DtoH"),
+    "D2D": ("MEMCPY", "DtoD"),
+    "memset": ("MEMSET", None),
+}
+# How many of each of two groups run between one event and the next, by running sums over all events.
+QUERY = """
+WITH edges AS (
+  SELECT ts AS t, 1 AS step, grp FROM events WHERE grp IN (:a, :b)
+  UNION ALL SELECT ts + dur, -1, grp FROM events WHERE grp IN (:a, :b)
+), sums AS (
+  SELECT t, LEAD(t) OVER (ORDER BY t) AS next,
+         SUM(CASE WHEN grp = :a THEN step ELSE 0 END) OVER (ORDER BY t) AS a,
+         SUM(CASE WHEN grp = :b THEN step ELSE 0 END) OVER (ORDER BY t) AS b
+  FROM edges
+)
+SELECT COALESCE(SUM(CASE WHEN a > 0 THEN next - t END), 0),
+       COALESCE(SUM(CASE WHEN b > 0 THEN next - t END), 0),
+       COALESCE(SUM(CASE WHEN a > 0 AND b > 0 THEN next - t END), 0)
+FROM sums
+"""
+
+
+def by_sql(timeline: Timeline, column: str, first: str, second: str) -> tuple[int, int, int]:
+    names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
+    engines = {kind: engine for engine, kind in KINDS.items()}
+    rows = []
+    for a in timeline.activities:
+        engine = engines.get((a.kind, a.copy_kind))
+        group = engine if column == "engine" else names[a.device_id, a.stream_id]
+        if engine is not None:
+            rows.append((a.start_ns, a.duration_ns, group))
+    with sqlite3.connect(":memory:") as db:
+        db.execute("CREATE TABLE events (ts INTEGER, dur INTEGER, grp TEXT)")
+        db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+        found: tuple[int, int, int] = db.execute(QUERY, {"a": first, "b": second}).fetchone()
+    return found
+
+
+def generated(seed: int, count: int, span: int, longest: int) -> Timeline:
+    """Intervals at random: nested, touching, equal and of no length among them."""
+    rng = random.Random(seed)
+    activities = []
+    for number in range(1, count + 1):
+        kind, copy_kind = KINDS[rng.choice(list(KINDS))]
+        start = rng.randrange(span)
+        length = rng.choice((0, 1, rng.randrange(longest), rng.randrange(longest)))
+        activities.append(
+            Activity(kind, "x", 0, rng.randrange(3), number, start, start + length, copy_kind=copy_kind)  # type: ignore[arg-type]
+        )
+    activities.append(Activity("HOST_LAUNCH", "h", 0, 0, count + 1, 0, span))  # of no engine
+    streams = tuple(StreamInfo(0, s, f"stream {s}") for s in range(3))
+    order = tuple(sorted(activities, key=lambda a: a.start_ns))
+    return Timeline(MODELLED, "model", 0, span + longest, order, streams=streams)
+
+
+def check(timeline: Timeline) -> int:
+    engines, streams = by_engine(timeline), by_stream(timeline)
+    found = overlap(timeline)
+    assert len(found) == sum(len(g) * (len(g) - 1) // 2 for g in (engines, streams))
+    for pair in found:
+        column = "engine" if pair.first in engines else "stream"
+        first, second, both = by_sql(timeline, column, pair.first, pair.second)
+        assert (pair.first_ns, pair.second_ns, pair.both_ns) == (first, second, both)
+        assert pair.percent == pytest.approx(100 * both / max(1, min(first, second)), abs=0.5)
+    return len(found)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_overlap_of_generated_timelines_equals_sql(seed: int) -> None:
+    assert check(generated(seed, 60, (40, 400, 4_000)[seed % 3], 50)) == 13
+
+
+def test_a_hundred_thousand_intervals_are_quick_and_right() -> None:
+    timeline = generated(7, 100_000, 10_000_000, 900)
+    begun = time.perf_counter()
+    found = overlap(timeline)
+    assert time.perf_counter() - begun < 5
+    for pair, column in ((found[0], "engine"),):
+        spans = by_sql(timeline, column, pair.first, pair.second)
+        assert (pair.first_ns, pair.second_ns, pair.both_ns) == spans
+
+
+@pytest.mark.parametrize(
+    ("spans", "length"),
+    [
+        ([], 0),
+        ([(3, 3)], 0),
+        ([(0, 5), (5, 9)], 9),
+        ([(0, 9), (2, 3), (4, 4)], 9),
+        ([(7, 9), (0, 2), (1, 3)], 5),
+        ([(0, 4), (0, 4)], 4),
+    ],
+)
+def test_length_of_a_union(spans: list[tuple[int, int]], length: int) -> None:
+    assert length_ns(np.array(spans, np.int64).reshape(-1, 2).T) == length
+    assert len({t for a, b in spans for t in range(a, b)}) == length
+
+
+@pytest.fixture
+def machine() -> Iterator[Machine]:
+    previous = slot._slot.machine
+    made = Machine([device_info("H200"), device_info("H200")])
+    slot.use(made)
+    yield made
+    slot._slot.machine = previous
+
+
+def recorded(machine: Machine, work: Callable[[], object]) -> Timeline:
+    recording = Recording(machine)
+    recording.start()
+    work()
+    return recording.stop()
+
+
+def overlapped(streams: int) -> None:
+    """Copies in, kernels and copies out, in pieces given to streams in turn."""
+    made = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+    size = 1 << 20
+    buffers = [np.frombuffer(cp.cuda.alloc_pinned_memory(4 * size), np.float32, size) for _ in made]
+    arrays = [cp.empty(size, cp.float32) for _ in made]
+    for piece in range(8):
+        at = piece % streams
+        with made[at]:
+            arrays[at].set(buffers[at])
+            for _ in range(10):
+                arrays[at] *= 2
+            arrays[at].get(out=buffers[at], blocking=False)
+    cp.cuda.Device().synchronize()
+
+
+def test_overlap_of_recorded_timelines_equals_sql_and_grows_with_streams(machine: Machine) -> None:
+    shares = []
+    for streams in (1, 3):
+        timeline = recorded(machine, lambda streams=streams: overlapped(streams))  # type: ignore[misc]
+        check(timeline)
+        shares.append({(o.first, o.second): o.percent for o in overlap(timeline)}["compute", "H2D"])
+    assert shares[0] == 0
+    assert shares[1] > 30
+
+
+def test_engines_of_two_devices_are_apart(machine: Machine) -> None:
+    def work() -> None:
+        for device in (0, 1):
+            with cp.cuda.Device(device):
+                cp.zeros(1 << 22, cp.float32).fill(1)
+
+    found = {(o.first, o.second) for o in overlap(recorded(machine, work))}
+    assert ("compute of device 0", "compute of device 1") in found
+    assert ("default stream of device 0", "default stream of device 1") in found

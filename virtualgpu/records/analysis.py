@@ -1,0 +1,99 @@
+"""What a timeline says when it is asked: overlap, gaps, the critical path, and what would help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from virtualgpu.records.timeline import SourceLine
+
+GapCause = Literal[
+    "launch-bound",
+    "waiting for an event",
+    "waiting for its stream",
+    "default stream",
+    "hidden synchronisation",
+    "synchronisation",
+    "pageable copy",
+    "host computing",
+    "engine busy",
+    "start-up",
+    "nothing to do",
+]
+StepKind = Literal["operation", "host", "start-up"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """How long two engines, or two streams, were busy at the same time.
+
+    ``first_ns`` and ``second_ns`` are the times in which each was busy, ``both_ns`` in which both were.
+    """
+
+    first: str
+    second: str
+    first_ns: int
+    second_ns: int
+    both_ns: int
+
+    @property
+    def fraction(self) -> float:
+        """``both_ns`` over the shorter of the two busy times: 1 where all that could overlap did."""
+        shorter = min(self.first_ns, self.second_ns)
+        return self.both_ns / shorter if shorter else 0.0
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch in which a stream or an engine (``where``) was idle, and why.
+
+    ``reason`` says it in words; ``source`` is the line to blame, where there is one. ``before`` is the
+    operation that ended it, 0 where none came.
+    """
+
+    where: str
+    start_ns: int
+    end_ns: int
+    cause: GapCause
+    reason: str
+    source: SourceLine | None = None
+    before: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class PathStep:
+    """A link of the chain that determines how long a timeline is: each begins when the one before ends.
+
+    An operation (its ``correlation_id``), a stretch in which the host computed or gave out work, or the time
+    that an operation took to start when all it needed was there.
+    """
+
+    kind: StepKind
+    name: str
+    start_ns: int
+    end_ns: int
+    where: str
+    correlation_id: int = 0
+    source: SourceLine | None = None
+
+    @property
+    def duration_ns(self) -> int:
+        return self.end_ns - self.start_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What would make a program faster, in a sentence, and by how much at most if nothing else is changed."""
+
+    topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
+    text: str
+    gain_ns: int
+    sources: tuple[SourceLine, ...] = ()

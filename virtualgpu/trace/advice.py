@@ -1,0 +1,177 @@
+"""What would make a program faster, told from its timeline, with the gain to expect.
+
+Each gain is what the one change saves at most, were the rest to stay as it is; several do not add up.
+
+* *Pin*: pageable copies on the critical path, less what they would take at the speed of the timeline's own
+  pinned copies, or at `PINNED_GB_S`.
+* *Wait*: the device's idle times for which a line of the program that waits is to blame.
+* *Graph*: its launch-bound idle times, less `GRAPH_NODE_NS` for each operation that ended one.
+* *Host*: its idle times while the host computed.
+* *Overlap*: of the operations on the critical path, all that do not belong to the engine that is busiest
+  there, if the work came in `PIECES` pieces of which each may overlap the next.
+* *Stream*: gaps of streams that the default stream's rule made.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathStep, SourceLine, Timeline
+from virtualgpu.trace.critical_path import critical_path
+from virtualgpu.trace.flow import Flow
+from virtualgpu.trace.gaps import gaps_of
+from virtualgpu.trace.overlap import by_stream, engine_of
+from virtualgpu.trace.words import at_lines, count, duration, listing, percent
+
+MOST = 4
+# What is worth a sentence.
+_LEAST_FRACTION = 0.02
+# PCIe 4.0 x16 carries about 25 GB/s of a pinned buffer one way; 5.0 twice as much.
+PINNED_GB_S = 25.0
+# Measured on an H200: 1.03 µs a node in a graph of 1,000.
+GRAPH_NODE_NS = 1_030
+_FEWEST_LAUNCHES = 10
+PIECES = 4
+# Smaller copies take what a copy takes to begin with.
+_SMALLEST_COPY = 64 << 10
+_WAITS: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
+
+
+def advice(timeline: Timeline) -> tuple[Advice, ...]:
+    """At most four pieces of advice, the one with the largest gain first; none where nothing stands out.
+
+    Examples
+    --------
+    >>> print(advice(timeline)[0].text)
+    Remove the wait in cell [3], line 4 (`loss = float(y)`), or ...: at most 412 µs of 1.05 ms (39 %).
+    """
+    flow, path = Flow(timeline), critical_path(timeline)
+    device = [a for a in timeline.activities if engine_of(a) is not None]
+    idle = [gap for gap in gaps_of(flow, {"device": device}) if gap.before]
+    found = [
+        *_pin(flow, path),
+        *_waits(idle),
+        *_graph(flow, idle),
+        *_host(idle),
+        *_overlap(flow, path),
+        *_stream(flow, gaps_of(flow, by_stream(timeline))),
+    ]
+    whole = timeline.duration_ns
+    found = [each for each in found if each.gain_ns >= max(1, _LEAST_FRACTION * whole)]
+    found.sort(key=lambda each: -each.gain_ns)
+    return tuple(
+        Advice(each.topic, f"{each.text}: at most {_gain(each.gain_ns, whole)}.", each.gain_ns, each.sources)
+        for each in found[:MOST]
+    )
+
+
+def _gain(gain_ns: int, whole_ns: int) -> str:
+    return f"{duration(gain_ns)} of {duration(whole_ns)} ({percent(gain_ns / whole_ns)})"
+
+
+def _on_path(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
+    return [flow.operations[step.correlation_id] for step in path if step.kind == "operation"]
+
+
+def _pin(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+    copies = [a for a in _on_path(flow, path) if a.pinned is False and a.size_bytes >= _SMALLEST_COPY]
+    speeds = {kind: _pinned_gb_s(flow, kind) for kind in {copy.copy_kind for copy in copies}}
+    saved, lines = 0.0, []
+    for copy in copies:
+        likely_ns = copy.size_bytes / speeds[copy.copy_kind]
+        if likely_ns < copy.duration_ns:
+            saved += copy.duration_ns - likely_ns
+            lines.append(_line(flow, copy))
+    if saved:
+        copied = count(len(lines), "copy", "copies")
+        text = f"Pin the host's buffer of {copied} on the critical path{at_lines(lines)}, as "
+        text += "cupyx.empty_pinned makes one: then the copy is faster and the host need not wait for it"
+        yield Advice("pin", text, round(saved), _distinct(lines))
+
+
+def _pinned_gb_s(flow: Flow, kind: CopyKind | None) -> float:
+    """The speed of pinned copies of one direction in this timeline, in bytes per ns."""
+    known = [a for a in flow.timeline.activities if a.copy_kind == kind and a.size_bytes >= _SMALLEST_COPY]
+    total_ns = sum(a.duration_ns for a in known if a.pinned)
+    return sum(a.size_bytes for a in known if a.pinned) / total_ns if total_ns else PINNED_GB_S
+
+
+def _waits(idle: Sequence[Gap]) -> Iterable[Advice]:
+    by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
+    for gap in idle:
+        if gap.cause in _WAITS:
+            by_line[gap.source].append(gap)
+    for line, found in by_line.items():
+        hidden = any(gap.cause == "hidden synchronisation" for gap in found)
+        text = f"Remove the wait{at_lines([line])}, behind which the device stood idle {_times(found)}"
+        if hidden:
+            text += "; leave the value on the device, or fetch it once at the end"
+        yield Advice("wait", text, _total(found), _distinct([line]))
+
+
+def _graph(flow: Flow, idle: Sequence[Gap]) -> Iterable[Advice]:
+    late = [gap for gap in idle if gap.cause == "launch-bound"]
+    launches = [gap for gap in late if not flow.operations[gap.before].graph_id]
+    if len(launches) >= _FEWEST_LAUNCHES:
+        lines = [gap.source for gap in launches]
+        text = f"Capture the launches in a CUDA Graph{at_lines(lines)}: {_times(launches)} the device "
+        text += "stood idle because the host gives out work more slowly than it runs"
+        yield Advice("graph", text, _total(launches) - GRAPH_NODE_NS * len(launches), _distinct(lines))
+
+
+def _host(idle: Sequence[Gap]) -> Iterable[Advice]:
+    found = [gap for gap in idle if gap.cause == "host computing"]
+    if found:
+        lines = [gap.source for gap in found]
+        text = f"Give out work before the host computes{at_lines(lines)}: {_times(found)} the device stood "
+        text += "idle meanwhile"
+        yield Advice("host", text, _total(found), _distinct(lines))
+
+
+def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+    busy: Counter[str] = Counter()
+    for operation in _on_path(flow, path):
+        engine = engine_of(operation)
+        if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _SMALLEST_COPY):
+            busy[engine] += operation.duration_ns
+    if len(busy) < 2 or "compute" not in busy:
+        return
+    (longest, _), *others = busy.most_common()
+    saved = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
+    names = listing([longest, *(name for name, _ in others)])
+    text = f"Let {names} overlap: cut the work into pieces, and give every second one to a second stream"
+    if any(a.pinned is False for a in _on_path(flow, path)):
+        text += ", with pinned buffers"
+    yield Advice("overlap", text, round(saved))
+
+
+def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
+    found = [gap for gap in gaps if gap.cause == "default stream"]
+    if found:
+        where = listing(list(dict.fromkeys(gap.where for gap in found)))
+        text = f"Make streams with cp.cuda.Stream(non_blocking=True), and leave the default stream: {where} "
+        text += f"waited {_times(found)} by its rule"
+        calls = [flow.call(flow.operations[gap.before]) for gap in found]
+        given = [
+            gap.start_ns if call is None else call.end_ns for gap, call in zip(found, calls, strict=True)
+        ]
+        saved = sum(gap.end_ns - max(gap.start_ns, ns) for gap, ns in zip(found, given, strict=True))
+        yield Advice("stream", text, saved)
+
+
+def _line(flow: Flow, operation: Activity) -> SourceLine | None:
+    call = flow.call(operation)
+    return None if call is None else call.source
+
+
+def _distinct(lines: Iterable[SourceLine | None]) -> tuple[SourceLine, ...]:
+    return tuple(dict.fromkeys(line for line in lines if line is not None))
+
+
+def _total(gaps: Sequence[Gap]) -> int:
+    return sum(gap.duration_ns for gap in gaps)
+
+
+def _times(gaps: Sequence[Gap]) -> str:
+    return count(len(gaps), "time")

@@ -1,0 +1,119 @@
+"""How much of the work of two engines, or of two streams, ran at the same time.
+
+An engine or a stream is *busy* while at least one of its operations runs: the union of their intervals
+``[start, end)``. Two are busy together for ``|A ∩ B| = |A| + |B| - |A ∪ B|``, each of them the length of
+a union, which one sweep over the sorted intervals gives. The overlap in percent is that time over the shorter
+of the two busy times, so that 100 % means: all that could be hidden behind the other was. Operations
+that take no time count for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.records import Activity, Timeline
+from virtualgpu.records.analysis import Overlap
+
+_COPY_ENGINES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
+_ENGINES = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"}
+ENGINES = ("compute", "H2D", "D2H", "D2D", "P2P", "memset", "range", "other copies")
+
+Intervals = npt.NDArray[np.int64]
+
+
+def engine_of(activity: Activity) -> str | None:
+    """Which of `ENGINES` is busy with an operation: a kernel's is ``compute``. None for host functions.
+
+    A range between events, where single operations cannot be seen, is an engine of its own.
+    """
+    if activity.kind in ("MEMCPY", "MEMCPY2"):
+        return _COPY_ENGINES.get(activity.copy_kind or "", "other copies")
+    return _ENGINES.get(activity.kind)
+
+
+def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
+    """What the streams are called, by device and stream; with the device where there are several."""
+    told = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
+    keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *told))
+    several = len({device for device, _ in keys}) > 1
+    found: dict[tuple[int, int], str] = {}
+    for key in keys:
+        name = told.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if several else "")
+        found[key] = f"{name} ({key[1]})" if name in found.values() else name
+    return found
+
+
+def by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
+    """The operations of each engine, in the order of `ENGINES`; with the device where there are several."""
+    several = len({a.device_id for a in timeline.activities}) > 1
+    found: dict[tuple[int, int], list[Activity]] = {}
+    for activity in timeline.activities:
+        engine = engine_of(activity)
+        if engine is not None:
+            found.setdefault((activity.device_id, ENGINES.index(engine)), []).append(activity)
+    return {
+        ENGINES[engine] + (f" of device {device}" if several else ""): found[device, engine]
+        for device, engine in sorted(found)
+    }
+
+
+def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
+    """The operations of each stream that are the device's, in the order of the streams' first ones."""
+    names = stream_names(timeline)
+    found: dict[tuple[int, int], list[Activity]] = {}
+    for activity in timeline.activities:
+        if engine_of(activity) is not None:
+            found.setdefault((activity.device_id, activity.stream_id), []).append(activity)
+    return {names[key]: found[key] for key in found}
+
+
+def intervals(activities: Sequence[Activity]) -> Intervals:
+    """Start and end of each, in ns: shape (2, n)."""
+    pairs = [(a.start_ns, a.end_ns) for a in activities]
+    return np.array(pairs, np.int64).reshape(-1, 2).T
+
+
+def union(spans: Intervals) -> Intervals:
+    """The same stretches of time as disjoint ones that do not touch, in their order: shape (2, m)."""
+    starts, ends = spans[:, spans[1] > spans[0]]
+    if not starts.size:
+        return np.empty((2, 0), np.int64)
+    order = np.argsort(starts, kind="stable")
+    starts, ends = starts[order], np.maximum.accumulate(ends[order])
+    breaks = np.flatnonzero(starts[1:] > ends[:-1])
+    return np.array([starts[[0, *(breaks + 1)]], ends[[*breaks, -1]]])
+
+
+def length_ns(spans: Intervals) -> int:
+    """Length of the union."""
+    joined = union(spans)
+    return int((joined[1] - joined[0]).sum())
+
+
+def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
+    """The overlap of each two of the groups."""
+    joined = {name: union(intervals(activities)) for name, activities in groups.items()}
+    busy = {name: int((spans[1] - spans[0]).sum()) for name, spans in joined.items()}
+    found = []
+    for first, second in combinations(groups, 2):
+        either = length_ns(np.concatenate([joined[first], joined[second]], axis=1))
+        both = busy[first] + busy[second] - either
+        found.append(Overlap(first, second, busy[first], busy[second], both))
+    return tuple(found)
+
+
+def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
+    """The overlap of each pair of engines, then of each pair of streams.
+
+    See the module's text for what is busy, and percent of what.
+
+    Examples
+    --------
+    >>> overlap(timeline)[0].percent
+    62.5
+    """
+    return (*pairs(by_engine(timeline)), *pairs(by_stream(timeline)))
