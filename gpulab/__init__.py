@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         warps,
     )
     from gpulab.lab.recorded import recorded
+    from gpulab.lab.streams import check_streams
     from gpulab.lab.timeline import timeline, timelines
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz, reveal
@@ -39,6 +40,7 @@ __all__ = [
     "before_volta",
     "block_order",
     "check",
+    "check_streams",
     "compare",
     "count",
     "cp",
@@ -68,6 +70,7 @@ _MODULES = {
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
+    "gpulab.lab.streams": "check_streams",
     "gpulab.lab.timeline": "timeline timelines",
     "gpulab.session": "use_device which_device",
     "gpulab.teach": "check predict quiz reveal",

@@ -17,6 +17,7 @@ from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
 from virtualgpu.model.machine import Machine
 from virtualgpu.model.occupancy import occupancy
+from virtualgpu.model.recording.checking import Watching
 from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Observation, Warp
 from virtualgpu.records import (
@@ -87,6 +88,12 @@ class VirtualBackend:
     def timeline_recorder(self) -> Recording:
         """A recorder of what all devices of the machine run and its host calls."""
         return Recording(self.machine)
+
+    def stream_watcher(self) -> Watching:
+        """Sees what the program gives all devices of the machine, in which order, and what that touches."""
+        from virtualgpu.sanitizer.touched import run_watched
+
+        return Watching(self.machine, run_watched)
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Execute the kernel and tell what was asked.

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from virtualgpu.records import (
     Timeline,
     WarpTrace,
 )
+from virtualgpu.records.acts import Act
 
 __all__ = [
     "TOOLS",
@@ -36,6 +38,7 @@ __all__ = [
     "Launch",
     "Observation",
     "Shape",
+    "StreamWatcher",
     "TimelineRecorder",
     "Warp",
     "dims",
@@ -141,6 +144,26 @@ class TimelineRecorder(Protocol):
         ...
 
 
+class StreamWatcher(Protocol):
+    """Sees what a program does to streams and memory, from `start` to `stop`, each called once."""
+
+    def start(self, see: Callable[[Act], None]) -> None:
+        """Begin: give each act, in the order of the program, to `see`.
+
+        What devices were given before has ended, or counts as ended.
+
+        Raises
+        ------
+        GpulabError
+            If another tool holds what is needed for it.
+        """
+        ...
+
+    def stop(self) -> str:
+        """End; in words what could not be seen. Also after an error in the block."""
+        ...
+
+
 class Backend(Protocol):
     """One device's answers, all of them records."""
 
@@ -157,6 +180,16 @@ class Backend(Protocol):
 
     def timeline_recorder(self) -> TimelineRecorder:
         """A recorder of all that runs on this kind of device, whichever device is current."""
+        ...
+
+    def stream_watcher(self) -> StreamWatcher:
+        """Who sees what a program does to streams and memory of this kind of device.
+
+        Raises
+        ------
+        NotSupportedError
+            If this kind of device cannot.
+        """
         ...
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:

@@ -25,6 +25,7 @@ from virtualgpu.protocol import (
     Hazards,
     Launch,
     Observation,
+    StreamWatcher,
     TimelineRecorder,
     Warp,
     kernel_source,
@@ -101,6 +102,9 @@ class CudaBackend:
 
     def timeline_recorder(self) -> TimelineRecorder:
         return RealRecorder(self.provenance)
+
+    def stream_watcher(self) -> StreamWatcher:
+        raise NotSupportedError("Streams are not checked on a real GPU.")
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.

@@ -29,7 +29,7 @@ from virtualgpu.model.choice import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
-    from virtualgpu.protocol import Backend, TimelineRecorder
+    from virtualgpu.protocol import Backend, StreamWatcher, TimelineRecorder
     from virtualgpu.records import DeviceInfo
 
 TWIN_WATCHDOG_S = 5.0
@@ -174,6 +174,11 @@ def backend() -> Backend:
 def timeline_recorder() -> TimelineRecorder:
     """A recorder for the kind of device in use."""
     return backend().timeline_recorder()
+
+
+def stream_watcher() -> StreamWatcher:
+    """Who sees what the program does to streams and memory of the kind of device in use."""
+    return backend().stream_watcher()
 
 
 def twin() -> VirtualBackend | None:

@@ -48,7 +48,8 @@ def program(draw: random.Random, length: int) -> list[Act]:
         memories = [0, 1] if peer else [device, HOST] if draw.random() < 0.2 else [device]
         reads = tuple(region(memories) for _ in range(draw.randint(0, 2)))
         writes = tuple(region(memories) for _ in range(draw.randint(0, 1)))
-        return Work(number, "op", device, stream, reads, writes, SourceLine("p", number), peer)
+        atomics = tuple(region([device]) for _ in range(draw.random() < 0.2))
+        return Work(number, "op", device, stream, reads, writes, SourceLine("p", number), peer, atomics)
 
     for _ in range(length):
         device, stream = draw.choice(streams)
@@ -79,6 +80,14 @@ def touched(region: Region) -> set[int]:
     for n, step in zip(region.shape, region.strides, strict=True):
         starts = [start + k * step for start in starts for k in range(n)]
     return {(region.memory, start + k) for start in starts for k in range(region.item_bytes)}  # type: ignore[misc]
+
+
+CLASHING = {"rw", "wr", "ww", "ra", "ar", "wa", "aw"}
+
+
+def uses(work: Work | HostUse) -> list[tuple[Region, str]]:
+    atomics = work.atomics if isinstance(work, Work) else ()
+    return [*((r, "r") for r in work.reads), *((r, "w") for r in work.writes), *((r, "a") for r in atomics)]
 
 
 class Reachability:
@@ -153,9 +162,8 @@ class Reachability:
             for earlier, a in self.works[:n]:
                 if earlier in self.before[later]:
                     continue
-                mine = [(r, False) for r in b.reads] + [(r, True) for r in b.writes]
-                theirs = [(r, False) for r in a.reads] + [(r, True) for r in a.writes]
-                if any((v or w) and touched(r) & touched(s) for r, w in mine for s, v in theirs):
+                mine, theirs = uses(b), uses(a)
+                if any(w + v in CLASHING and touched(r) & touched(s) for r, w in mine for s, v in theirs):
                     assert a.source is not None
                     assert b.source is not None
                     found.add((a.source.line, b.source.line))

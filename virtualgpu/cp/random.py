@@ -114,7 +114,8 @@ class _Distributions:
             raise TypeError("The array must be cupy.ndarray")
         check_device(a)
         _refuse_captured()
-        run_kernel(a._mem.owner, "curand_shuffle", 2 * a.nbytes, lambda: self._host.shuffle(a._host))
+        name, moved = "curand_shuffle", 2 * a.nbytes
+        run_kernel(a._mem.owner, name, moved, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
         """A random sample of ``arange(a)`` or of a one-dimensional array."""

@@ -19,6 +19,7 @@ from virtualgpu.model.graph import Operation
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.placement import Placement, place_blocks
+from virtualgpu.model.recording.watch import Regions, RunWatched
 from virtualgpu.records import (
     SECTOR_BYTES,
     Dim3,
@@ -113,11 +114,20 @@ class PreparedLaunch:
         """
         done: list[FinishedLaunch] = []
 
-        def run() -> float:
-            done[:] = [self.run(options)]
-            return done[0].stream_ns
+        def finished(launch: FinishedLaunch) -> float:
+            done[:] = [launch]
+            return launch.stream_ns
 
-        stream.enqueue("CONCURRENT_KERNEL", self.packed.title, run, device=self.device, **self._about)
+        def run() -> float:
+            return finished(self.run(options))
+
+        def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
+            launch, touched = run_watched(self, options)
+            return finished(launch), touched
+
+        stream.enqueue(
+            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **self._about
+        )
         return done[0] if done else None
 
     @property
@@ -137,7 +147,11 @@ class PreparedLaunch:
         def run() -> float:
             return self.run().stream_ns
 
-        return Operation("CONCURRENT_KERNEL", self.packed.title, run, **self._about)
+        def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
+            launch, touched = run_watched(self, None)
+            return launch.stream_ns, touched
+
+        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **self._about)
 
     # As a node of a graph
 

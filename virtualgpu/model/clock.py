@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 from virtualgpu.model.priorities import EngineName, Work, plan
 from virtualgpu.model.recording.recorder import Recorder
+from virtualgpu.model.recording.watch import Watch
 from virtualgpu.records import Activity
 
 LEGACY_QUEUE = 0
@@ -37,13 +38,15 @@ _MOST_PENDING = 4096  # work beyond which the older part is planned for good
 class HostClock:
     """The host's modelled clock, shared by all devices of one machine.
 
-    ``waits`` counts the host's waits; ``recorder`` is told of calls and waits while a timeline is recorded.
+    ``waits`` counts the host's waits; ``recorder`` is told of calls and waits while a timeline is recorded,
+    ``watch`` of all that gives order or touches memory while streams are checked.
     """
 
     def __init__(self) -> None:
         self.now_ns = 0
         self.waits = 0
         self.recorder: Recorder | None = None
+        self.watch: Watch | None = None
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:

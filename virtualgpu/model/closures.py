@@ -6,7 +6,7 @@ parameters. Arrays are known by ``_placed``, which gives the same array elsewher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
@@ -46,13 +46,18 @@ def addresses(function: Callable[..., Any], memory: DeviceMemory) -> tuple[tuple
 
 def moved(function: Callable[..., Any], moves: Mapping[int, int], memory: DeviceMemory) -> Callable[..., Any]:
     """The function with its arrays at other addresses, old to new."""
-
-    def move(view: View) -> View:
-        to = moves.get(address_of(view)) if view.size else None
-        return view if to is None else _view_at(to, view, memory)
-
-    changed: Callable[..., Any] = _Walk(move).changed(function)
+    changed: Callable[..., Any] = _Walk(lambda view: _moved_view(view, moves, memory)).changed(function)
     return changed
+
+
+def moved_views(views: Iterable[View], moves: Mapping[int, int], memory: DeviceMemory) -> tuple[View, ...]:
+    """The arrays at other addresses, old to new."""
+    return tuple(_moved_view(view, moves, memory) for view in views)
+
+
+def _moved_view(view: View, moves: Mapping[int, int], memory: DeviceMemory) -> View:
+    to = moves.get(address_of(view)) if view.size else None
+    return view if to is None else _view_at(to, view, memory)
 
 
 def _view_at(address: int, like: View, memory: DeviceMemory) -> View:

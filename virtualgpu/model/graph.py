@@ -7,15 +7,18 @@ Management") and was seen on an H200 (driver 580, CuPy 14.2).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model.clock import Schedule
-from virtualgpu.model.closures import addresses, moved, released
+from virtualgpu.model.closures import addresses, moved, moved_views, released
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
+from virtualgpu.model.recording.watch import Regions, RunWatched
 from virtualgpu.records import (
     Activity,
     ActivityKind,
@@ -24,6 +27,7 @@ from virtualgpu.records import (
     GraphNode,
     NodeKind,
     NodeParameter,
+    SourceLine,
 )
 
 GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
@@ -136,7 +140,9 @@ class Operation:
 
     ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
     a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have. ``call`` is there
-    for a kernel that the engine runs.
+    for a kernel that the engine runs; ``watched`` then runs it where what it touches is to be seen, and
+    returns that, too. ``reads`` and ``writes`` are the arrays that anything else uses, as NumPy sees them; of
+    pageable host memory none, since the call itself reads or fills that.
     """
 
     kind: ActivityKind
@@ -151,6 +157,9 @@ class Operation:
     sm_share: float = 1.0
     waves: int = 1
     call: KernelCall | None = None
+    reads: Sequence[npt.NDArray[Any]] = ()
+    writes: Sequence[npt.NDArray[Any]] = ()
+    watched: Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None = None
 
     def released(self) -> Operation:
         """The operation as a node: it holds addresses, as CUDA's does, and keeps no array alive."""
@@ -189,12 +198,17 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """An operation of a graph, the numbers of the nodes it follows, and the device it runs on."""
+    """An operation of a graph, the numbers of the nodes it follows, and the device it runs on.
+
+    ``stream_id`` is the stream that it was captured in, ``source`` the line, where it was noted.
+    """
 
     operation: Operation
     after: tuple[int, ...]
     device_id: int
     schedule: Schedule
+    stream_id: int = 0
+    source: SourceLine | None = None
 
     def record(self, number: int, memory: DeviceMemory) -> GraphNode:
         """What the node does; `memory` is its device's."""
@@ -228,7 +242,9 @@ class Node:
         if operation.call is not None:
             return replace(self, operation=operation.call.changed(now))
         moves = dict(zip(before.addresses, now.addresses, strict=True))
-        return replace(self, operation=replace(operation, run=moved(operation.run, moves, memory)))
+        ends = [moved_views(views, moves, memory) for views in (operation.reads, operation.writes)]
+        run = moved(operation.run, moves, memory)
+        return replace(self, operation=replace(operation, run=run, reads=ends[0], writes=ends[1]))
 
 
 Place = tuple[int, int]  # a stream: number of its device, and its handle there
@@ -249,9 +265,12 @@ class Capture:
     ended: bool = False
     thread: int = field(default_factory=threading.get_ident)
 
-    def add(self, place: Place, operation: Operation, schedule: Schedule) -> None:
+    def add(
+        self, place: Place, operation: Operation, schedule: Schedule, source: SourceLine | None = None
+    ) -> None:
         """Take in the next operation of a stream."""
-        self.nodes.append(Node(operation.released(), self.frontiers[place], place[0], schedule))
+        node = Node(operation.released(), self.frontiers[place], place[0], schedule, place[1], source)
+        self.nodes.append(node)
         self.frontiers[place] = (len(self.nodes) - 1,)
 
     def join(self, place: Place, after: tuple[int, ...]) -> None:

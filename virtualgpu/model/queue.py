@@ -17,7 +17,9 @@ from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, HostClock, Schedule
 from virtualgpu.model.graph import RELAXED_MODE, Capture, Node, Operation, refusal
+from virtualgpu.model.recording.watch import StreamPlace
 from virtualgpu.records import Activity
+from virtualgpu.records.acts import Work
 
 
 class WorkQueue:
@@ -75,13 +77,17 @@ class WorkQueue:
             self.check_legacy(stream_id, driver)
             capture = self.capturing(stream_id, driver)
             if capture is not None:
-                capture.add((self._device_id, stream_id), operation, self.schedule)
+                source = None if self._clock.watch is None else self._clock.watch.here()
+                capture.add((self._device_id, stream_id), operation, self.schedule, source)
                 if self._clock.recorder is not None:
                     self._clock.recorder.captured(operation.kind)
                 return None
         number = self._next_number()
-        duration_ns = operation.run()
-        schedule = self.schedule
+        schedule, watch = self.schedule, self._clock.watch
+        if watch is None:
+            duration_ns = operation.run()
+        else:
+            duration_ns = watch.run(self.place(stream_id), number, operation)
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(self._launch_ns)
@@ -98,6 +104,11 @@ class WorkQueue:
             if self._clock.recorder is not None:
                 self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
             return activity
+
+    def place(self, stream_id: int) -> StreamPlace:
+        """Which stream a handle means."""
+        handle = self.schedule.own_handle(stream_id)
+        return StreamPlace(self._device_id, handle, self.schedule.queue(handle).blocking)
 
     @property
     def log(self) -> Sequence[Activity]:
@@ -129,10 +140,17 @@ class WorkQueue:
         before = self.schedule.point(stream_id).after
         ready_ns = self.schedule.ready_ns(stream_id) + round(cost.GRAPH_START_NS)
         ran: list[Activity] = []
+        works: list[Work] = []
+        watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
-                number = self._next_number()
-                operation, duration_ns = node.operation, node.operation.run()
+                number, operation = self._next_number(), node.operation
+                if watch is None:
+                    duration_ns = operation.run()
+                else:
+                    place = StreamPlace(node.device_id, node.stream_id)
+                    duration_ns, work = watch.node(place, number, operation, node.source)
+                    works.append(work)
                 followed = [ran[i] for i in node.after]
                 spaced = (max(a.end_ns, a.start_ns + round(cost.GRAPH_NODE_NS)) for a in followed)
                 start, end = node.schedule.place_at(
@@ -147,6 +165,9 @@ class WorkQueue:
             last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
             end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
             self.schedule.extend(stream_id, end_ns, last or before)
+            if watch is not None:
+                edges = ((first, n) for n, node in enumerate(nodes[: len(works)]) for first in node.after)
+                watch.launched(self.place(stream_id), works, edges)
             if self._clock.recorder is not None:
                 self._clock.recorder.ran_graph(ran, self.schedule.queue(stream_id), begun_ns)
 
@@ -269,6 +290,8 @@ class WorkQueue:
             raise refusal(900)
         begun_ns = self._clock.now_ns
         self.schedule.synchronize()
+        if self._clock.watch is not None:
+            self._clock.watch.host_waited("device", self.place(0))
         if self._clock.recorder is not None:
             self._clock.recorder.waited(
                 "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None

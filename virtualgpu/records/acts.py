@@ -14,6 +14,7 @@ from virtualgpu.records.timeline import SourceLine
 
 HOST = -1  # the memory of the host, where devices have their number
 LEGACY = (0, 1)  # cudaStreamLegacy, by both its handles
+PER_THREAD = 2  # cudaStreamPerThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +89,9 @@ class NewStream:
 class Work:
     """An operation given to a stream, with the bytes that it reads and writes.
 
-    What it both reads and writes is under both. Host memory is only named where the operation uses it after
-    the call has returned: that of a pageable copy is read, or complete, by then.
+    What it both reads and writes is under both. What it touches by atomic operations only is in ``atomics``:
+    atomic operations need no order between them. Host memory is only named where the operation uses it
+    after the call has returned: that of a pageable copy is read, or complete, by then.
     """
 
     number: int
@@ -100,6 +102,7 @@ class Work:
     writes: tuple[Region, ...] = ()
     source: SourceLine | None = None
     is_peer_copy: bool = False
+    atomics: tuple[Region, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +166,14 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A pool or the device gave out a block."""
+    """A pool or the device gave out a block; to a stream, where the driver sees to the order.
+
+    Whatever comes in that stream then follows what the release of the block followed.
+    """
 
     region: Region
+    device_id: int = 0
+    stream_id: int | None = None
     source: SourceLine | None = None
 
 

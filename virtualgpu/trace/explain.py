@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 from virtualgpu.records import SourceLine, StreamHazard, StreamHazardKind, StreamUse
-from virtualgpu.records.acts import LEGACY
+from virtualgpu.records.acts import LEGACY, PER_THREAD
 from virtualgpu.trace.order import Order, StreamKey, Wait
 from virtualgpu.trace.uses import Use
-
-_PER_THREAD = 2  # cudaStreamPerThread
 
 
 def stream_words(key: StreamKey, names: dict[StreamKey, str]) -> str:
     """What a sentence calls a stream: the program's name for it, or which of the streams it is."""
     device, handle = key
-    known = names.get(key)
     if handle in LEGACY:
-        known = "the default stream"
-    elif known is None and handle == _PER_THREAD:
-        known = "the per-thread default stream"
-    elif known is None:
-        known = f"stream 0x{handle:x}"
-    several = any(other != 0 for other, _ in names) or device
-    return f"{known} of device {device}" if several and handle in LEGACY else known
+        several = device or any(other for other, _ in names)
+        return f"the default stream of device {device}" if several else "the default stream"
+    if handle == PER_THREAD:
+        return "the per-thread default stream"
+    return names.get(key, f"stream 0x{handle:x}")
 
 
 def stream_code(key: StreamKey, names: dict[StreamKey, str]) -> str:
     """What code calls a stream."""
-    known = names.get(key)
-    if known is not None and known.isidentifier():
-        return known
     if key[1] in LEGACY:
         return "cp.cuda.Stream.null"
-    if key[1] == _PER_THREAD:
+    if key[1] == PER_THREAD:
         return "cp.cuda.Stream.ptds"
-    return known or f"stream_0x{key[1]:x}"
+    return names.get(key, f"stream_0x{key[1]:x}").replace(" ", "_")
 
 
 def hazard(
@@ -43,6 +35,7 @@ def hazard(
     freed: SourceLine | None,
     order: Order,
     names: dict[StreamKey, str],
+    count: int = 1,
 ) -> StreamHazard:
     """The finding that two uses make, `old` given first; `freed`: where the memory was given back between."""
     first, second = _side(old, new, names), _side(new, old, names)
@@ -52,7 +45,7 @@ def hazard(
     called = array or "the same memory"
     cause = _what(kind, first, second, old, called, freed) + _why(kind, old, new, order, names)
     where, remedy = _remedy(kind, old, new, called, names)
-    return StreamHazard(kind, first, second, array, cause, remedy, where)
+    return StreamHazard(kind, first, second, array, cause, remedy, where, count)
 
 
 def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:

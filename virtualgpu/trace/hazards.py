@@ -22,6 +22,7 @@ from virtualgpu.records import (
 from virtualgpu.records.acts import (
     HOST,
     LEGACY,
+    PER_THREAD,
     Act,
     Allocation,
     EventRecord,
@@ -41,6 +42,11 @@ from virtualgpu.trace.uses import Places, Use, covers, overlap
 # A program that repeats itself has few pairs of lines; one that does not is cut here.
 MAX_FINDINGS = 1_000
 _KEPT_RELEASES = 20_000
+# Of two operations that clash in several ways, the finding tells the one that shows most.
+_WEAKER: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
+    "read after write": ("write after write", "write after read"),
+    "write after write": ("write after read",),
+}
 
 
 @dataclass(slots=True)
@@ -48,6 +54,7 @@ class _Freed:
     region: Region
     at: int
     source: SourceLine | None
+    clock: Clock
 
 
 class StreamChecker:
@@ -78,6 +85,7 @@ class StreamChecker:
         self._found: dict[tuple[object, ...], StreamHazard] = {}
         self._pairs: dict[tuple[object, ...], tuple[int, int]] = {}
         self._streams: dict[StreamKey, None] = {}
+        self._unnamed = 0
 
     def see(self, act: Act) -> None:
         """Take the next act."""
@@ -93,7 +101,9 @@ class StreamChecker:
             case EventWait():
                 order.wait(act)
             case Allocation():
-                self._take(act.region)
+                for freed in self._take(act.region):
+                    if act.stream_id is not None:
+                        order.follow(self._key(act.device_id, act.stream_id), freed.clock)
             case Release():
                 self._release(act)
             case GraphLaunch():
@@ -120,20 +130,23 @@ class StreamChecker:
         if act.is_peer_copy:
             devices = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
         moment = self._order.work(act, devices)
-        self._use(act.reads, act.writes, moment, act.name, key, act.source)
+        self._use(act.reads, act.writes, moment, act.name, key, act.source, act.atomics)
 
     def _graph(self, act: GraphLaunch) -> None:
         key = self._seen(act.device_id, act.stream_id)
         self.operations += len(act.nodes)
         launch = self._order.at
         for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
-            inner = (node.device_id, node.stream_id)
+            inner = self._seen(node.device_id, node.stream_id)
             source = node.source or act.source
-            self._use(node.reads, node.writes, moment, node.name, key, source, launch, inner)
+            self._use(node.reads, node.writes, moment, node.name, key, source, node.atomics, launch, inner)
 
     def _seen(self, device_id: int, stream_id: int) -> StreamKey:
-        key = (device_id, LEGACY[0] if stream_id in LEGACY else stream_id)
+        key = self._key(device_id, stream_id)
         self._streams[key] = None
+        if stream_id not in (*LEGACY, PER_THREAD) and key not in self.names:
+            self._unnamed += 1
+            self.names[key] = f"stream {self._unnamed}"
         return key
 
     def _use(
@@ -144,19 +157,22 @@ class StreamChecker:
         name: str,
         stream: StreamKey | None,
         source: SourceLine | None,
+        atomics: Iterable[Region] = (),
         launch: int = 0,
         inner: StreamKey | None = None,
     ) -> None:
-        new = [(region, False) for region in reads] + [(region, True) for region in writes]
-        for region, write in new:
-            use = Use(region, write, moment, self._order.at, name, stream, source, launch, inner)
+        touched = [(region, False, False) for region in reads]
+        touched += [(region, True, False) for region in writes]
+        touched += [(region, True, True) for region in atomics]
+        for region, write, atomic in touched:
+            use = Use(region, write, moment, self._order.at, name, stream, source, launch, inner, atomic)
             if stream is not None and self._freed:
                 self._check_freed(use)
             self._meet(use)
 
     def _meet(self, new: Use) -> None:
         """Compare a use with those before it, and keep it for those after it."""
-        region, write, clock = new.region, new.writes, new.moment.clock
+        region, clock = new.region, new.moment.clock
         known = self._places.get(region.memory)
         if known is None:
             known = self._places[region.memory] = Places()
@@ -168,9 +184,9 @@ class StreamChecker:
                 continue  # whatever comes now comes after it
             if old.region.start < end and start < old.region.end:
                 if not old.moment.before(clock):
-                    if (write or old.writes) and overlap(old.region, region):
+                    if new.clashes(old) and overlap(old.region, region):
                         self._clash(old, new)
-                elif (write or not old.writes) and old.at < new.at and covers(region, old.region):
+                elif new.hides(old) and old.at < new.at and covers(region, old.region):
                     continue  # whoever does not come after it does not come after the new one
             kept.append(old)
         kept.append(new)
@@ -194,24 +210,26 @@ class StreamChecker:
         key = (old.source or old.name, new.source or new.name, release)
         pair = (old.at, new.at)
         known = self._found.get(key)
-        if known is not None:
-            if self._pairs[key] != pair:
-                self._pairs[key] = pair
-                self._found[key] = replace(known, count=known.count + 1)
+        if known is not None and self._pairs[key] != pair:
+            self._pairs[key] = pair
+            self._found[key] = replace(known, count=known.count + 1)
+            return
+        if known is not None and known.kind not in _WEAKER.get(kind, ()):
             return
         if len(self._found) >= MAX_FINDINGS:
             self.more = True
             return
         self._pairs[key] = pair
-        self._found[key] = explain.hazard(kind, old, new, freed, self._order, self.names)
+        count = 1 if known is None else known.count
+        self._found[key] = explain.hazard(kind, old, new, freed, self._order, self.names, count)
 
     # Memory that comes and goes
 
     def _release(self, act: Release) -> None:
         region, at = act.region, self._order.at
-        freed = _Freed(region, at, act.source)
         stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
-        clock: Clock = self._order.host if stream is None else self._order.next_in(stream)
+        clock: Clock = dict(self._order.host) if stream is None else self._order.next_in(stream)
+        freed = _Freed(region, at, act.source, clock)
         known = self._places.get(region.memory)
         moment = Moment(None, 0, clock)
         new = Use(region, True, moment, at, "free", stream, act.source)
@@ -226,13 +244,13 @@ class StreamChecker:
         starts.insert(bisect_left(starts, region.start), region.start)
         blocks[region.start] = freed
 
-    def _take(self, region: Region) -> None:
-        """A block is in use again: its bytes are not free any more."""
+    def _take(self, region: Region) -> list[_Freed]:
+        """A block is in use again: its bytes are not free any more. What they belonged to."""
         starts, blocks = self._freed.get(region.memory, ([], {}))
         first, last = self._span(starts, blocks, region)
-        for start in starts[first:last]:
-            del blocks[start]
+        taken = [blocks.pop(start) for start in starts[first:last]]
         del starts[first:last]
+        return taken
 
     @staticmethod
     def _span(starts: list[int], blocks: dict[int, _Freed], region: Region) -> tuple[int, int]:

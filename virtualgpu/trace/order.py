@@ -126,6 +126,12 @@ class Order:
         self._remember(act.number, clock)
         return moment
 
+    def follow(self, key: StreamKey, clock: Clock) -> None:
+        """Let a stream come after what a clock knows."""
+        stream = self._stream(key)
+        stream.clock = self._ready(stream)
+        join(stream.clock, clock)
+
     def host_use(self) -> Moment:
         """The host does something itself."""
         moment = self._tick(HOST_CHAIN, self.host)

@@ -34,6 +34,17 @@ class Use:
     source: SourceLine | None
     launch: int = 0  # of a graph's node, with the stream it was captured in
     inner: StreamKey | None = None
+    atomic: bool = False  # then it writes, too
+
+    def clashes(self, other: Use) -> bool:
+        """Whether the two need an order, if they share a byte."""
+        return (self.writes or other.writes) and not (self.atomic and other.atomic)
+
+    def hides(self, other: Use) -> bool:
+        """Whether whatever clashes with an earlier use of the same bytes, clashes with this one, too."""
+        if self.atomic:
+            return other.atomic
+        return self.writes or not other.writes
 
 
 class _Somewhere:

@@ -381,7 +381,9 @@ def _with_a_raw_kernel(table: Any, choose: Any) -> Any:
     np.copyto(locked, table)
     rows, width = choose(), table.shape[1]
     out = cp.empty((rows.size, width), table.dtype)
-    gather = cp.ElementwiseKernel("int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick")
+    gather = cp.ElementwiseKernel(
+        "int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick"
+    )
     gather(rows[:, None], exercises.mapped(locked), width, cp.arange(width, dtype=cp.int32)[None, :], out)
     return out
 

@@ -103,7 +103,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         *,
         flop: float = 0.0,
         order: str = "C",
-        touches: tuple[ndarray, ...] = (),
+        reads: tuple[Any, ...] = (),
     ) -> ndarray:
         """A new array that a library kernel fills.
 
@@ -117,8 +117,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             Computes it anew, when a graph launches the kernel.
         bytes_read, flop
             What the kernel reads and computes.
-        touches
-            The arrays that it reads.
+        reads
+            The arrays that it reads, and what else stands among them.
         """
         host = np.asarray(host)
         check_host_memory(host.nbytes)
@@ -131,7 +131,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             bytes_read + array.nbytes,
             lambda: array._assign(again() if contents is None else contents),
             flop,
-            (array, *touches),
+            reads,
+            (array,),
         )
         return array
 
@@ -302,7 +303,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         check_device(self)
         check_host_memory(self.nbytes)
         run_kernel(
-            device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value), 0.0, (self,)
+            device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value), writes=(self,)
         )
 
     def copy(self, order: Any = "C") -> ndarray:
@@ -318,6 +319,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             to=result._mem.owner,
             source=source if host is None else None,
             host=host,
+            ends=(result._host, self._host),
         )
         return result
 
@@ -343,8 +345,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             name,
             self.nbytes + result.nbytes,
             lambda: result._assign(self._host),
-            0.0,
-            (self, result),
+            reads=(self,),
+            writes=(result,),
         )
         return result
 
@@ -394,7 +396,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             host,
             lambda: self._host[self._key(key).key],
             host.nbytes + translated.index_bytes,
-            touches=(self,),
+            reads=(self, key),
         )
         if translated.masked:
             get_current_stream(self._mem.owner.id).synchronize()
@@ -427,8 +429,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
                 else:
                     target[...] = source
 
-        touched = (self, value) if isinstance(value, ndarray) else (self,)
-        run_kernel(self._mem.owner, "cupy_copy", moved, store, 0.0, touched)
+        written = self if translated.advanced else self._view_of(target)
+        run_kernel(self._mem.owner, "cupy_copy", moved, store, reads=(value, key), writes=(written,))
 
     def __len__(self) -> int:
         if self.ndim == 0:

@@ -70,7 +70,15 @@ class HostAccess:
             result[...] = self._host
 
         size = self._host.nbytes
-        copy(move, size, source=self._mem.owner, host=result, stream=stream, waits=blocking)
+        copy(
+            move,
+            size,
+            source=self._mem.owner,
+            host=result,
+            stream=stream,
+            waits=blocking,
+            ends=(result, self._host),
+        )
         return result
 
     def set(self, arr: np.ndarray[Any, Any], stream: _BaseStream | None = None) -> None:
@@ -97,7 +105,15 @@ class HostAccess:
         def move() -> None:
             self._host[...] = arr
 
-        copy(move, self._host.nbytes, to=self._mem.owner, host=arr, stream=stream, staged=staged)
+        copy(
+            move,
+            self._host.nbytes,
+            to=self._mem.owner,
+            host=arr,
+            stream=stream,
+            staged=staged,
+            ends=(self._host, arr),
+        )
 
     def item(self) -> Any:
         """The only element as a Python scalar; waits for the device."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy.typing as npt
 
 from virtualgpu.cp._core.host_access import HostAccess
 from virtualgpu.cp.cuda.stream import get_current_stream
@@ -16,7 +19,8 @@ def run_kernel(
     bytes_moved: float,
     run: Callable[[], object],
     flop: float = 0.0,
-    touches: Iterable[HostAccess] = (),
+    reads: Iterable[object] = (),
+    writes: Iterable[object] = (),
 ) -> None:
     """Let one library kernel run in the current stream.
 
@@ -30,11 +34,14 @@ def run_kernel(
         What its modelled duration follows from: bytes read and written, floating-point operations.
     run : callable
         Does the work. A graph calls it at every launch, so it must hold on to the arrays it needs.
-    touches : iterable of arrays
-        What it reads and writes: some of them may have to come over the bus.
+    reads, writes : iterable
+        The arrays that it uses, in lists or tuples or not; what is no array is left out. Some may have to
+        come over the bus.
     """
     duration_ns = device.kernel_ns(bytes_moved, flop)
-    places = {a._host.ctypes.data: a._host.nbytes for a in touches} if device.memory.reaches_out else {}
+    sources, results = list(_arrays(reads)), list(_arrays(writes))
+    touched = (*sources, *results)
+    places = {a.ctypes.data: a.nbytes for a in touched} if device.memory.reaches_out else {}
 
     def kernel() -> float:
         device.machine.count_launch()
@@ -42,5 +49,19 @@ def run_kernel(
         return bus.kernel_ns(device, duration_ns, places, bytes_moved) if places else duration_ns
 
     get_current_stream(device.id).enqueue(
-        "CONCURRENT_KERNEL", name, kernel, size_bytes=int(bytes_moved), device=device
+        "CONCURRENT_KERNEL",
+        name,
+        kernel,
+        size_bytes=int(bytes_moved),
+        device=device,
+        reads=sources,
+        writes=results,
     )
+
+
+def _arrays(values: Iterable[object]) -> Iterator[npt.NDArray[Any]]:
+    for value in values:
+        if isinstance(value, HostAccess):
+            yield value._host
+        elif isinstance(value, (list, tuple)):
+            yield from _arrays(value)

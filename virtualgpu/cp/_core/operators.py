@@ -146,7 +146,7 @@ class FunctionMethods:
         def sort() -> None:
             self._host.sort(axis=axis, kind="stable")
 
-        run_kernel(self._mem.owner, "cupy_sort", 2 * self._host.nbytes, sort, 0.0, (self,))
+        run_kernel(self._mem.owner, "cupy_sort", 2 * self._host.nbytes, sort, 0.0, (self,), (self,))
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
         """Partition in place, as `numpy.ndarray.partition`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,6 +97,30 @@ def _refill(result: Any, raw: Any, made: list[ndarray]) -> None:
         result._assign(raw)
 
 
+# Functions that write to their first argument; the others at most to `out`.
+_CHANGES_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
+
+
+@functools.lru_cache(maxsize=512)
+def _place_of_out(function: Callable[..., Any]) -> int | None:
+    """Where ``out`` stands among a function's positional arguments."""
+    try:
+        names = list(inspect.signature(function).parameters)
+    except ValueError:
+        return None  # it is written in C, without telling
+    return names.index("out") if "out" in names else None
+
+
+def _written(
+    function: Callable[..., Any], title: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[ndarray]:
+    """The arguments that a function writes to."""
+    place = _place_of_out(function)
+    found = [args[0]] if title in _CHANGES_FIRST and args else []
+    found += [args[place]] if place is not None and place < len(args) else []
+    return [array for array in (*found, kwargs.get("out")) if isinstance(array, ndarray)]
+
+
 def lift(
     function: Callable[..., Any],
     *,
@@ -157,9 +182,11 @@ def lift(
             if capturing:
                 _refill(result, compute(), made)
 
-        if made or not any(True for _ in _arrays_in(result)):
+        taken = _written(function, title, args, kwargs)
+        if made or taken or not any(True for _ in _arrays_in(result)):
             moved = sum(array.nbytes for array in (*sources, *made))
-            run_kernel(device, f"cupy_{title}", moved, run, flop(*hosts) if flop else 0.0, (*sources, *made))
+            operations = flop(*hosts) if flop else 0.0
+            run_kernel(device, f"cupy_{title}", moved, run, operations, sources, (*made, *taken))
             if waits:
                 get_current_stream(device.id).synchronize()
         return result

@@ -75,14 +75,13 @@ class ufunc:  # noqa: N801 - CuPy's name
         if not any(isinstance(value, ndarray) for value in (*inputs, *outputs)):
             operands = [_as_strong_scalar(value) for value in operands]
         results = self._results(inputs, operands, outputs, dtype, device)
-        touched = [a for a in (*inputs, *results) if isinstance(a, ndarray)]
-        moved = sum(a.nbytes for a in touched)
+        moved = sum(a.nbytes for a in (*inputs, *results) if isinstance(a, ndarray))
 
         def run(_held: Any = inputs) -> None:
             self._run(operands, results, dtype, casting)
 
         if moved:
-            run_kernel(device, self._kernel_name(inputs, results), moved, run, 0.0, touched)
+            run_kernel(device, self._kernel_name(inputs, results), moved, run, 0.0, inputs, results)
         else:
             run()
         return results[0] if self.nout == 1 else tuple(results)
@@ -153,9 +152,8 @@ class ufunc:  # noqa: N801 - CuPy's name
             with np.errstate(all="ignore"):
                 self._function.at(a._host, a._key(indices).key, value)
 
-        run_kernel(
-            device, f"{self.name}_at", 2 * np.size(value) * a.itemsize + key.index_bytes, run, 0.0, (a,)
-        )
+        moved = 2 * np.size(value) * a.itemsize + key.index_bytes
+        run_kernel(device, f"{self.name}_at", moved, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """The function of all pairs of elements."""
@@ -187,7 +185,9 @@ class ufunc:  # noqa: N801 - CuPy's name
         def sums(_held: Any = indices) -> Any:
             return np.add.reduceat(operand(array), starts, axis, dtype)
 
-        result = ndarray._computed(f"{self.name}_reduceat", sums(), sums, array.nbytes, touches=(array,))
+        result = ndarray._computed(
+            f"{self.name}_reduceat", sums(), sums, array.nbytes, reads=(array, indices)
+        )
         if out is None:
             return result
         out[...] = result

@@ -70,10 +70,12 @@ class PooledPinnedMemory(PinnedMemory):
         self.ptr = mem.ptr
         self.size = mem.size
         self.buffer = mem.buffer
+        self._machine = _machine.current()
 
     def free(self) -> None:
         pool = self.pool()
         if pool is not None and self.ptr:
+            _unused(self._machine, self.ptr, self.size)
             pool._give_back(self.mem)
         self.ptr = self.size = 0
 
@@ -182,7 +184,14 @@ def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -
     _machine.current().pinned_allocator = allocator or _malloc
 
 
+def _unused(machine: _machine.Machine, address: int, size: int) -> None:
+    """Tell an open check that the program has given the memory back."""
+    if machine.clock.watch is not None and size:
+        machine.clock.watch.host_released(address, size)
+
+
 def _unlock(machine: _machine.Machine, address: int) -> None:
+    _unused(machine, address, machine.pinned_ranges.get(address, 0))
     machine.pinned_ranges.pop(address, None)
     for device in machine.devices:
         device.memory.take_back(address)

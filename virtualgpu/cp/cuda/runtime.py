@@ -237,8 +237,8 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, waits: 
     def move() -> None:
         into[:] = out_of.copy()
 
-    host = into if to is None else out_of
-    copy(move, size, to=to, source=source, host=host, stream=stream, waits=waits)
+    host, ends = into if to is None else out_of, (into, out_of)
+    copy(move, size, to=to, source=source, host=host, stream=stream, waits=waits, ends=ends)
 
 
 def memset(ptr: int, value: int, size: int) -> None:
@@ -257,7 +257,7 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     def fill() -> None:
         view[:] = value & 0xFF
 
-    set_memory(fill, size, device, stream_of(stream))
+    set_memory(fill, view, device, stream_of(stream))
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802

@@ -83,7 +83,12 @@ class Event:
         if self.capture is not None:
             self.capture.broken = True
             return False
-        return self._device is None or _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
+        if self._device is None:
+            return True
+        done = _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
+        if done and self._device.clock.watch is not None:
+            self._device.clock.watch.host_waited("event", event=self)
+        return done
 
     def record(self, stream: _BaseStream | None = None) -> None:
         """Put the event into `stream` (the current stream by default) behind its queued work."""
@@ -96,6 +101,8 @@ class Event:
         if self._device is not None and self.moment is not None:
             clock, begun_ns = self._device.clock, self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
+            if clock.watch is not None:
+                clock.watch.host_waited("event", event=self)
             if clock.recorder is not None:
                 place = (self._device.id, self._stream_id)
                 clock.recorder.waited(
@@ -255,7 +262,11 @@ class _BaseStream:
             work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; a graph being captured is lost all the same
-        return _is_done(_device(self.device_id), work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        device = _device(self.device_id)
+        done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        if done and device.clock.watch is not None:
+            device.clock.watch.host_waited("stream", work.place(self.ptr))
+        return done
 
     def synchronize(self) -> None:
         """Let the host wait for all work queued on this stream."""
@@ -265,6 +276,8 @@ class _BaseStream:
         work.refuse_capturing(self.ptr)
         clock, begun_ns = work.schedule.clock, work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
+        if clock.watch is not None:
+            clock.watch.host_waited("stream", work.place(self.ptr))
         if clock.recorder is not None:
             device_id, after = _device(self.device_id).id, work.schedule.point(self.ptr).after
             clock.recorder.waited(
@@ -283,6 +296,8 @@ class _BaseStream:
             event._set_captured(capture, capture.frontiers[device.id, self.ptr])
         else:
             event._set(device, self.ptr, work.schedule.point(self.ptr))
+            if device.clock.watch is not None:
+                device.clock.watch.recorded(event, work.place(self.ptr))
         if device.clock.recorder is not None:
             device.clock.recorder.called("cudaEventRecord", device.clock.now_ns)
         return event
@@ -292,7 +307,9 @@ class _BaseStream:
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
-        work = self._work
+        work, device = self._work, _device(self.device_id)
+        if device.clock.watch is not None and event.capture is None:
+            device.clock.watch.waits(event, work.place(self.ptr), event.moment is not None)
         if event.capture is not None:
             if event.capture.ended:
                 raise event._captured(event.capture)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -138,6 +139,8 @@ class DeviceMemory:
         self.bus_bytes = 0  # what kernels moved over the bus: host memory, and pages of managed memory
         self.pools: list[OrderedPool] = []  # the driver's, behind `cudaMallocAsync`
         self.heap: DeviceHeap | None = None
+        # Is told of segments that come (True) and go: address, size in bytes.
+        self.watched: Callable[[int, int, bool], None] | None = None
         self._heap_bytes = HEAP_BYTES
 
     def open_heap(self) -> DeviceHeap:
@@ -219,6 +222,8 @@ class DeviceMemory:
                 address = self._take_pages(size, size_bytes)
             self._segments[address] = size
             insort(self._segment_starts, address)
+            if self.watched is not None:
+                self.watched(address, size, True)
             return address
 
     def _take_pages(self, size: int, asked_bytes: int) -> int:
@@ -260,6 +265,8 @@ class DeviceMemory:
                     "into the middle of one).",
                 )
             del self._segment_starts[bisect_left(self._segment_starts, address)]
+            if self.watched is not None:
+                self.watched(address, size, False)
             if size >= PAGE_BYTES:
                 self._release_pages(address, size)
                 return

@@ -37,6 +37,11 @@ class ProgramLines:
 
         None where the thread runs nothing of the program, such as a widget's callback.
         """
+        frame, called = self.frame()
+        return None if frame is None else self.line(frame), called
+
+    def frame(self) -> tuple[FrameType | None, str]:
+        """The frame of the program that the calling thread is in, and the function that it called."""
         outside = self._outside
         frame: FrameType | None = sys._getframe(1)
         called = ""
@@ -48,15 +53,20 @@ class ProgramLines:
                 if not name.startswith("<"):  # a name that several modules share
                     outside[name] = belongs
             if belongs:
-                key = name, frame.f_lineno
-                line = self._lines.get(key)
-                if line is None:
-                    text = linecache.getline(name, key[1], frame.f_globals).strip()
-                    line = self._lines[key] = SourceLine(shown(name), key[1], text)
-                return line, called
+                return frame, called
             called = frame.f_code.co_name
             frame = frame.f_back
         return None, called
+
+    def line(self, frame: FrameType) -> SourceLine:
+        """The line that a frame is at."""
+        name = frame.f_code.co_filename
+        key = name, frame.f_lineno
+        line = self._lines.get(key)
+        if line is None:
+            text = linecache.getline(name, key[1], frame.f_globals).strip()
+            line = self._lines[key] = SourceLine(shown(name), key[1], text)
+        return line
 
     def belongs(self, name: str, module: str) -> bool:
         """Whether a file is the program's own. What is made from strings has no file, but a module's name:

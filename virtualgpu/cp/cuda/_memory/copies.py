@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.cp.cuda.pinned_memory import is_pinned
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
@@ -32,6 +33,7 @@ def copy(
     stream: _BaseStream | None = None,
     waits: bool = False,
     staged: bool = False,
+    ends: tuple[npt.NDArray[Any], npt.NDArray[Any]],
 ) -> None:
     """Copy in a stream.
 
@@ -49,6 +51,8 @@ def copy(
         The current stream by default.
     waits : bool
         Whether the host waits for the end of the copy.
+    ends : tuple of numpy.ndarray
+        Where the bytes go, and where they come from.
     staged : bool
         Whether pageable memory is first copied to a page-locked buffer, as ``cp.asarray`` does.
 
@@ -71,6 +75,10 @@ def copy(
     else:
         kind = "DtoD" if to is source else "PtoP"
     pinned = host is not None and is_pinned(host)
+    # What happens to pageable memory is over when the call returns.
+    into, out_of = ends
+    writes = () if to is None and not pinned else (into,)
+    reads = () if source is None and not pinned else (out_of,)
     if staged and not pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         pinned = True
@@ -90,6 +98,8 @@ def copy(
         size_bytes=size_bytes,
         copy_kind=kind,
         pinned=pinned if kind in ("HtoD", "DtoH") else None,
+        reads=reads,
+        writes=writes,
     )
     if done is None:
         return
@@ -98,6 +108,8 @@ def copy(
     begun_ns = device.clock.now_ns
     if blocks:
         device.clock.wait_until(done.end_ns)
+        if device.clock.watch is not None:
+            device.clock.watch.host_waited("work", number=done.correlation_id)
     elif pageable:
         device.clock.advance(size_bytes / STAGING_GBPS)
     if device.clock.recorder is not None:
@@ -105,9 +117,13 @@ def copy(
 
 
 def set_memory(
-    fill: Callable[[], object], size_bytes: int, device: VirtualDevice, stream: _BaseStream | None = None
+    fill: Callable[[], object],
+    target: npt.NDArray[Any],
+    device: VirtualDevice,
+    stream: _BaseStream | None = None,
 ) -> None:
-    """Set device memory in a stream (the current one by default); `fill` does it."""
+    """Set the device memory `target` in a stream (the current one by default); `fill` does it."""
+    size_bytes = target.nbytes
     if size_bytes <= 0:
         return
     duration_ns = device.memset_ns(size_bytes)
@@ -117,7 +133,7 @@ def set_memory(
         return duration_ns
 
     stream = stream or get_current_stream(device.id)
-    stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes)
+    stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes, writes=(target,))
 
 
 def device_at(address: int) -> VirtualDevice | None:

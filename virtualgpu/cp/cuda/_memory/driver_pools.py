@@ -124,6 +124,8 @@ def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None
     if wait_ns:
         device.work.schedule.hold_until(stream.ptr, wait_ns)
     device.memory.track(address, size, f"{size:,}-byte allocation")
+    if device.clock.watch is not None:
+        device.clock.watch.allocated(device.id, address, size, stream.ptr)
     return address
 
 
@@ -140,6 +142,9 @@ def give_ordered(address: int, stream: _BaseStream) -> None:
     device = device_at(address) or _machine.current().current_device
     memory, ready_ns = device.memory, device.work.schedule.ready_ns(stream.ptr)
     pool = next((pool for pool in memory.pools if pool.owns(address)), None)
+    if device.clock.watch is not None and pool is not None:
+        start, end = memory.segment(address)
+        device.clock.watch.released(device.id, start, end - start, stream.ptr)
     if pool is None:
         memory.free(address)
     else:

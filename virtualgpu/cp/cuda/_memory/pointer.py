@@ -174,7 +174,8 @@ class MemoryPointer:
             into[:] = out_of.copy()
 
         host = next((end._bytes(size) for end in (self, src) if end._place is None), None)
-        copy(move, size, to=self._place, source=src._place, host=host, stream=stream)
+        ends = into, out_of
+        copy(move, size, to=self._place, source=src._place, host=host, stream=stream, ends=ends)
 
     def copy_from_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes from a host address (int or ctypes pointer) in the legacy default stream, and
@@ -194,7 +195,8 @@ class MemoryPointer:
         def move() -> None:
             into[:] = host
 
-        copy(move, size, to=self.mem.owner, host=host, stream=stream, waits=waits)
+        ends = into, host
+        copy(move, size, to=self.mem.owner, host=host, stream=stream, waits=waits, ends=ends)
 
     def copy_from(self, mem: Any, size: int) -> None:
         """Copy from a `MemoryPointer` or a host address, whichever `mem` is."""
@@ -226,7 +228,8 @@ class MemoryPointer:
         def move() -> None:
             host[:] = out_of
 
-        copy(move, size, source=self.mem.owner, host=host, stream=stream, waits=waits)
+        ends = host, out_of
+        copy(move, size, source=self.mem.owner, host=host, stream=stream, waits=waits, ends=ends)
 
     def memset(self, value: int, size: int) -> None:
         """Set `size` bytes to `value`, in the legacy default stream."""
@@ -236,6 +239,8 @@ class MemoryPointer:
     def memset_async(self, value: int, size: int, stream: _BaseStream | None = None) -> None:
         """Set `size` bytes to `value` in `stream` (the current one by default)."""
         self._check(size)
+        if size <= 0:
+            return
         into, memory = self._bytes(size), self.mem.owner.memory
 
         def fill() -> None:
@@ -244,4 +249,4 @@ class MemoryPointer:
             else:
                 memory.zero(address_of(into), size)
 
-        set_memory(fill, size, self.mem.owner, stream)
+        set_memory(fill, into, self.mem.owner, stream)

@@ -166,6 +166,9 @@ class PooledMemory(BaseMemory):
         for hook in hooks:
             hook.free_preprocess(**told)
         try:
+            watch = self.owner.clock.watch
+            if watch is not None:
+                watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
             self.owner.memory.untrack(ptr)
             # No weak reference: the garbage collector clears those of objects it is about to finalise.
             self.pool._give_back(self.chunk)
@@ -274,6 +277,8 @@ class SingleDeviceMemoryPool:
                 self._segments.add(chunk)
                 self._used += rounded
         memory = PooledMemory(chunk, self)
+        if self._owner.clock.watch is not None:
+            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 

@@ -1,0 +1,71 @@
+"""The report of ``gl.check_streams`` as text and HTML."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from gpulab.views._text import number
+from gpulab.views.tables import NOTHING, Shown, Table, short
+from virtualgpu.records import StreamReport, StreamUse
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StreamTable(Shown[StreamReport], StreamReport):
+    """What checking the order between streams found: a verdict, a row for each use, the missing wait."""
+
+    @property
+    def caption(self) -> str:
+        """What was checked, and on which device."""
+        streams = f"{len(self.streams)} stream{'s' if len(self.streams) != 1 else ''}"
+        done = f"{number(self.operations)} operation{'s' if self.operations != 1 else ''} in {streams}"
+        text = f"{done}; {self.provenance.label}."
+        return f"{text} {self.left_out}".strip()
+
+    @property
+    def verdict(self) -> str:
+        """How many pairs of lines lack an order."""
+        count = len(self.findings)
+        if not count:
+            return "Nothing found: whatever uses the same bytes is ordered."
+        pairs = "1 pair of uses" if count == 1 else f"{number(count)} pairs of uses"
+        return f"{pairs} of the same bytes without order."
+
+    def tables(self) -> tuple[Table, ...]:
+        """Two rows a finding, the earlier use first; no table where nothing was found."""
+        rows: list[tuple[str, ...]] = []
+        for row, found in enumerate(self.findings, 1):
+            label: tuple[str, ...] = (f"{row}", found.kind, number(found.count), found.array)
+            for use in (found.first, found.second):
+                rows.append((*label, *_row(use)))
+                label = ("",) * len(label)
+        headings = ("", "finding", "times", "array", "line", "source", "stream", "does", "operation")
+        return (Table("", headings, tuple(rows)),) if rows else ()
+
+    def sentences(self) -> list[str]:
+        """What each finding means, and the code to add."""
+        return [found.message for found in self.findings]
+
+    def __repr__(self) -> str:
+        numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(self.sentences(), 1))
+        parts = [self.caption, self.verdict, *(table.text() for table in self.tables()), numbered]
+        return "\n\n".join(filter(None, parts))
+
+    def _repr_html_(self) -> str:
+        items = "".join(
+            f"<li>{html.escape(f'{found.cause} {found.where}')}"
+            + (f"<pre>{html.escape(found.remedy)}</pre></li>" if found.remedy else "</li>")
+            for found in self.findings
+        )
+        body = "".join(f"{table.html()}<ol>{items}</ol>" for table in self.tables())
+        return (
+            f'<div role="group"><p>{html.escape(self.caption)}</p>'
+            f"<p><strong>{html.escape(self.verdict)}</strong></p>{body}</div>"
+        )
+
+
+def _row(use: StreamUse) -> tuple[str, str, str, str, str]:
+    line, source = NOTHING, ""
+    if use.source is not None:
+        line, source = f"{use.source.file}:{use.source.line}", short(use.source.text)
+    return line, source, use.stream or "host", "writes" if use.writes else "reads", use.name

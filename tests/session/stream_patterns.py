@@ -1,0 +1,1178 @@
+"""Programs with streams, right ones and wrong ones: each takes ``cp`` and is checked as a whole.
+
+A wrong one says which kinds of finding it must give, and nothing else.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+N = 4_096
+Program = Callable[[Any], object]
+RIGHT: dict[str, Program] = {}
+WRONG: dict[str, tuple[Program, set[str]]] = {}
+
+RAW, WAR, WAW = "read after write", "write after read", "write after write"
+FREED, REUSED, CHANGED = "freed too early", "reused too early", "host changed too early"
+
+
+def right(program: Program) -> Program:
+    RIGHT[program.__name__] = program
+    return program
+
+
+def wrong(*kinds: str) -> Callable[[Program], Program]:
+    def note(program: Program) -> Program:
+        WRONG[program.__name__] = program, set(kinds)
+        return program
+
+    return note
+
+
+def two(cp: Any) -> tuple[Any, Any]:
+    return cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+
+
+def made(cp: Any, *count: int) -> Any:
+    """Arrays that nothing still writes."""
+    arrays = [cp.zeros(n, cp.float32) for n in count or (N,)]
+    cp.cuda.Device().synchronize()
+    return arrays if len(arrays) > 1 else arrays[0]
+
+
+def pinned(cp: Any, n: int = N) -> Any:
+    memory = cp.cuda.alloc_pinned_memory(4 * n)
+    array = np.frombuffer(memory, np.float32, n)
+    array[:] = 1
+    return array
+
+
+def twice(cp: Any) -> Any:
+    return cp.RawKernel(
+        'extern "C" __global__ void twice(const float* x, float* y, int n) {'
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }",
+        "twice",
+    )
+
+
+def part(cp: Any) -> Any:
+    """A kernel that is given the whole array and writes from `first` on, `count` elements, `step` apart."""
+    return cp.RawKernel(
+        'extern "C" __global__ void part(float* x, int first, int count, int step) {'
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < count) x[first + i * step] = i; }",
+        "part",
+    )
+
+
+# One array, two streams
+
+
+@wrong(RAW)
+def published_example(cp: Any) -> None:
+    """The array is made on the default stream and used on another that does not wait for it."""
+    stream = cp.cuda.Stream(non_blocking=True)
+    x = cp.arange(N, dtype=cp.float32)
+    with stream:
+        y = cp.sqrt(x)
+    stream.synchronize()
+    y.get()
+
+
+@right
+def published_example_mended(cp: Any) -> None:
+    stream = cp.cuda.Stream(non_blocking=True)
+    x = cp.arange(N, dtype=cp.float32)
+    stream.wait_event(cp.cuda.Stream.null.record())
+    with stream:
+        y = cp.sqrt(x)
+    stream.synchronize()
+    y.get()
+
+
+@right
+def made_on_the_default_stream_used_on_a_blocking_one(cp: Any) -> None:
+    stream = cp.cuda.Stream()
+    x = cp.arange(N, dtype=cp.float32)
+    with stream:
+        y = cp.sqrt(x)
+    z = y + 1
+    z.get()
+
+
+@wrong(RAW)
+def made_on_another_stream(cp: Any) -> None:
+    a, b = two(cp)
+    with a:
+        x = cp.full(N, 3, cp.float32)
+    with b:
+        y = x + 1
+    a.synchronize()
+    b.synchronize()
+    del y
+
+
+@right
+def made_on_another_stream_after_its_event(cp: Any) -> None:
+    a, b = two(cp)
+    with a:
+        x = cp.full(N, 3, cp.float32)
+        done = a.record()
+    b.wait_event(done)
+    with b:
+        y = x + 1
+    cp.cuda.Device().synchronize()
+    del y
+
+
+@right
+def made_on_another_stream_after_a_host_wait(cp: Any) -> None:
+    a, b = two(cp)
+    with a:
+        x = cp.full(N, 3, cp.float32)
+    a.synchronize()
+    with b:
+        y = x + 1
+    b.synchronize()
+    del y
+
+
+@wrong(WAW)
+def both_write(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        x += 1
+    with b:
+        x[...] = 2
+    cp.cuda.Device().synchronize()
+
+
+@wrong(WAR)
+def overwritten_while_read(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        cp.multiply(x, 2, out=y)
+    with b:
+        x.fill(0)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def both_read(cp: Any) -> None:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    with a:
+        cp.multiply(x, 2, out=y)
+    with b:
+        cp.multiply(x, 3, out=z)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def one_stream_alone(cp: Any) -> None:
+    a, _ = two(cp)
+    with a:
+        x = cp.arange(N)
+        for _ in range(5):
+            x = x * 2 + 1
+        x.get()
+
+
+@right
+def default_stream_alone(cp: Any) -> float:
+    x = cp.arange(N, dtype=cp.float32)
+    return float((x * x).sum())
+
+
+@wrong(RAW)
+def copied_to_the_host_by_another_stream(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        x += 1
+    with b:
+        x.get()
+    a.synchronize()
+
+
+@right
+def copied_to_the_host_by_its_stream(cp: Any) -> None:
+    a, _ = two(cp)
+    x = made(cp)
+    with a:
+        x += 1
+    x.get(stream=a)
+
+
+# Legacy and per-thread default streams
+
+
+@wrong(WAR)
+def default_stream_writes_under_a_non_blocking_reader(cp: Any) -> None:
+    a, _ = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        cp.multiply(x, 2, out=y)
+    x.fill(1)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def default_stream_writes_under_a_blocking_reader(cp: Any) -> None:
+    stream = cp.cuda.Stream()
+    x, y = made(cp, N, N)
+    with stream:
+        cp.multiply(x, 2, out=y)
+    x.fill(1)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def default_stream_between_two_blocking_ones(cp: Any) -> None:
+    a, b = cp.cuda.Stream(), cp.cuda.Stream()
+    x, other = made(cp, N, N)
+    with a:
+        x += 1
+    other += 1  # on the default stream: after a's work, before b's
+    with b:
+        x *= 2
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def two_blocking_streams_alone(cp: Any) -> None:
+    a, b = cp.cuda.Stream(), cp.cuda.Stream()
+    x = made(cp)
+    with a:
+        x += 1
+    with b:
+        x *= 2
+    cp.cuda.Device().synchronize()
+
+
+@right
+def per_thread_default_stream_and_the_legacy_one(cp: Any) -> None:
+    x = made(cp)
+    with cp.cuda.Stream.ptds:
+        x += 1
+    x *= 2
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def per_thread_default_stream_and_another(cp: Any) -> None:
+    a, _ = two(cp)
+    x = made(cp)
+    with cp.cuda.Stream.ptds:
+        x += 1
+    with a:
+        x *= 2
+    cp.cuda.Device().synchronize()
+
+
+# Events
+
+
+@wrong(RAW)
+def recorded_before_the_work(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    ready = cp.cuda.Event()
+    ready.record(a)
+    with a:
+        x += 1
+    b.wait_event(ready)
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def waited_for_before_it_was_recorded(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    ready = cp.cuda.Event()
+    b.wait_event(ready)
+    with a:
+        x += 1
+        ready.record()
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def wrong_event(cp: Any) -> None:
+    a, b = two(cp)
+    c = cp.cuda.Stream(non_blocking=True)
+    x, y, z = made(cp, N, N, N)
+    with a:
+        x += 1
+        first = a.record()
+    with c:
+        z += 1
+        second = c.record()
+    b.wait_event(second)
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+    del first
+
+
+@wrong(RAW)
+def recorded_in_the_waiting_stream(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+    with b:
+        ready = cp.cuda.get_current_stream().record()
+        b.wait_event(ready)
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def recorded_again_after_the_wait(cp: Any) -> None:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    ready = cp.cuda.Event()
+    with a:
+        x += 1
+        ready.record()
+    b.wait_event(ready)
+    with a:
+        z += 1
+        ready.record()
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def recorded_again_by_another_stream_before_the_wait(cp: Any) -> None:
+    a, b = two(cp)
+    c = cp.cuda.Stream(non_blocking=True)
+    x, y, z = made(cp, N, N, N)
+    ready = cp.cuda.Event()
+    with a:
+        x += 1
+        ready.record()
+    with c:
+        z += 1
+        ready.record()
+    b.wait_event(ready)
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def work_after_the_wait_that_the_event_does_not_cover(cp: Any) -> None:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    with a:
+        x += 1
+        ready = a.record()
+        z += 1
+    b.wait_event(ready)
+    with b:
+        cp.multiply(x, 2, out=y)
+        cp.add(y, z, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def host_waits_for_an_event(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+        ready = a.record()
+    ready.synchronize()
+    with b:
+        cp.multiply(x, 2, out=y)
+    b.synchronize()
+
+
+@right
+def host_asks_until_an_event_is_done(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+        ready = a.record()
+    while not ready.done:
+        pass
+    with b:
+        cp.multiply(x, 2, out=y)
+    b.synchronize()
+
+
+@wrong(RAW)
+def host_asks_once_and_goes_on(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, 1 << 20, 1 << 20)
+    with a:
+        for _ in range(20):
+            x += 1
+        ready = a.record()
+    ready.done  # noqa: B018 - the answer is not heeded
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def three_streams_in_a_row(cp: Any) -> None:
+    a, b = two(cp)
+    c = cp.cuda.Stream(non_blocking=True)
+    x, y, z = made(cp, N, N, N)
+    with a:
+        x += 1
+    b.wait_event(a.record())
+    with b:
+        y += 1
+    c.wait_event(b.record())
+    with c:
+        cp.add(x, y, out=z)
+    c.synchronize()
+    z.get()
+
+
+@right
+def order_through_a_stream_without_work(cp: Any) -> None:
+    a, b = two(cp)
+    c = cp.cuda.Stream(non_blocking=True)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+    c.wait_event(a.record())
+    b.wait_event(c.record())
+    with b:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def three_streams_with_a_gap(cp: Any) -> None:
+    a, b = two(cp)
+    c = cp.cuda.Stream(non_blocking=True)
+    x, y, z = made(cp, N, N, N)
+    with a:
+        x += 1
+    before = b.record()
+    b.wait_event(a.record())
+    c.wait_event(before)
+    with c:
+        cp.add(x, y, out=z)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def host_waits_for_one_of_two_producers(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+    with b:
+        y += 1
+    a.synchronize()
+    z = x + y
+    cp.cuda.Device().synchronize()
+    del z
+
+
+@right
+def host_waits_for_both_producers(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+    with b:
+        y += 1
+    a.synchronize()
+    b.synchronize()
+    z = x + y
+    z.get()
+
+
+@right
+def fan_out_and_in(cp: Any) -> None:
+    main, _ = two(cp)
+    workers = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
+    x = made(cp, 4 * N)
+    with main:
+        x += 1
+        begin = main.record()
+    for k, worker in enumerate(workers):
+        worker.wait_event(begin)
+        with worker:
+            x[k * N : (k + 1) * N] *= k
+        main.wait_event(worker.record())
+    with main:
+        total = x.sum()
+    main.synchronize()
+    total.get(stream=main)
+
+
+@wrong(RAW)
+def fan_in_lacks_one(cp: Any) -> None:
+    main, _ = two(cp)
+    workers = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
+    x = made(cp, 4 * N)
+    for k, worker in enumerate(workers):
+        with worker:
+            x[k * N : (k + 1) * N] *= k
+        if k:
+            main.wait_event(worker.record())
+    with main:
+        total = x.sum()
+    cp.cuda.Device().synchronize()
+    del total
+
+
+@wrong(RAW)
+def fan_out_lacks_the_fork(cp: Any) -> None:
+    main, _ = two(cp)
+    workers = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    x = made(cp, 2 * N)
+    with main:
+        x += 1
+    for k, worker in enumerate(workers):
+        with worker:
+            x[k * N : (k + 1) * N] *= k
+    cp.cuda.Device().synchronize()
+
+
+# Views and parts of arrays
+
+
+@right
+def disjoint_slices(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        x[: N // 2] += 1
+    with b:
+        x[N // 2 :] += 2
+    cp.cuda.Device().synchronize()
+
+
+@wrong(WAW)
+def slices_that_share_one_element(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        x[: N // 2 + 1].fill(1)
+    with b:
+        x[N // 2 :].fill(2)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def even_and_odd_elements(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        x[::2].fill(1)
+    with b:
+        x[1::2].fill(2)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def columns_of_a_matrix(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp).reshape(64, 64)
+    with a:
+        x[:, :32] += 1
+    with b:
+        x[:, 32:] += 1
+    cp.cuda.Device().synchronize()
+
+
+@wrong(WAW)
+def row_and_column(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp).reshape(64, 64)
+    with a:
+        x[3, :].fill(1)
+    with b:
+        x[:, 5].fill(2)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(WAW)
+def a_view_of_the_same_memory(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    turned = x.reshape(64, 64).T
+    with a:
+        x.fill(1)
+    with b:
+        turned.fill(2)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def kernels_with_the_whole_array_that_write_halves(cp: Any) -> None:
+    a, b = two(cp)
+    x, kernel = made(cp), part(cp)
+    kernel((8,), (256,), (x, 0, N // 2, 1), stream=a)
+    kernel((8,), (256,), (x, N // 2, N // 2, 1), stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def kernels_with_the_whole_array_that_interleave(cp: Any) -> None:
+    a, b = two(cp)
+    x, kernel = made(cp), part(cp)
+    kernel((8,), (256,), (x, 0, N // 2, 2), stream=a)
+    kernel((8,), (256,), (x, 1, N // 2, 2), stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(WAW)
+def kernels_whose_parts_meet(cp: Any) -> None:
+    a, b = two(cp)
+    x, kernel = made(cp), part(cp)
+    kernel((9,), (256,), (x, 0, N // 2 + 1, 1), stream=a)
+    kernel((8,), (256,), (x, N // 2, N // 2, 1), stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def kernels_that_share_their_input(cp: Any) -> None:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    kernel = twice(cp)
+    kernel((16,), (256,), (x, y, N), stream=a)
+    kernel((16,), (256,), (x, z, N), stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def kernel_reads_what_another_writes(cp: Any) -> None:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    kernel = twice(cp)
+    kernel((16,), (256,), (x, y, N), stream=a)
+    kernel((16,), (256,), (y, z, N), stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def atomics_of_two_streams_on_one_counter(cp: Any) -> None:
+    a, b = two(cp)
+    count = cp.RawKernel(
+        'extern "C" __global__ void count(int* bins) { atomicAdd(bins + threadIdx.x % 4, 1); }', "count"
+    )
+    bins = cp.zeros(4, cp.int32)
+    cp.cuda.Device().synchronize()
+    count((4,), (64,), (bins,), stream=a)
+    count((4,), (64,), (bins,), stream=b)
+    cp.cuda.Device().synchronize()
+    bins.get()
+
+
+@wrong(WAW)
+def counter_cleared_while_another_stream_counts(cp: Any) -> None:
+    a, b = two(cp)
+    count = cp.RawKernel(
+        'extern "C" __global__ void count(int* bins) { atomicAdd(bins + threadIdx.x % 4, 1); }', "count"
+    )
+    bins = cp.zeros(4, cp.int32)
+    cp.cuda.Device().synchronize()
+    count((4,), (64,), (bins,), stream=a)
+    with b:
+        bins.fill(0)
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def matrix_product_reads_too_early(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp).reshape(64, 64)
+    y = made(cp).reshape(64, 64)
+    with a:
+        cp.matmul(x, x, out=y)
+    with b:
+        z = y @ x
+    cp.cuda.Device().synchronize()
+    del z
+
+
+@wrong(RAW)
+def elementwise_kernel_reads_too_early(cp: Any) -> None:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    scale = cp.ElementwiseKernel("T x, T f", "T y", "y = f * x", "scale")
+    with a:
+        x += 1
+    with b:
+        scale(x, np.float32(3), y)
+    cp.cuda.Device().synchronize()
+
+
+# Memory that comes and goes
+
+
+@wrong(FREED)
+def temporary_freed_too_early(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    del x
+    a.synchronize()
+
+
+@right
+def temporary_freed_after_a_wait(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    a.synchronize()
+    del x
+
+
+@right
+def temporary_freed_after_its_stream_waits(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    cp.cuda.Stream.null.wait_event(a.record())
+    del x
+    z = cp.ones(N, cp.float32)
+    z.get()
+
+
+@wrong(REUSED)
+def block_reused_while_another_stream_reads_it(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    del x
+    z = cp.ones(N, cp.float32)
+    cp.cuda.Device().synchronize()
+    del z
+
+
+@right
+def block_reused_by_its_own_stream(cp: Any) -> None:
+    a, _ = two(cp)
+    with a:
+        for _ in range(4):
+            x = cp.ones(N, cp.float32)
+            y = x * 2
+            del x
+            y.get()
+
+
+@right
+def temporaries_of_an_expression(cp: Any) -> None:
+    a, b = two(cp)
+    x = made(cp)
+    with a:
+        y = (x * 2 + 1) / (x + 3)
+    with b:
+        z = (x * 3 + 1) / (x + 4)
+    cp.cuda.Device().synchronize()
+    del y, z
+
+
+@right
+def blocking_stream_reads_an_array_that_is_freed(cp: Any) -> None:
+    stream = cp.cuda.Stream()
+    y = made(cp)
+    x = made(cp)
+    with stream:
+        cp.multiply(x, 2, out=y)
+    del x  # the default stream's arena: its next work waits for blocking streams
+    z = cp.ones(N, cp.float32)
+    z.get()
+
+
+@wrong(FREED)
+def function_that_forgets_its_temporary(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+
+    def add() -> None:
+        inner = made(cp)
+        with a:
+            cp.add(inner, y, out=y)
+
+    add()
+    a.synchronize()
+
+
+@wrong(FREED)
+def freed_and_given_back_to_the_device(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    del x
+    cp.get_default_memory_pool().free_all_blocks()
+    a.synchronize()
+
+
+@right
+def segments_given_back_after_the_work(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    x = made(cp)
+    with a:
+        cp.multiply(x, 2, out=y)
+    a.synchronize()
+    del x
+    cp.get_default_memory_pool().free_all_blocks()
+    z = cp.ones(N, cp.float32)
+    z.get()
+
+
+@wrong(FREED)
+def async_pool_freed_in_another_stream(cp: Any) -> None:
+    a, b = two(cp)
+    y = made(cp)
+    pool = cp.cuda.MemoryAsyncPool()
+    with cp.cuda.using_allocator(pool.malloc):
+        with a:
+            x = cp.ones(N, cp.float32)
+        b.wait_event(a.record())
+        with b:
+            cp.multiply(x, 2, out=y)
+        del x  # in the order of a, which does not wait for b
+    cp.cuda.Device().synchronize()
+
+
+@right
+def async_pool_freed_in_order(cp: Any) -> None:
+    a, b = two(cp)
+    y = made(cp)
+    pool = cp.cuda.MemoryAsyncPool()
+    with cp.cuda.using_allocator(pool.malloc):
+        with a:
+            x = cp.ones(N, cp.float32)
+        b.wait_event(a.record())
+        with b:
+            cp.multiply(x, 2, out=y)
+        a.wait_event(b.record())
+        del x
+        with a:
+            z = cp.ones(N, cp.float32)
+    cp.cuda.Device().synchronize()
+    del z
+
+
+@right
+def allocator_without_a_pool(cp: Any) -> None:
+    a, _ = two(cp)
+    y = made(cp)
+    with cp.cuda.using_allocator(None):
+        x = cp.ones(N, cp.float32)
+        cp.cuda.Device().synchronize()
+        with a:
+            cp.multiply(x, 2, out=y)
+        del x  # cudaFree waits for the device
+    y.get(stream=a)
+
+
+# Page-locked buffers
+
+
+@wrong(CHANGED)
+def buffer_refilled_in_a_loop_too_early(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, 8 * N)
+    for k in range(8):
+        buffer[:] = k
+        x[k * N : (k + 1) * N].set(buffer, stream=a)
+    a.synchronize()
+
+
+@right
+def buffer_refilled_after_each_wait(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, 8 * N)
+    for k in range(8):
+        buffer[:] = k
+        x[k * N : (k + 1) * N].set(buffer, stream=a)
+        a.synchronize()
+
+
+@right
+def two_buffers_in_turn(cp: Any) -> None:
+    a, _ = two(cp)
+    buffers, x = [pinned(cp), pinned(cp)], made(cp, 8 * N)
+    done = [cp.cuda.Event(), cp.cuda.Event()]
+    for k in range(8):
+        if k >= 2:
+            done[k % 2].synchronize()
+        buffers[k % 2][:] = k
+        x[k * N : (k + 1) * N].set(buffers[k % 2], stream=a)
+        done[k % 2].record(a)
+    a.synchronize()
+
+
+@wrong(CHANGED)
+def two_buffers_with_the_other_ones_event(cp: Any) -> None:
+    a, b = two(cp)
+    streams = [a, b]
+    buffers, x = [pinned(cp), pinned(cp)], made(cp, 8 * N)
+    for k in range(8):
+        if k >= 2:
+            streams[(k + 1) % 2].synchronize()
+        buffers[k % 2][:] = k
+        x[k * N : (k + 1) * N].set(buffers[k % 2], stream=streams[k % 2])
+    cp.cuda.Device().synchronize()
+
+
+@right
+def pageable_buffer_refilled_at_once(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = np.zeros(N, np.float32), made(cp, 4 * N)
+    for k in range(4):
+        buffer[:] = k
+        x[k * N : (k + 1) * N].set(buffer, stream=a)
+    a.synchronize()
+
+
+@right
+def buffer_changed_by_a_host_function(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+
+    def refill(_: Any) -> None:
+        buffer[:] = 7
+
+    x.set(buffer, stream=a)
+    a.launch_host_func(refill, None)
+    x.set(buffer, stream=a)
+    a.synchronize()
+
+
+@wrong(WAR)
+def host_function_in_another_stream(cp: Any) -> None:
+    a, b = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+
+    def refill(_: Any) -> None:
+        buffer[:] = 7
+
+    x.set(buffer, stream=a)
+    b.launch_host_func(refill, None)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def buffer_there_and_back(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+    for _ in range(3):
+        x.set(buffer, stream=a)
+        with a:
+            x += 1
+        x.get(stream=a, out=buffer, blocking=False)
+    a.synchronize()
+    buffer += 1
+
+
+@wrong(WAR)
+def result_lands_where_another_stream_reads(cp: Any) -> None:
+    a, b = two(cp)
+    buffer = pinned(cp)
+    x, y = made(cp, N, N)
+    x.set(buffer, stream=a)
+    y.get(stream=b, out=buffer, blocking=False)
+    cp.cuda.Device().synchronize()
+
+
+@wrong("host changed too early")
+def result_overwritten_by_the_host(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+    x.set(buffer, stream=a)
+    buffer[0] = 5
+    a.synchronize()
+
+
+# Double buffering on the device
+
+
+def _ping_pong(cp: Any, heeds: bool) -> None:
+    load, compute = two(cp)
+    source, result = pinned(cp, 6 * N), made(cp, 6 * N)
+    buffers = made(cp, N, N)
+    loaded = [cp.cuda.Event(), cp.cuda.Event()]
+    used = [cp.cuda.Event(), cp.cuda.Event()]
+    for k in range(6):
+        if heeds:
+            load.wait_event(used[k % 2])  # not recorded in the first two rounds: no wait, and none needed
+        buffers[k % 2].set(source[k * N : (k + 1) * N], stream=load)
+        loaded[k % 2].record(load)
+        compute.wait_event(loaded[k % 2])
+        with compute:
+            cp.multiply(buffers[k % 2], 2, out=result[k * N : (k + 1) * N])
+        used[k % 2].record(compute)
+    compute.synchronize()
+    load.synchronize()
+
+
+@right
+def ping_pong(cp: Any) -> None:
+    _ping_pong(cp, heeds=True)
+
+
+@wrong(WAR)
+def ping_pong_loads_over_what_is_used(cp: Any) -> None:
+    _ping_pong(cp, heeds=False)
+
+
+@right
+def environment_steps_and_inference(cp: Any) -> None:
+    env, net = two(cp)
+    state, action = made(cp, N, N)
+    acted, stepped = cp.cuda.Event(), cp.cuda.Event()
+    for _ in range(4):
+        net.wait_event(stepped)
+        with net:
+            cp.tanh(state, out=action)
+            acted.record()
+        env.wait_event(acted)
+        with env:
+            state += action
+            stepped.record()
+    cp.cuda.Device().synchronize()
+
+
+@wrong(RAW)
+def environment_steps_without_the_way_back(cp: Any) -> None:
+    env, net = two(cp)
+    state, action = made(cp, N, N)
+    for _ in range(4):
+        with net:
+            cp.tanh(state, out=action)
+            acted = net.record()
+        env.wait_event(acted)
+        with env:
+            state += action
+    cp.cuda.Device().synchronize()
+
+
+# Graphs
+
+
+def _captured(cp: Any, joins: bool = True) -> Any:
+    a, b = two(cp)
+    x, y, z = made(cp, N, N, N)
+    a.begin_capture()
+    with a:
+        x += 1
+        fork = a.record()
+        b.wait_event(fork)
+        with b:
+            cp.multiply(x, 2, out=y) if joins else x.fill(9)
+        cp.multiply(x, 3, out=z)
+        a.wait_event(b.record())
+        cp.add(y, z, out=x)
+    return a, a.end_capture(), (x, y, z)
+
+
+@right
+def graph_with_fork_and_join(cp: Any) -> None:
+    a, graph, arrays = _captured(cp)
+    for _ in range(3):
+        graph.launch(stream=a)
+    a.synchronize()
+    arrays[0].get()
+
+
+@wrong(RAW)
+def graph_whose_branches_clash(cp: Any) -> None:
+    a, graph, arrays = _captured(cp, joins=False)
+    graph.launch(stream=a)
+    a.synchronize()
+    del arrays
+
+
+@wrong(RAW)
+def result_of_a_graph_read_by_another_stream(cp: Any) -> None:
+    a, graph, arrays = _captured(cp)
+    other = cp.cuda.Stream(non_blocking=True)
+    graph.launch(stream=a)
+    with other:
+        w = arrays[0] * 2
+    cp.cuda.Device().synchronize()
+    del w
+
+
+@right
+def result_of_a_graph_after_its_event(cp: Any) -> None:
+    a, graph, arrays = _captured(cp)
+    other = cp.cuda.Stream(non_blocking=True)
+    graph.launch(stream=a)
+    other.wait_event(a.record())
+    with other:
+        w = arrays[0] * 2
+    other.synchronize()
+    a.wait_event(other.record())
+    del w
+
+
+@wrong(WAR, WAW, RAW)
+def graph_in_two_streams(cp: Any) -> None:
+    a, graph, arrays = _captured(cp)
+    other = cp.cuda.Stream(non_blocking=True)
+    graph.launch(stream=a)
+    graph.launch(stream=other)
+    cp.cuda.Device().synchronize()
+    del arrays
+
+
+@wrong(RAW, WAR, WAW)
+def static_input_refilled_under_a_running_graph(cp: Any) -> None:
+    a, graph, arrays = _captured(cp)
+    for _ in range(2):
+        graph.launch(stream=a)
+        arrays[1].fill(1)
+    a.synchronize()
+
+
+# Programs of whole devices
+
+
+@right
+def device_synchronised_between(cp: Any) -> None:
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(5)]
+    x = made(cp)
+    for stream in streams:
+        with stream:
+            x += 1
+        cp.cuda.Device().synchronize()
+    gc.collect()
+
+
+@wrong(RAW)
+def streams_that_are_gone_have_not_ended(cp: Any) -> None:
+    x = made(cp)
+    with cp.cuda.Stream(non_blocking=True):
+        x += 1
+    with cp.cuda.Stream(non_blocking=True):
+        x += 2
+    cp.cuda.Device().synchronize()

@@ -1,0 +1,94 @@
+"""What a program calls its streams and arrays: the variables that its frames hold."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+# Of a list, a tuple or a dictionary, so many members are looked at; of a frame, so many variables.
+_MOST_MEMBERS = 64
+_MOST_VARIABLES = 2_000
+
+
+class ProgramNames:
+    """Names by the streams' handles and the arrays' addresses, of CuPy's classes and of those like them.
+
+    A frame is looked at once for each of its lines, since a line that assigns has not done so when it calls.
+    """
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, int]] = set()
+        self._kinds: dict[type, str] = {}
+        self._streams: dict[int, str] = {}
+        self._arrays: dict[int, str] = {}
+
+    def look(self, frame: FrameType) -> None:
+        """Take in what a frame holds at its present line."""
+        key = (frame.f_code.co_filename, frame.f_lineno)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        local, outer = frame.f_locals, frame.f_globals
+        for variables in (outer, local) if local is not outer else (local,):
+            if len(variables) <= _MOST_VARIABLES:
+                self._take(list(variables.items()))
+        if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            local.clear()  # a function's frame keeps this copy, which would keep every array alive
+
+    def stream(self, handle: int) -> str:
+        """The name of a stream, or nothing."""
+        return self._streams.get(handle, "")
+
+    def array(self, address: int) -> str:
+        """The name of an array that begins at an address, or nothing."""
+        return self._arrays.get(address, "")
+
+    def forget(self, start: int, end: int) -> None:
+        """The memory belongs to others now."""
+        for address in [a for a in self._arrays if start <= a < end]:
+            del self._arrays[address]
+
+    def _take(self, variables: Iterable[tuple[str, Any]]) -> None:
+        for name, value in variables:
+            if name.startswith("_"):
+                continue
+            kind = self._kind(type(value))
+            if kind:
+                self._note(kind, name, value)
+            elif type(value) in (list, tuple, dict) and len(value) <= _MOST_MEMBERS:
+                for place, member in _members(value):
+                    inner = self._kind(type(member))
+                    if inner:
+                        self._note(inner, f"{name}[{place!r}]", member)
+            elif name == "self":
+                held = list(getattr(value, "__dict__", {}).items())
+                self._take((f"self.{inner}", member) for inner, member in held if not inner.startswith("_"))
+
+    def _kind(self, cls: type) -> str:
+        kind = self._kinds.get(cls)
+        if kind is None:
+            if issubclass(cls, np.ndarray):
+                kind = "host"
+            elif hasattr(cls, "__cuda_array_interface__"):
+                kind = "array"
+            else:
+                kind = "stream" if hasattr(cls, "wait_event") else ""
+            self._kinds[cls] = kind
+        return kind
+
+    def _note(self, kind: str, name: str, value: Any) -> None:
+        if kind == "stream":
+            self._streams[int(value.ptr)] = name
+        elif kind == "host":
+            self._arrays[value.__array_interface__["data"][0]] = name
+        elif value.size:
+            self._arrays[int(value.data.ptr)] = name
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    yield from list(value.items() if isinstance(value, dict) else enumerate(value))
