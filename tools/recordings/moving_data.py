@@ -8,6 +8,7 @@ takes nothing along. Never more than 64 MiB of managed memory.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import importlib
 import json
@@ -595,11 +596,18 @@ class _Description(ctypes.Structure):
 
 def cufile() -> dict[str, Any]:
     """64 MiB from a file to device memory by cuFile, and by way of NumPy."""
-    settings = Path(tempfile.gettempdir()) / "gpulab_cufile.json"
+    logs = Path(tempfile.mkdtemp())
+    settings = logs / "cufile.json"
     settings.write_text(
-        json.dumps({"properties": {"allow_compat_mode": True}, "logging": {"dir": tempfile.gettempdir()}})
+        json.dumps(
+            {"properties": {"allow_compat_mode": True}, "logging": {"dir": str(logs), "level": "TRACE"}}
+        )
     )
-    os.environ["CUFILE_ENV_PATH_JSON"] = str(settings)
+    os.environ |= {
+        "CUFILE_ENV_PATH_JSON": str(settings),
+        "CUFILE_ALLOW_COMPAT_MODE": "true",
+        "CUFILE_FORCE_COMPAT_MODE": "true",
+    }
     cp = _cp()
     library, where = _cufile_library()
     if library is None:
@@ -616,11 +624,22 @@ def cufile() -> dict[str, Any]:
     opened = library.cuFileDriverOpen()
     told: dict[str, Any] = {"library": where, "open": [opened.error, opened.cuda]}
     told["nvidia_fs"] = Path("/proc/driver/nvidia-fs").exists()
-    path = Path(tempfile.gettempdir()) / "gpulab_cufile.bin"
     data = np.random.default_rng(1).random(BIG_BYTES // 4, np.float32)
-    data.tofile(path)
     x = cp.zeros(BIG_BYTES // 4, cp.float32)
     cp.cuda.Device().synchronize()
+    for folder in (Path(tempfile.gettempdir()), Path("/dev/shm"), Path.cwd()):
+        with contextlib.suppress(OSError):
+            told[folder.name] = _read_by_cufile(cp, library, folder / "gpulab_cufile.bin", data, x)
+    told["log"] = [
+        line[-160:] for log in logs.glob("cufile*.log") for line in log.read_text().splitlines()[-40:]
+    ]
+    return told
+
+
+def _read_by_cufile(cp: Any, library: Any, path: Path, data: Any, x: Any) -> dict[str, Any]:
+    """Read a file of 64 MiB into device memory, and by way of NumPy."""
+    told: dict[str, Any] = {}
+    data.tofile(path)
     try:
         for flags, name in (
             (os.O_RDONLY | getattr(os, "O_DIRECT", 0), "O_DIRECT"),

@@ -10,17 +10,23 @@ from collections.abc import Mapping
 
 from virtualgpu.model import cost
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.managed import BLOCK_BYTES, ManagedPages, Moved
+from virtualgpu.model.memory.managed import BLOCK_BYTES, PAGE_BYTES, ManagedPages, Moved
 from virtualgpu.records import SECTOR_BYTES, CopyKind, DeviceInfo
 
-# Reading over the bus: the first answer, and the share of a pinned copy's rate that kernels reach.
-ZERO_COPY_LATENCY_NS = 1_500.0
-ZERO_COPY_SHARE = 0.9
-# One block of 2 MiB with faults: the driver is told, makes room, maps. Its copies come on top.
-FAULT_BLOCK_NS = 45_000.0
-NEW_BLOCK_NS = 12_000.0
-HOST_BLOCK_NS = 90_000.0
-PREFETCH_BLOCK_NS = 1_500.0
+# All from an H200 and an H100 (CUDA 13.0, PCIe 5.0, 64 MiB; tests/recordings/data/moving_data_*.json).
+# Over the bus: 64 MiB read once in 1.33 ms, where a pinned copy takes 1.22 ms; read 8 times in 12.5 ms, so
+# nothing of it is kept in a cache; 4 KiB take 1.4 to 2 us longer than at home.
+ZERO_COPY_LATENCY_NS = 1_700.0
+ZERO_COPY_SHARE = 0.91
+# A kernel's faults: 64 MiB that the host has take 6.2 to 8.5 ms, new ones 5.5 to 6.9 ms, one page of 64 KiB
+# in each block of 2 MiB 0.8 to 1 ms (and one word of each page, which this makes too slow, 4.1 to 5.2 ms).
+FAULT_BLOCK_NS = 25_000.0
+FAULT_PAGE_NS = 4_800.0
+# The host's faults, for 64 MiB: new pages 21 ms, pages that the device has 9.7 ms.
+HOST_NEW_PAGE_NS = 20_500.0
+HOST_PAGE_NS = 8_500.0
+# A prefetch: 64 MiB in 1.43 ms.
+PREFETCH_BLOCK_NS = 6_500.0
 
 
 def kernel_ns(
@@ -65,16 +71,14 @@ def kernel_ns(
 
 def _served_ns(info: DeviceInfo, moved: Moved) -> float:
     """What the faults of a kernel take."""
-    new_blocks = moved.blocks * moved.new_bytes / max(moved.new_bytes + moved.copied_bytes, 1)
-    copied_ns = moved.copied_bytes / cost.pinned_gbps(info)
-    return new_blocks * NEW_BLOCK_NS + (moved.blocks - new_blocks) * FAULT_BLOCK_NS + copied_ns
+    pages = (moved.new_bytes + moved.copied_bytes) / PAGE_BYTES
+    return moved.blocks * FAULT_BLOCK_NS + pages * FAULT_PAGE_NS + moved.copied_bytes / cost.pinned_gbps(info)
 
 
 def host_touch_ns(info: DeviceInfo, moved: Moved) -> float:
-    """What the host waits for pages that it touches and the device had."""
-    if not moved.copied_bytes:
-        return 0.0
-    return moved.blocks * HOST_BLOCK_NS + moved.copied_bytes / cost.pinned_gbps(info)
+    """What the host waits for pages that it touches: new ones, and those that the device has."""
+    faults_ns = moved.new_bytes * HOST_NEW_PAGE_NS + moved.copied_bytes * HOST_PAGE_NS
+    return faults_ns / PAGE_BYTES + moved.copied_bytes / cost.pinned_gbps(info)
 
 
 def prefetch_ns(info: DeviceInfo, kind: CopyKind, moved: Moved) -> float:

@@ -176,6 +176,14 @@ class Machine:
             )
         return self.devices[device_id]
 
+    def device_at(self, address: int) -> VirtualDevice | None:
+        """The device in whose memory an address lies; None for host memory."""
+        for device in self.devices:
+            base = device.memory.base_address
+            if base <= address < base + device.memory.arena_bytes:
+                return device
+        return None
+
     @contextmanager
     def keeping(self, setting: str) -> Iterator[None]:
         """Give every device back at the end what it has now of one setting, such as ``"watchdog_s"``."""

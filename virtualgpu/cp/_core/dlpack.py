@@ -47,8 +47,10 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
 
     Raises
     ------
+    TypeError
+        For arrays in host memory: `cp.asarray` copies those.
     BufferError
-        For arrays that are not in device memory: `cp.asarray` copies those.
+        For arrays on a real GPU.
     """
     if device is not None:
         raise NotImplementedError("from_dlpack() does not support device yet.")
@@ -62,7 +64,7 @@ def from_dlpack(array: Any, *, device: Any = None, copy: bool | None = None) -> 
             f"This {type(array).__name__} lies on a real GPU, whose memory a virtual GPU cannot use; copy it "
             "to the host with its own library and pass that to cp.asarray."
         )
-    raise BufferError(
-        f"This {type(array).__name__} is not in device memory, which DLPack would share; cp.asarray(x) "
-        "copies it to the device."
+    raise TypeError(
+        "CPU arrays cannot be directly imported to CuPy. Use `cupy.array(numpy.from_dlpack(input))` instead: "
+        "what is not in device memory has to be copied there."
     )

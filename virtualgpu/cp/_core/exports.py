@@ -60,8 +60,8 @@ class Exports(HostAccess):
         Parameters
         ----------
         stream
-            Where the other library will use it: 1 or None for the legacy default stream, 2 for the thread's
-            own, a stream's handle, or -1 for "do not order". That stream waits for the current one.
+            Where the other library will use it: None, 0 or 1 for the legacy default stream, 2 for the
+            thread's own, a stream's handle, or -1 for "do not order". That stream waits for the current one.
         dl_device
             ``(1, 0)`` asks for host memory: managed memory is that already, anything else is copied.
 
@@ -70,10 +70,6 @@ class Exports(HostAccess):
         BufferError
             For anything else: no other library can reach the memory of a virtual GPU.
         """
-        if stream == 0:
-            raise ValueError(
-                "stream 0 is ambiguous: pass 1 for the legacy default stream, 2 for the thread's own."
-            )
         if self.__dlpack_device__()[0] == DLPACK_MANAGED and not copy:
             current = get_current_stream(self._mem.owner.id)
             if dl_device is not None and stream is None:

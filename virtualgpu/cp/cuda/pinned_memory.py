@@ -26,6 +26,8 @@ __getattr__ = module_getattr("cp.cuda.pinned_memory", globals())
 
 _UNIT_BYTES = 512
 _OUT_OF_MEMORY = 2
+_KNOWN_REGISTER_FLAGS = 1 | 2 | 4 | 8  # cudaHostRegisterPortable, Mapped, IoMemory, ReadOnly
+_KNOWN_FLAGS = 1 | 2 | 4  # cudaHostAllocPortable, Mapped, WriteCombined
 
 
 class PinnedMemory:
@@ -41,6 +43,8 @@ class PinnedMemory:
 
     def __init__(self, size: int, flags: int = 0) -> None:
         self.size = size = size_t(size)
+        if flags & ~_KNOWN_FLAGS:
+            raise _invalid(f"flags {flags} of page-locked memory; they are a sum of 1, 2 and 4.")
         try:
             check_host_memory(size, "of page-locked memory")
             self.buffer = np.empty(size, dtype=np.uint8)
@@ -203,17 +207,21 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
     Raises
     ------
     CUDARuntimeError
-        Status 1 for no memory; 712, ``cudaErrorHostMemoryAlreadyRegistered``, where some of it is locked.
+        Status 1 for no memory, for what `hostAlloc` gave, and for unknown flags; 712,
+        ``cudaErrorHostMemoryAlreadyRegistered``, where some of it is registered.
     """
     if not ptr or size <= 0:
-        raise CUDARuntimeError(
-            1,
-            "cudaErrorInvalidValue",
-            f"invalid argument: {size} bytes at {ptr:#x} cannot be locked.",
-        )
-    ranges = _machine.current().pinned_ranges
+        raise _invalid(f"{size} bytes at {ptr:#x} cannot be locked.")
+    if flags & ~_KNOWN_REGISTER_FLAGS:
+        raise _invalid(f"flags {flags} of hostRegister; they are a sum of 1, 2, 4 and 8.")
+    machine = _machine.current()
+    if machine.device_at(ptr) is not None:
+        raise _invalid(f"{ptr:#x} is device memory; hostRegister locks host memory.")
+    ranges = machine.pinned_ranges
     for start, locked in list(ranges.items()):
         if start < ptr + size and ptr < start + locked:
+            if start not in machine.registered:
+                raise _invalid(f"{locked:,} bytes at {start:#x} are page-locked from the beginning.")
             raise CUDARuntimeError(
                 712,
                 "cudaErrorHostMemoryAlreadyRegistered",
@@ -221,7 +229,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
                 f"{start:#x} are page-locked already; hostUnregister them first, or register once.",
             )
     ranges[ptr] = size
-    _machine.current().registered.add(ptr)
+    machine.registered.add(ptr)
 
 
 def hostUnregister(ptr: int) -> None:  # noqa: N802
@@ -230,10 +238,12 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
     Raises
     ------
     CUDARuntimeError
-        Status 713, ``cudaErrorHostMemoryNotRegistered``, for any other address.
+        Status 1 for an address within locked memory; 713, ``cudaErrorHostMemoryNotRegistered``, elsewhere.
     """
     machine = _machine.current()
     if ptr not in machine.registered:
+        if is_memory_pinned(ptr):
+            raise _invalid(f"{ptr:#x} is not the address that hostRegister was given.")
         raise CUDARuntimeError(
             713,
             "cudaErrorHostMemoryNotRegistered",
@@ -242,6 +252,10 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
         )
     machine.registered.discard(ptr)
     _unlock(machine, ptr)
+
+
+def _invalid(why: str) -> CUDARuntimeError:
+    return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
 
 
 def page_locked(address: int) -> tuple[int, int]:
