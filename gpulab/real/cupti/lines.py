@@ -3,6 +3,7 @@
 Python says when each line of the program begins; a call into CUDA belongs to the line that its thread had
 begun last. After a line's first `KEPT` beginnings Python is told to be silent about it, so that the cost
 ends; from then on a call belongs to the line that calls of that name came from, if that was one line only.
+Before Python 3.12 a single line cannot be silenced, and later calls have no line.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class LineWatch:
         self._begun: list[_Beginning] = []
         self._counts: dict[tuple[CodeType, int], int] = defaultdict(int)
         self._silenced: dict[tuple[CodeType, int], int] = {}  # when Python fell silent about a line
+        self._blind_from_ns: int | None = None
         self._stop: Callable[[], None] = lambda: None
         self._answers: _Answers | None = None
 
@@ -64,6 +66,8 @@ class LineWatch:
         """
         if self._answers is None:
             self._answers = _Answers(self._begun, self._silenced)
+        if self._blind_from_ns is not None and time_ns >= self._blind_from_ns:
+            return None
         found = self._answers.line(thread, time_ns, call)
         return None if found is None else _source(*found)
 
@@ -109,8 +113,7 @@ class LineWatch:
                 counts[key] += 1
                 begun.append((now(), thread, *key))
                 if counts[key] >= KEPT or len(begun) > _MAX_BEGINNINGS:
-                    # Here a line cannot be silenced alone.
-                    self._silenced[key] = now()
+                    self._blind_from_ns = now()
                     self.stop()
                     return None
             return in_frame
