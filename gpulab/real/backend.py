@@ -65,6 +65,7 @@ class CudaBackend:
         self._nvml = open_nvml(self._device)
         self._info: DeviceInfo | None = None
         self.provenance = Provenance("measured", device_name(self._device))
+        self._timeline = RealRecorder(self.provenance)
         self._probes: dict[tuple[KernelSource, Instrument], Probe] = {}
 
     def device_info(self) -> DeviceInfo:
@@ -101,7 +102,8 @@ class CudaBackend:
             )
 
     def timeline_recorder(self) -> TimelineRecorder:
-        return RealRecorder(self.provenance)
+        self._timeline = RealRecorder(self.provenance)
+        return self._timeline
 
     def stream_watcher(self) -> StreamWatcher:
         raise NotSupportedError("Streams are not checked on a real GPU.")
@@ -119,7 +121,7 @@ class CudaBackend:
                 f"A GPU does not tell a running program its {_UNSEEN[type(what)]}; the virtual GPU does, "
                 "in a replay of a launch that is small enough. Choose a smaller grid."
             )
-        with self._device:
+        with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
             if isinstance(what, Warp):
                 probe = self._probe(kernel, instrument.trace_warp)

@@ -26,6 +26,11 @@ NOTE = (
 _PATCHED = ("RangePush", "RangePushC", "RangePop")
 
 
+def recording() -> bool:
+    """Whether a recorder is open: NVTX's functions are its own then."""
+    return getattr(nvtx.RangePush, "__module__", "") == __name__
+
+
 class _Open:
     """A range under way: its name, the host's time, and the event that began it on a stream."""
 

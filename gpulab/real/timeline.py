@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from gpulab.real import events
 from gpulab.real.cupti import library
 from gpulab.real.cupti.recorder import CuptiRecorder, refuse_capture
 from gpulab.real.events import EventRecorder
 from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import Launch, kernel_source
 from virtualgpu.records import Provenance, Timeline
 
 _MISSING = "CUPTI is not installed (pip install nvidia-cuda-cupti)"
@@ -36,7 +38,7 @@ class RealRecorder:
         """
         refuse_capture()
         cupti, rival = library.load(), library.rival()
-        if cupti is not None and cupti.recording:
+        if events.recording() or (cupti is not None and cupti.recording):
             raise GpulabError(
                 "A timeline is being recorded already, and timelines do not nest: end that block first, or "
                 "call .stop() of what it gave."
@@ -60,8 +62,11 @@ class RealRecorder:
         """Wait for the device, end, and return what was recorded."""
         if self._recorder is None:
             raise GpulabError("This timeline has not begun: start() it first.")
-        return self._recorder.stop()
+        recorder, self._recorder = self._recorder, None
+        return recorder.stop()
 
-    def launching(self, name: str) -> AbstractContextManager[None]:
+    def launching(self, launch: Launch) -> AbstractContextManager[None]:
         """Around a launch by gpulab itself, which pairs of events would not see."""
-        return self._recorder.range(name) if isinstance(self._recorder, EventRecorder) else nullcontext()
+        if isinstance(self._recorder, EventRecorder):
+            return self._recorder.range(kernel_source(launch.kernel).name)
+        return nullcontext()

@@ -12,8 +12,6 @@ import ctypes
 import importlib
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
 from types import SimpleNamespace
 from typing import Any
@@ -172,10 +170,6 @@ class FakeCupti:
     def cuptiSetThreadIdType(self, kind: int) -> int:
         return SUCCESS
 
-    def cuptiGetStreamIdEx(self, context: Any, stream: Any, per_thread: Any, number: Any) -> int:
-        number._obj.value = self.number(stream.value or 0)
-        return SUCCESS
-
     def cuptiGetCallbackName(self, domain: int, cbid: Any, name: Any) -> int:
         names = DRIVER_CALLS if domain == 1 else RUNTIME_CALLS
         if not 1 <= cbid.value <= len(names):
@@ -244,6 +238,10 @@ class FakeCupti:
         if not self._numbers:
             self._numbers[0] = 7
         return self._numbers.setdefault(0 if handle == 1 else handle, 12 + len(self._numbers))
+
+    def queue(self, handle: int) -> Any:
+        """What the machine knows of a stream."""
+        return self._current().devices[0].work.schedule.queue(handle)
 
     def _wanted(self, record: Any) -> bool:
         if isinstance(record, Api):
@@ -402,8 +400,7 @@ class FakeCupti:
         )  # fmt: skip
 
 
-@contextmanager
-def installed() -> Iterator[FakeCupti]:
+def install() -> FakeCupti:
     """Let gpulab find a fake CUPTI, and read the modelled clock for the times of Python's lines."""
     from gpulab.real.cupti import library, lines, recorder
     from virtualgpu.model.recording.program_lines import ProgramLines
@@ -411,21 +408,16 @@ def installed() -> Iterator[FakeCupti]:
     fake = FakeCupti()
     loaded = library.Cupti(fake)
     clock = SimpleNamespace(time_ns=fake.now)
-    before = library.load, lines.time, recorder.time
+    runtime = importlib.import_module(f"{second_copy.NAME}.cp.cuda.runtime")
+    runtime.streamGetFlags = lambda handle: not fake.queue(handle).blocking
+    runtime.streamGetPriority = lambda handle: fake.queue(handle).priority
     belongs = ProgramLines.belongs
 
     def outside(self: ProgramLines, name: str, module: str) -> bool:
         """On hardware these files and the virtual GPU are compiled code, and have no lines."""
-        return (
-            (not module.startswith("tests.real.") or module.startswith("tests.real.test_"))
-            and not module.startswith(second_copy.NAME)
-            and belongs(self, name, module)
-        )
+        ours = module.startswith("tests.real.") and not module.startswith("tests.real.test_")
+        return not ours and not module.startswith(second_copy.NAME) and belongs(self, name, module)
 
     ProgramLines.belongs = outside  # type: ignore[method-assign]
     library.load, lines.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
-    try:
-        yield fake
-    finally:
-        library.load, lines.time, recorder.time = before  # type: ignore[misc]
-        ProgramLines.belongs = belongs  # type: ignore[method-assign]
+    return fake

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from tests.real import fake_cuda_driver, fake_nvml, second_copy
+from tests.real import fake_cuda_driver, fake_cupti, fake_nvml, second_copy
 
 DEVICE = "L4"
+CUPTI = pytest.StashKey[fake_cupti.FakeCupti]()
 
 
 class HardwareHarm(BaseException):
@@ -41,6 +42,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     be_unkind(cupy)
     sys.modules["pynvml"] = fake_nvml.module()
     fake_cuda_driver.install(second_copy.NAME)
+    early_config.stash[CUPTI] = fake_cupti.install()
     # CuPy looks name and words of a status up.
     cupy.cuda.driver.CUDADriverError.__init__.__defaults__ = ("CUDA_ERROR", "as the driver says")
 

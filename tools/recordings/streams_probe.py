@@ -85,8 +85,6 @@ def versions() -> Any:
         "nvtx": os.environ.get("NVTX_INJECTION64_PATH"),
         "missing": {domain: sorted(_CALLS[domain] - names[domain]) for domain in _CALLS},
         "names": {domain: len(names[domain]) for domain in names},
-        "null stream": found.stream_id(0),
-        "per-thread stream": found.stream_id(2),
         "rival": library.rival(),
     }
 
@@ -245,136 +243,6 @@ def graphs() -> Any:
     return said
 
 
-def callbacks() -> Any:
-    import ctypes
-    import gc
-
-    cp, _, _, add = _kernels()
-    from gpulab.real.cupti import library
-    from gpulab.real.cupti.callbacks import subscribed
-
-    found = library.load()
-    assert found is not None
-    driver = ctypes.CDLL("libcuda.so.1")
-    seen: list[Any] = []
-
-    class Launch(ctypes.Structure):
-        _fields_ = (
-            ("function", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
-            ("shared", ctypes.c_uint), ("stream", ctypes.c_void_p),
-            ("params", ctypes.POINTER(ctypes.c_void_p)), ("extra", ctypes.c_void_p),
-        )  # fmt: skip
-
-    def handler(name: str, returned: bool, data: Any) -> None:
-        try:
-            frame = sys._getframe(2)
-            row: list[Any] = [name, returned, data.symbol_name, data.correlation_id, frame.f_lineno]
-            if name == "cuLaunchKernel" and not returned:
-                launch = ctypes.cast(data.params, ctypes.POINTER(Launch)).contents
-                sizes: list[int] = []
-                offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-                while not driver.cuFuncGetParamInfo(
-                    ctypes.c_void_p(launch.function), ctypes.c_size_t(len(sizes)), ctypes.byref(offset),
-                    ctypes.byref(size),
-                ):  # fmt: skip
-                    sizes.append(size.value)
-                words = [
-                    [hex(word) for word in
-                     (ctypes.c_uint64 * (size // 8)).from_address(launch.params[at] or 0)][:6]
-                    for at, size in enumerate(sizes)
-                ]  # fmt: skip
-                young = [o for o in gc.get_objects(generation=0) if type(o) is tuple]
-                arrays = [t for t in young if any(type(x) is cp.ndarray for x in t)]
-                row += [sizes, words, launch.stream, len(young), [len(t) for t in arrays]]
-            seen.append(row)
-        except BaseException as error:
-            seen.append(repr(error))
-
-    n = 1 << 16
-    a, b, c = (cp.ones(n, cp.float32) for _ in range(3))
-    names = {
-        library.DRIVER_API: frozenset({"cuLaunchKernel", "cuLaunchKernelEx"}),
-        library.RUNTIME_API: frozenset(
-            {"cudaMemcpyAsync", "cudaMemsetAsync", "cudaEventRecord", "cudaStreamWaitEvent",
-             "cudaStreamSynchronize", "cudaLaunchKernel", "cudaMemcpy", "cudaEventSynchronize"}
-        ),
-    }  # fmt: skip
-    hooked: list[Any] = []
-
-    class Hook(cp.cuda.memory_hook.MemoryHook):  # type: ignore[misc,name-defined]
-        name = "probe"
-
-        def malloc_postprocess(self, **said: Any) -> None:
-            hooked.append({key: value for key, value in said.items() if key != "pmem_id"})
-
-        def free_postprocess(self, **said: Any) -> None:
-            hooked.append(("free", {key: value for key, value in said.items() if key != "pmem_id"}))
-
-    with subscribed(found, names, handler), Hook():
-        add((n // 256,), (256,), (a, b, c, n))
-        add((n // 512,), (256,), (a[: n // 2], b, c, n // 2))
-        d = a + b
-        e = d[::2].sum()
-        del d
-        float(e)
-        cp.cuda.Event().record()
-        cp.cuda.Stream().wait_event(cp.cuda.Event())
-        c.fill(0)
-        begun = time.perf_counter()
-    loops = []
-    for on in (False, True):
-        import contextlib
-
-        context: Any = subscribed(found, names, handler) if on else contextlib.nullcontext()
-        with context:
-            begun = time.perf_counter()
-            for _ in range(1000):
-                add((n // 256,), (256,), (a, b, c, n))
-            loops.append((time.perf_counter() - begun) * 1e3)
-    pointers = {"a": hex(a.data.ptr), "b": hex(b.data.ptr), "c": hex(c.data.ptr)}
-    return {"pointers": pointers, "seen": seen[:24], "hooked": hooked[:8], "us a launch": loops}
-
-
-_CHILD = r"""
-import sys, cupy as cp
-handle = bytes.fromhex(sys.argv[1])
-pointer = cp.cuda.runtime.ipcOpenMemHandle(handle)
-memory = cp.cuda.UnownedMemory(pointer, 4096, None)
-array = cp.ndarray((1024,), cp.float32, cp.cuda.MemoryPointer(memory, 0))
-print(float(array.sum()))
-array += 1
-cp.cuda.Device().synchronize()
-del array, memory
-cp.cuda.runtime.ipcCloseMemHandle(pointer)
-"""
-
-
-def ipc() -> Any:
-    import cupy as cp
-
-    pointer = cp.cuda.runtime.malloc(4096)
-    memory = cp.cuda.UnownedMemory(pointer, 4096, None)
-    array = cp.ndarray((1024,), cp.float32, cp.cuda.MemoryPointer(memory, 0))
-    array.fill(2)
-    cp.cuda.Device().synchronize()
-    handle = cp.cuda.runtime.ipcGetMemHandle(pointer)
-    pooled = cp.ones(1024, cp.float32)
-    said: dict[str, Any] = {"handle": len(handle)}
-    try:
-        cp.cuda.runtime.ipcGetMemHandle(pooled.data.ptr)
-        said["of a pool"] = True
-    except Exception as error:
-        said["of a pool"] = repr(error)
-    event = cp.cuda.Event(disable_timing=True, interprocess=True)
-    said["event"] = len(cp.cuda.runtime.ipcGetEventHandle(event.ptr))
-    child = subprocess.run(
-        [sys.executable, "-c", _CHILD, handle.hex()], capture_output=True, text=True, timeout=25
-    )
-    said["child"] = child.stdout.strip() or child.stderr[-600:]
-    said["seen here"] = float(array.sum())
-    return said
-
-
 def rivals() -> Any:
     import os
 
@@ -394,7 +262,10 @@ def rivals() -> Any:
     recorder.start()
     x.add_(1)
     torch.cuda.synchronize()
-    said["ours after torch's"] = _of(recorder.stop())
+    try:
+        said["ours after torch's"] = _of(recorder.stop())
+    except Exception:
+        said["ours after torch's"] = traceback.format_exc()[-400:]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as p:
         x.add_(1)
         torch.cuda.synchronize()
@@ -405,43 +276,23 @@ def rivals() -> Any:
     return said
 
 
-def binding() -> Any:
-    """What cupti-python's records cost."""
-    cp, empty, _, _ = _kernels()
-    cupti: Any = importlib.import_module("cupti.cupti")
-
-    rows: list[Any] = []
-    spent = [0.0]
-
-    def completed(records: Any) -> None:
-        begun = time.perf_counter()
-        for r in records:
-            rows.append((r.start, r.end, r.stream_id, r.correlation_id, r.name))
-        spent[0] += time.perf_counter() - begun
-
-    cupti.activity_register_callbacks(lambda: (8 << 20, 0), completed)
-    cupti.activity_enable(cupti.ActivityKind.CONCURRENT_KERNEL)
-    begun = time.perf_counter()
-    for _ in range(LAUNCHES):
-        empty((1,), (32,), ())
-    loop = time.perf_counter() - begun
-    cp.cuda.Device().synchronize()
-    begun = time.perf_counter()
-    cupti.activity_flush_all(1)
-    cupti.activity_disable(cupti.ActivityKind.CONCURRENT_KERNEL)
-    return {"us a launch": loop / LAUNCHES * 1e6, "records": len(rows), "in completed s": spent[0],
-            "flush s": time.perf_counter() - begun}  # fmt: skip
+def tests() -> Any:
+    """The tests of timelines on this GPU."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--tb=short", "-p", "no:cacheprovider",
+         "tests/gpu/test_timeline_gpu.py"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return (done.stdout + done.stderr)[-7000:].splitlines()
 
 
 PARTS: dict[str, tuple[Callable[[], Any], float]] = {
     "versions": (versions, 20),
-    "launches": (launches, 40),
     "shapes": (shapes, 20),
     "graphs": (graphs, 20),
-    "callbacks": (callbacks, 20),
-    "ipc": (ipc, 40),
+    "tests": (tests, 45),
+    "launches": (launches, 40),
     "rivals": (rivals, 40),
-    "binding": (binding, 20),
 }
 
 

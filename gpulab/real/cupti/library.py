@@ -99,12 +99,6 @@ class Cupti:
         self.call("cuptiGetTimestamp", byref(now))
         return now.value
 
-    def stream_id(self, stream: int) -> int:
-        """The number by which records name a stream of the current context, from its handle."""
-        number = c_uint32()
-        self.call("cuptiGetStreamIdEx", None, c_void_p(stream), c_uint8(0), byref(number))
-        return number.value
-
     # Recording
 
     def start(self, kinds: Iterable[int], calls: dict[int, frozenset[str]]) -> None:

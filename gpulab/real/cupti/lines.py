@@ -79,43 +79,43 @@ class LineWatch:
         if not free:
             return
         tool, events, disable = free[0], monitoring.events, monitoring.DISABLE
-        now, here, begun, counts = time.time_ns, threading.get_native_id, self._begun, self._counts
 
         def line_began(code: CodeType, line: int) -> Any:
-            key = code, line
-            counts[key] = seen = counts[key] + 1
-            if seen == 1 and not self._is_ours(code):
+            if (code, line) not in self._counts and not self._is_ours(code):
                 return disable
-            begun.append((now(), here(), code, line))
-            if seen >= KEPT or len(begun) > _MAX_BEGINNINGS:
-                self._silenced[key] = now()
+            return disable if self._begin(code, line) else None
+
+        def went_back(code: CodeType, offset: int, _: Any) -> Any:
+            if not self._is_ours(code):
                 return disable
-            return None
+            return disable if self._back(sys._getframe(1).f_back, (code, -offset)) else None
+
+        callbacks = {events.LINE: line_began, events.PY_RETURN: went_back, events.PY_YIELD: went_back}
 
         def stop() -> None:
             monitoring.set_events(tool, 0)
-            monitoring.register_callback(tool, events.LINE, None)
+            for event in callbacks:
+                monitoring.register_callback(tool, event, None)
             monitoring.free_tool_id(tool)
 
         monitoring.use_tool_id(tool, "gpulab")
-        monitoring.register_callback(tool, events.LINE, line_began)
+        for event, callback in callbacks.items():
+            monitoring.register_callback(tool, event, callback)
         monitoring.restart_events()
-        monitoring.set_events(tool, events.LINE)
+        monitoring.set_events(tool, events.LINE | events.PY_RETURN | events.PY_YIELD)
         self._stop = stop
 
     def _start_tracing(self) -> None:
-        now, here, begun, counts = time.time_ns, threading.get_native_id, self._begun, self._counts
-        thread = here()
-
         def in_frame(frame: FrameType, event: str, _: Any) -> Any:
+            full = False
             if event == "line":
-                key = frame.f_code, frame.f_lineno
-                counts[key] += 1
-                begun.append((now(), thread, *key))
-                if counts[key] >= KEPT or len(begun) > _MAX_BEGINNINGS:
-                    self._blind_from_ns = now()
-                    self.stop()
-                    return None
+                full = self._begin(frame.f_code, frame.f_lineno)
+            elif event == "return":
+                full = self._back(frame.f_back, (frame.f_code, 0))
+            if full:
+                self._blind_from_ns = time.time_ns()
+                self.stop()
+                return None
             return in_frame
 
         def entered(frame: FrameType, event: str, _: Any) -> Any:
@@ -136,6 +136,23 @@ class LineWatch:
 
         sys.settrace(entered)
         self._stop = stop
+
+    def _begin(self, code: CodeType, line: int, key: tuple[CodeType, int] | None = None) -> bool:
+        """The calling thread is at this line from now on; returns whether that was seen often enough."""
+        key = key or (code, line)
+        self._counts[key] = seen = self._counts[key] + 1
+        now_ns = time.time_ns()
+        self._begun.append((now_ns, threading.get_native_id(), code, line))
+        if seen < KEPT and len(self._begun) < _MAX_BEGINNINGS:
+            return False
+        self._silenced[key] = now_ns
+        return True
+
+    def _back(self, frame: FrameType | None, key: tuple[CodeType, int]) -> bool:
+        """A function of the program has ended: its caller's line goes on, of which Python says nothing."""
+        while frame is not None and not self._is_ours(frame.f_code):
+            frame = frame.f_back
+        return frame is not None and self._begin(frame.f_code, frame.f_lineno, key)
 
     def _is_ours(self, code: CodeType) -> bool:
         """Whether code belongs to the program: in a cell or a file outside of the libraries."""

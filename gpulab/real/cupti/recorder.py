@@ -6,6 +6,7 @@ import contextlib
 import gc
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import cupy
@@ -45,7 +46,8 @@ _CALLS = {
          "cudaGraphInstantiateWithFlags", "cudaGraphLaunch", "cudaGraphUpload", "cudaGraphExecUpdate"}
     ),
 }  # fmt: skip
-_LEGACY, _PER_THREAD = 0, 2
+_ALIAS = 1  # cudaStreamLegacy, another handle of the default stream
+_DEFAULT = {0: "default stream", _ALIAS: "default stream", 2: "per-thread default stream"}
 
 
 class CuptiRecorder:
@@ -83,14 +85,18 @@ class CuptiRecorder:
         """Wait for the device, end, and return what was recorded."""
         self._lines.stop()
         end_ns = self._cupti.timestamp()
+        marked: list[StreamInfo] = []
         try:
+            marked = _mark_streams()
             runtime.deviceSynchronize()
         finally:
             self._cupti.stop()
         records = Records(self._cupti.call_names)
         for buffer, offsets in self._cupti.buffers():
             records.add(buffer, offsets)
-        parts = records.parts(self._seen())
+        numbers = records.take_events(len(marked))
+        streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, marked, strict=False)}
+        parts = records.parts(self._seen(streams))
         lost = self._cupti.dropped() + parts.unfinished
 
         def within(each: HostCall | Synchronization) -> bool:
@@ -119,12 +125,10 @@ class CuptiRecorder:
             readings.append((after - before, there - (before + after) // 2))
         return min(readings)[1]
 
-    def _seen(self) -> Seen:
-        legacy = self._cupti.stream_id(_LEGACY)
+    def _seen(self, streams: dict[int, StreamInfo]) -> Seen:
         ahead, line = self._ahead_ns, self._lines.line
         return Seen(
-            legacy,
-            self._streams(legacy),
+            streams,
             {
                 thread.native_id: thread.ident
                 for thread in threading.enumerate()
@@ -133,22 +137,30 @@ class CuptiRecorder:
             lambda thread, time_ns, call: line(thread, time_ns - ahead, call),
         )
 
-    def _streams(self, legacy: int) -> dict[int, StreamInfo]:
-        """The program's streams that are still there, by CUPTI's number."""
-        device = int(cupy.cuda.Device().id)
-        found = {legacy: StreamInfo(device, legacy, "default stream")}
-        streams: list[Any] = [each for each in gc.get_objects() if isinstance(each, cupy.cuda.Stream)]
-        handles = {int(each.ptr): each for each in streams if each.ptr not in (_LEGACY, 1)}
-        for handle in sorted(handles):
-            stream = handles[handle]
-            with contextlib.suppress(cupti.CuptiError, runtime.CUDARuntimeError):
-                number = self._cupti.stream_id(handle)
-                name = "per-thread default stream" if handle == _PER_THREAD else f"stream {len(found)}"
-                non_blocking = bool(runtime.streamGetFlags(handle) & runtime.streamNonBlocking)
-                of = device if stream.device_id < 0 else int(stream.device_id)
-                priority = int(runtime.streamGetPriority(handle))
-                found[number] = StreamInfo(of, number, name, non_blocking, priority)
-        return found
+
+def _mark_streams() -> list[StreamInfo]:
+    """Record an event in every stream of the program: CUPTI's records of them tell its numbers.
+
+    It is not asked for them (``cuptiGetStreamIdEx``), because it refuses the default stream.
+    """
+    device = int(cupy.cuda.Device().id)
+    # Not isinstance: what imitates another class would be asked for it, and some warn.
+    streams: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), cupy.cuda.Stream)]
+    by_handle = {(int(each.device_id), int(each.ptr)): each for each in streams}
+    by_handle = {key: each for key, each in by_handle.items() if key[1] not in _DEFAULT}
+    marked: list[StreamInfo] = []
+    for default in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
+        with contextlib.suppress(runtime.CUDARuntimeError):
+            cupy.cuda.Event(disable_timing=True).record(default)
+            marked.append(StreamInfo(device, int(default.ptr), _DEFAULT[int(default.ptr)]))
+    for (of, handle), stream in sorted(by_handle.items(), key=lambda each: each[0]):
+        with contextlib.suppress(runtime.CUDARuntimeError), cupy.cuda.Device(device if of < 0 else of):
+            flags, priority = runtime.streamGetFlags(handle), runtime.streamGetPriority(handle)
+            cupy.cuda.Event(disable_timing=True).record(stream)
+            non_blocking = bool(flags & runtime.streamNonBlocking)
+            at = sum(info.device_id == of and info.stream_id not in _DEFAULT for info in marked) + 1
+            marked.append(StreamInfo(of, handle, f"stream {at}", non_blocking, int(priority)))
+    return marked
 
 
 def refuse_capture() -> None:

@@ -37,7 +37,7 @@ _NONE = 0xFFFFFFFF
 _OF_THREAD = 2  # CUPTI_ACTIVITY_OBJECT_THREAD
 _MARK, _BEGIN, _END = 1, 2, 4  # CUpti_ActivityFlag of a marker
 _ARGB = 2
-_DEFAULT, _NON_BLOCKING, _NULL = 1, 2, 3  # CUpti_ActivityStreamFlag
+_NON_BLOCKING = 2  # CUpti_ActivityStreamFlag
 # Calls that wait for the device unasked: memory that work may still use is given back.
 _FREEING = frozenset({"cudaFree", "cudaFreeHost", "cudaHostUnregister"})
 # A line with one of these asks for a wait.
@@ -50,11 +50,10 @@ LineOf = Callable[[int, int, str], SourceLine | None]
 class Seen:
     """What the host knows of a recording beside CUPTI's records.
 
-    ``streams`` are the program's by CUPTI's number, with a name. ``legacy`` is the number of the default
-    stream. ``threads`` gives Python's identifier of a thread from the system's.
+    ``streams`` are the program's by CUPTI's number. ``threads`` gives Python's identifier of a thread from
+    the system's.
     """
 
-    legacy: int
     streams: Mapping[int, StreamInfo] = field(default_factory=dict)
     threads: Mapping[int, int] = field(default_factory=dict)
     line: LineOf = lambda thread, time_ns, call: None
@@ -101,6 +100,13 @@ class Records:
         """Take in a buffer of CUPTI's; its pointers to names have to be valid still."""
         for kind, rows in read(data, offsets).items():
             self._rows[kind] += rows
+
+    def take_events(self, count: int) -> list[int]:
+        """Take the last `count` events out; returns the streams they were recorded in, first one first."""
+        events = sorted(self._rows[cupti.CUDA_EVENT])
+        kept = len(events) - count
+        self._rows[cupti.CUDA_EVENT] = events[:kept]
+        return [stream for _, _, stream, _, _ in events[kept:]]
 
     def parts(self, seen: Seen) -> Parts:
         parts = Parts()
@@ -188,10 +194,10 @@ class Records:
         for device, stream in sorted(used):
             info = seen.streams.get(stream)
             if info is None:
-                name = "default stream" if stream == seen.legacy else f"stream {stream}"
                 flag, priority = created.get(stream, (0, 0))
                 # CUPTI gives its priority as an unsigned number.
                 priority -= (1 << 32) if priority >= 1 << 31 else 0
+                name = f"stream {stream} (destroyed)"
                 info = StreamInfo(device, stream, name, flag == _NON_BLOCKING, priority)
             parts.streams.append(info)
 
@@ -206,8 +212,9 @@ class Records:
         contexts = {operation.stream[0]: operation.device for group in by_correlation.values()
                     for operation in group}  # fmt: skip
         non_blocking = {info.stream_id for info in parts.streams if info.non_blocking}
+        legacy = {number for number, info in seen.streams.items() if info.name == "default stream"}
         order = Order(
-            legacy={(context, seen.legacy) for context in contexts},
+            legacy={(context, stream) for context in contexts for stream in legacy},
             non_blocking={(context, stream) for context in contexts for stream in non_blocking},
         )
         happened: list[tuple[int, int, Any]] = [

@@ -1,0 +1,422 @@
+"""Timelines of a GPU by CUPTI: nothing lost, in order, with the program's lines; or by pairs of events."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Activity, Timeline
+
+pytestmark = pytest.mark.gpu
+
+SOURCE = r"""
+extern "C" __global__ void spin(long long clocks, float* out) {
+    long long begun = clock64();
+    while (clock64() - begun < clocks) {}
+    if (out) out[0] = 1.0f;
+}
+extern "C" __global__ void add(const float* a, const float* b, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) c[i] = a[i] + b[i];
+}
+template <typename T> __global__ void twice(T* a) { a[threadIdx.x] *= 2; }
+"""
+N = 1 << 16
+
+
+class Program:
+    """Kernels and arrays for a test's program."""
+
+    def __init__(self, cp: Any) -> None:
+        module = cp.RawModule(code=SOURCE, name_expressions=("twice<float>",))
+        self.spin, self.add = module.get_function("spin"), module.get_function("add")
+        self.twice = module.get_function("twice<float>")
+        self.a, self.b, self.c = (cp.ones(N, cp.float32) for _ in range(3))
+        for kernel, args in ((self.spin, (1, 0)), (self.add, self.args), (self.twice, (self.a,))):
+            kernel((1,), (1,), args)
+        cp.cuda.Device().synchronize()
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self.a, self.b, self.c, N
+
+    def launch(self) -> None:
+        self.add((N // 256,), (256,), self.args)
+
+
+@pytest.fixture
+def program(cp: Any) -> Program:
+    return Program(cp)
+
+
+@pytest.fixture
+def pinned(cp: Any) -> np.ndarray[Any, Any]:
+    return np.frombuffer(cp.cuda.alloc_pinned_memory(4 * N), np.float32, N)
+
+
+@pytest.fixture
+def without_cupti(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real.cupti import library
+
+    monkeypatch.setattr(library, "load", lambda: None)
+
+
+def recorded(work: Callable[[], object]) -> Timeline:
+    with gl.timeline() as t:
+        work()
+    return t.record
+
+
+def kernels(record: Timeline) -> list[Activity]:
+    return [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
+
+
+def follows(record: Timeline, later: Activity, earlier: Activity) -> bool:
+    """Whether `after` leads from one operation to another."""
+    by_number = {a.correlation_id: a for a in record.activities}
+    open_ = [later.correlation_id]
+    while open_:
+        number = open_.pop()
+        if number == earlier.correlation_id:
+            return True
+        open_ += by_number[number].after
+    return False
+
+
+class TestOperations:
+    def test_of_each_kind(self, cp: Any, program: Program, pinned: Any) -> None:
+        pageable = np.ones(N, np.float32)
+        stream = cp.cuda.Stream(non_blocking=True)
+
+        def work() -> None:
+            program.launch()
+            program.a.set(pinned, stream=stream)
+            program.b.set(pageable)
+            program.c.get(out=pageable)
+            cp.copyto(program.a, program.b)
+            program.twice((1,), (32,), (program.a,), shared_mem=512)
+
+        record = recorded(work)
+        assert record.method == "CUPTI"
+        assert record.provenance.source == "measured"
+        assert record.lost == 0
+        launched = {a.name: a for a in kernels(record)}
+        assert (launched["add"].grid, launched["add"].block) == ((N // 256, 1, 1), (256, 1, 1))
+        assert launched["twice<float>"].shared_bytes == 512
+        copies = Counter(
+            (a.copy_kind, a.pinned, a.size_bytes) for a in record.activities
+            if a.copy_kind in ("HtoD", "DtoH") and a.size_bytes == 4 * N
+        )  # fmt: skip
+        assert copies == {("HtoD", True, 4 * N): 1, ("HtoD", False, 4 * N): 1, ("DtoH", False, 4 * N): 1}
+        by_stream = {s.stream_id: s for s in record.streams}
+        upload = next(a for a in record.activities if a.pinned)
+        assert by_stream[upload.stream_id].non_blocking
+        assert by_stream[launched["add"].stream_id].name == "default stream"
+
+    def test_times_lie_within_and_in_order(self, cp: Any, program: Program) -> None:
+        record = recorded(lambda: [program.launch() for _ in range(50)])
+        assert record.start_ns < record.activities[0].start_ns
+        assert record.activities[-1].end_ns <= record.end_ns
+        assert all(one.end_ns <= other.start_ns for one, other in pairwise(kernels(record)))
+        assert [a.correlation_id for a in kernels(record)] == list(range(1, 51))
+
+    @pytest.mark.parametrize("streams", [1, 4])
+    def test_every_launch_is_there(self, cp: Any, program: Program, streams: int, request: Any) -> None:
+        count = 1_000 if request.config.getoption("--fake-gpu", default=False) else 100_000
+        those = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
+
+        def work() -> None:
+            for number in range(count):
+                with those[number % streams]:
+                    program.spin((1,), (1,), (1, 0))
+
+        record = recorded(work)
+        assert (len(kernels(record)), record.lost) == (count, 0)
+        assert Counter(a.stream_id for a in kernels(record)) == Counter(
+            {s.stream_id: count // streams for s in record.streams}
+        )
+        launches = [c for c in record.calls if c.name.startswith("cuLaunchKernel")]
+        assert len(launches) == count
+        assert {c.correlation_id for c in launches} == {a.correlation_id for a in kernels(record)}
+
+    def test_a_launch_begins_after_its_call(self, program: Program) -> None:
+        record = recorded(lambda: [program.launch() for _ in range(20)])
+        began = {c.correlation_id: c.start_ns for c in record.calls}
+        assert all(began[a.correlation_id] <= a.start_ns for a in record.activities)
+
+    def test_what_came_before_is_not_there(self, cp: Any, program: Program) -> None:
+        for _ in range(3):
+            program.spin((1,), (1,), (300_000, 0))
+        assert kernels(recorded(lambda: None)) == []
+        assert len(kernels(recorded(program.launch))) == 1
+
+
+class TestOrder:
+    def test_of_a_stream_and_of_events(self, cp: Any, program: Program) -> None:
+        first, second = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
+        event = cp.cuda.Event()
+
+        def work() -> None:
+            with first:
+                program.spin((1,), (1,), (200_000, 0))
+                event.record()
+                program.spin((2,), (1,), (1, 0))
+            with second:
+                program.spin((3,), (1,), (1, 0))
+                second.wait_event(event)
+                program.spin((4,), (1,), (1, 0))
+
+        record = recorded(work)
+        by_grid = {a.grid[0]: a for a in kernels(record) if a.grid}
+        pairs = {
+            (later, earlier) for later in by_grid for earlier in by_grid
+            if later != earlier and follows(record, by_grid[later], by_grid[earlier])
+        }  # fmt: skip
+        assert pairs == {(2, 1), (4, 3), (4, 1)}
+        wait = next(s for s in record.synchronizations if s.type == "STREAM_WAIT_EVENT")
+        assert (wait.stream_id, wait.event_stream_id) == (by_grid[3].stream_id, by_grid[1].stream_id)
+        assert wait.after == (by_grid[1].correlation_id,)
+
+    def test_the_default_stream_waits_for_blocking_ones(self, cp: Any, program: Program) -> None:
+        blocking, apart = cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True)
+
+        def work() -> None:
+            for number, stream in enumerate((blocking, apart, cp.cuda.Stream.null, blocking, apart), 1):
+                with stream:
+                    program.spin((number,), (1,), (1, 0))
+
+        record = recorded(work)
+        by_grid = {a.grid[0]: a for a in kernels(record) if a.grid}
+        after = {grid: {other for other in by_grid if other != grid and follows(record, a, by_grid[other])}
+                 for grid, a in by_grid.items()}  # fmt: skip
+        assert after == {1: set(), 2: set(), 3: {1}, 4: {1, 3}, 5: {2}}
+
+    def test_nothing_begins_before_what_it_follows_has_ended(self, cp: Any, program: Program) -> None:
+        streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
+        event = cp.cuda.Event()
+
+        def work() -> None:
+            for number in range(60):
+                with streams[number % 3] as stream:
+                    if number % 5 == 0:
+                        event.record(stream)
+                    if number % 7 == 0:
+                        stream.wait_event(event)
+                    program.spin((1,), (1,), (1 + 500 * (number % 4), 0))
+
+        record = recorded(work)
+        by_number = {a.correlation_id: a for a in record.activities}
+        assert any(len(a.after) > 1 for a in record.activities)
+        for activity in record.activities:
+            assert all(by_number[number].end_ns <= activity.start_ns for number in activity.after)
+
+
+class TestWaits:
+    def test_hidden_ones_are_named_with_their_line(self, cp: Any, program: Program) -> None:
+        stream, event = cp.cuda.Stream(non_blocking=True), cp.cuda.Event()
+        here = sys._getframe().f_lineno
+        with gl.timeline() as t:
+            program.launch()
+            float(program.c[0])
+            program.c.get()
+            stream.synchronize()
+            event.record(stream)
+            event.synchronize()
+            cp.cuda.Device().synchronize()
+        record = t.record
+        hidden = {s.source.line - here for s in record.synchronizations if s.hidden and s.source}
+        assert hidden == {3, 4}
+        asked = {(s.type, s.source.line - here) for s in record.synchronizations if not s.hidden and s.source}
+        assert asked == {("STREAM_SYNCHRONIZE", 5), ("EVENT_SYNCHRONIZE", 7), ("CONTEXT_SYNCHRONIZE", 8)}
+        assert all(s.start_ns <= s.end_ns for s in record.synchronizations)
+
+    def test_the_host_waits_until_the_work_has_ended(self, cp: Any, program: Program) -> None:
+        def work() -> None:
+            program.spin((1,), (1,), (3_000_000, 0))
+            cp.cuda.Device().synchronize()
+
+        record = recorded(work)
+        wait, kernel = record.synchronizations[-1], kernels(record)[0]
+        assert kernel.duration_ns > 500_000
+        assert abs(wait.end_ns - kernel.end_ns) < 200_000
+        assert wait.start_ns < kernel.end_ns
+
+
+class TestLines:
+    def test_of_calls_in_functions_and_loops(self, cp: Any, program: Program) -> None:
+        def step(number: int) -> None:
+            program.launch() if number % 2 else program.spin((1,), (1,), (1, 0))
+            program.twice((1,), (32,), (program.a,))
+
+        here = sys._getframe().f_lineno
+        with gl.timeline() as t:
+            for number in range(4):
+                step(number)
+            program.a.fill(0)
+        own = Program.launch.__code__.co_firstlineno + 1
+        seen = [c.source.line for c in t.record.calls if c.source and c.correlation_id]
+        inner = step.__code__.co_firstlineno
+        assert seen == [inner + 1, inner + 2, own, inner + 2] * 2 + [here + 4]
+        texts = {c.source.text for c in t.record.calls if c.source}
+        assert "program.twice((1,), (32,), (program.a,))" in texts
+        assert {c.source.file for c in t.record.calls if c.source} == {"test_timeline_gpu.py"}
+
+    def test_after_python_has_fallen_silent(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+        from gpulab.real.cupti import lines
+
+        monkeypatch.setattr(lines, "KEPT", 20)
+        here = sys._getframe().f_lineno
+        with gl.timeline() as t:
+            for _ in range(60):
+                program.spin((1,), (1,), (1, 0))
+                program.twice((1,), (32,), (program.a,))
+            program.spin((1,), (1,), (1, 0))
+        seen = Counter(c.source.line - here for c in t.record.calls if c.source)
+        if sys.version_info >= (3, 12):
+            assert seen == {3: 60, 4: 60, 5: 1}
+        else:  # lines cannot be silenced one by one
+            assert seen == {3: 19, 4: 19} or seen == {3: 20, 4: 19} or seen == {3: 20, 4: 20}
+
+
+class TestRanges:
+    def test_nested_and_marks(self, cp: Any, program: Program) -> None:
+        nvtx = cp.cuda.nvtx
+
+        def work() -> None:
+            nvtx.RangePushC("step", 0xFF00FF00)
+            for name in ("one", "two"):
+                nvtx.RangePush(name)
+                program.launch()
+                nvtx.RangePop()
+            nvtx.Mark("here")
+            nvtx.RangePop()
+
+        record = recorded(work)
+        assert [(r.name, r.depth, r.is_mark) for r in record.ranges] == [
+            ("step", 0, False), ("one", 1, False), ("two", 1, False), ("here", 1, True)
+        ]  # fmt: skip
+        step, one, two, here = record.ranges
+        assert step.color == 0xFF00FF00
+        assert step.start_ns <= one.start_ns <= one.end_ns <= two.start_ns <= two.end_ns
+        assert two.end_ns <= here.start_ns == here.end_ns <= step.end_ns
+        launch = next(c for c in record.calls if c.correlation_id)
+        assert one.start_ns <= launch.start_ns <= launch.end_ns <= one.end_ns
+        assert one.thread == launch.thread
+
+
+class TestGraphs:
+    def test_nodes_of_a_launch(self, cp: Any, program: Program) -> None:
+        stream, side = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
+        with stream:
+            stream.begin_capture()
+            program.launch()
+            side.wait_event(stream.record())
+            with side:
+                program.spin((1,), (1,), (1000, 0))
+            program.twice((1,), (32,), (program.a,))
+            stream.wait_event(side.record())
+            program.launch()
+            graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+
+        def work() -> None:
+            graph.launch(stream)
+            graph.launch(stream)
+            with stream:
+                program.spin((5,), (1,), (1, 0))
+
+        record = recorded(work)
+        nodes = [a for a in kernels(record) if a.graph_id]
+        assert Counter(a.name for a in nodes) == {"add": 4, "spin": 2, "twice<float>": 2}
+        assert len({a.graph_id for a in nodes}) == 1
+        assert Counter(a.graph_node_id for a in nodes) == {a.graph_node_id: 2 for a in nodes}
+        assert len({a.correlation_id for a in record.activities}) == len(record.activities)
+        launches = [c for c in record.calls if c.name == "cudaGraphLaunch"]
+        assert {c.correlation_id for c in launches} == {nodes[0].correlation_id, nodes[4].correlation_id}
+        last = next(a for a in kernels(record) if not a.graph_id)
+        assert all(follows(record, last, node) for node in nodes)
+        assert all(follows(record, later, nodes[0]) for later in nodes[4:])
+
+
+class TestRefusals:
+    def test_within_another_and_in_a_capture(self, cp: Any, program: Program) -> None:
+        with gl.timeline() as t:
+            with pytest.raises(GpulabError, match="nest"), gl.timeline():
+                pass
+            program.launch()
+        assert len(kernels(t.record)) == 1
+        stream = cp.cuda.Stream(non_blocking=True)
+        with stream:
+            stream.begin_capture(cp.cuda.runtime.streamCaptureModeRelaxed)
+            with pytest.raises(GpulabError, match="captures a graph"), gl.timeline():
+                pass
+            with contextlib.suppress(cp.cuda.runtime.CUDARuntimeError):  # the question has spoilt it
+                stream.end_capture()
+        assert len(kernels(recorded(program.launch))) == 1
+
+    def test_an_error_within_ends_the_recording(self, program: Program) -> None:
+        t = gl.timeline()
+        with contextlib.suppress(ZeroDivisionError), t:
+            program.launch()
+            1 / 0  # noqa: B018
+        assert len(kernels(t.record)) == 1
+        assert sys.gettrace() is None
+        assert len(kernels(recorded(program.launch))) == 1
+
+
+class TestEvents:
+    """Without CUPTI."""
+
+    @pytest.mark.usefixtures("without_cupti")
+    def test_ranges_take_their_time_on_the_stream(self, cp: Any, program: Program) -> None:
+        stream = cp.cuda.Stream(non_blocking=True)
+
+        def work() -> None:
+            with stream:
+                cp.cuda.nvtx.RangePush("long")
+                program.spin((1,), (1,), (3_000_000, 0))
+                cp.cuda.nvtx.RangePop()
+            cp.cuda.nvtx.RangePush("short")
+            cp.cuda.nvtx.RangePop()
+
+        push = cp.cuda.nvtx.RangePush
+        record = recorded(work)
+        assert cp.cuda.nvtx.RangePush is push
+        assert record.method == "events"
+        assert "not installed" in record.note
+        assert "pairs of events" in record.note
+        by_name = {a.name: a for a in record.activities}
+        assert {a.kind for a in record.activities} == {"RANGE"}
+        assert by_name["long"].duration_ns > 20 * by_name["short"].duration_ns
+        assert by_name["long"].duration_ns > 500_000
+        assert [r.name for r in record.ranges] == ["long", "short"]
+        assert {s.stream_id: s.name for s in record.streams}[by_name["short"].stream_id] == "default stream"
+        assert record.start_ns <= by_name["long"].start_ns <= by_name["long"].end_ns <= record.end_ns
+
+    @pytest.mark.usefixtures("without_cupti")
+    def test_launches_of_gpulab_are_ranges(self, program: Program) -> None:
+        record = recorded(lambda: gl.launch(program.add, N // 256, 256, program.args))
+        assert "add" in [a.name for a in record.activities]
+
+    @pytest.mark.usefixtures("without_cupti")
+    def test_they_do_not_nest_either(self, cp: Any) -> None:
+        push = cp.cuda.nvtx.RangePush
+        with gl.timeline(), pytest.raises(GpulabError, match="nest"), gl.timeline():
+            pass
+        assert cp.cuda.nvtx.RangePush is push
+
+    def test_another_tool_is_named(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+        record = recorded(program.launch)
+        assert record.method == "events"
+        assert "Nsight Systems" in record.note
