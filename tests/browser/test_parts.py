@@ -122,6 +122,8 @@ ESSENTIALS = {
     "card": (".gl-matrix", "summary"),
     "comparison": (".gl-matrix", "summary"),
     "occupancy": ("canvas", ".gl-switch .gl-bars"),
+    "timeline": (".gl-tracks-tools", "canvas", ".gl-said"),
+    "timelines": (".gl-tracks-tools", "canvas", ".gl-said"),
 }
 
 

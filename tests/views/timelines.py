@@ -84,7 +84,7 @@ def overlapped(
         NvtxRange("pipeline", None, 500, end - 2_000, 1),
         NvtxRange("submit", 0xFF00FF00, 900, wait_at, 1, 1),
         NvtxRange("chunk 0", None, 1_000, 19_000, 1, 2),
-        NvtxRange("half way", None, 90_000, 90_000, 1, 1, is_mark=True),
+        NvtxRange("half way", None, 90_000, 90_000, 1, 2, is_mark=True),
     )
     infos = tuple(
         StreamInfo(0, at + 7, "default stream" if not at else f"stream {at}") for at in range(streams)

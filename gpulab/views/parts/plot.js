@@ -240,9 +240,10 @@ export class Plot {
     pen.lineWidth = item.width;
     const seen = [];
     for (let at = 0; at < item.x0.length; at += 1) {
-      if (Math.max(item.x0[at], item.x1[at]) >= this.sight[0] && Math.min(item.x0[at], item.x1[at]) <= this.sight[1]) seen.push(at);
+      if (Math.max(item.x0[at], item.x1[at]) < this.sight[0] || Math.min(item.x0[at], item.x1[at]) > this.sight[1]) continue;
+      if (item.most && seen.length === item.most) return;
+      seen.push(at);
     }
-    if (item.most && seen.length > item.most) return;
     for (const at of seen) {
       const [left, right] = [this.x(item.x0[at]), this.x(item.x1[at])];
       const [top, bottom] = [item.y0[at], item.y1[at]];
@@ -278,6 +279,7 @@ export class Plot {
       const origin = item.pin ? box.domain[0] : this.sight[0];
       const x = box.left + (item.x[at] - origin) * scale + item.dx;
       if (!item.pin && (item.x[at] < this.sight[0] || item.x[at] > this.sight[1])) return;
+      if (item.spread && x < (last.get(item.y[at]) ?? -Infinity)) return;
       const text = item.room
         ? forms.split("\n").find((form) => pen.measureText(form).width <= item.room[at] * scale - 4)
         : forms.split("\n")[0];

@@ -50,7 +50,7 @@ export class TracksPlot extends Plot {
       this.canvas.setPointerCapture(event.pointerId);
     });
     this.picked = [];
-    for (const trait of Object.keys(this.item.picks ?? {})) frame.on(trait, () => { this.pick(); this.draw(); });
+    for (const trait of Object.keys(this.item.picks ?? {})) frame.on(trait, () => { this.pick(); this.show(); });
     this.pick();
   }
 
@@ -204,7 +204,6 @@ export class TracksPlot extends Plot {
   }
 
   drawChosen() {
-    const inSight = (at) => this.item.x1[at] >= this.sight[0] && this.item.x0[at] <= this.sight[1];
     const outline = (at, colour, away) => {
       const [left, right] = [this.item.x0[at], this.item.x1[at]].map((x) => Math.max(this.box.left - 2, Math.min(this.box.left + this.wide + 2, this.x(x))));
       const [top, high] = this.place(at);
@@ -212,8 +211,8 @@ export class TracksPlot extends Plot {
       this.pen.lineWidth = 2;
       this.pen.strokeRect(left - away, top - away, Math.max(1, right - left) + 2 * away, high + 2 * away);
     };
-    this.picked.filter(inSight).slice(0, MOST_OUTLINED).forEach((at) => outline(at, "error", 3));
-    if (this.chosen >= 0 && inSight(this.chosen)) outline(this.chosen, "fg", 1);
+    this.picked.filter((at) => this.inSight(at)).slice(0, MOST_OUTLINED).forEach((at) => outline(at, "error", 3));
+    if (this.chosen >= 0 && this.inSight(this.chosen)) outline(this.chosen, "fg", 1);
   }
 
   // Picking ---------------------------------------------------------------------------------------
@@ -226,13 +225,27 @@ export class TracksPlot extends Plot {
     for (let at = 0; at < this.count; at += 1) if (wanted.every(([value, column]) => column[at] === value)) this.picked.push(at);
   }
 
+  inSight(at) { return this.item.x1[at] >= this.sight[0] && this.item.x0[at] <= this.sight[1]; }
+
+  /** What was selected elsewhere comes into sight, and is told. */
+  show() {
+    const [first] = this.picked;
+    if (first !== undefined && !this.picking) {
+      this.chosen = first;
+      this.tell();
+      if (!this.picked.some((at) => this.inSight(at))) this.keepInSight();
+    }
+    this.draw();
+  }
+
   /** Enter or a click: this one, or nothing where it was already. */
   turnAlone() {
     if (this.chosen < 0) return;
     const { picks } = this.item;
-    const again = this.picked.length === 1 && this.picked[0] === this.chosen;
-    const operation = (this.item.operation ?? this.item.node)?.[this.chosen] ?? -1;
-    for (const [trait, column] of Object.entries(picks ?? {})) this.frame.model.set(trait, again || operation < 0 ? -1 : this.item[column][this.chosen]);
+    const none = this.picked.includes(this.chosen) || !(this.item.operation[this.chosen] >= 0);
+    this.picking = true;
+    for (const [trait, column] of Object.entries(picks ?? {})) this.frame.model.set(trait, none ? -1 : this.item[column][this.chosen]);
+    this.picking = false;
     this.frame.model.save_changes();
   }
 

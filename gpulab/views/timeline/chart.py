@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,30 @@ import numpy.typing as npt
 from gpulab.views._text import count
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Box, Item
-from gpulab.views.parts.pen import shortened
-from gpulab.views.timeline.lanes import COLOURS, ENGINES, HIDDEN, MARK, REST, Lanes
+from gpulab.views.parts.pen import shortened, text_width
+from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, STREAM_OF, Lanes, Place
 from virtualgpu.records import Timeline
 
-LEFT_PX, HEADING_PX, GAP_PX = 108, 18, 2
+HEADING_PX, GAP_PX = 18, 2
+LEAST_LEFT_PX, MOST_LEFT_PX = 80, 150
 # Streams have what the other rows leave, between these; more than fit share the last row.
 ROWS_PX, STREAM_PX, LEAST_STREAM_PX, SMALL_PX = 276, 30, 13, 13
 MOST_ZOOM = 1e7
 MOST_ARROWS = 150
 PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where the rows of the panels are: number of each place (and panel), top and height of each number."""
+
+    number: dict[tuple[int, Place], int]
+    tops: list[float]
+    heights: list[float]
+
+    def middle(self, panel: int, place: Place) -> float:
+        row = self.number[panel, place]
+        return self.tops[row] + self.heights[row] / 2
 
 
 def lanes_of(records: Sequence[Timeline], names: Sequence[str] = ()) -> list[Lanes]:
@@ -41,81 +56,88 @@ def _room(panels: Sequence[Lanes]) -> float:
 
 
 def chart(panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS, **more: Any) -> Box:
-    """One plot of timelines, one below the other, each from its own start on one axis."""
-    several = len(panels) > 1
+    """One plot of timelines, one below the other, each from its own start on one axis.
+
+    Parameters
+    ----------
+    panels
+        As `lanes_of` gives them.
+    picks
+        Trait of the view -> column (``operation``, ``node``, ``panel``) that it selects by.
+    """
     streams = sum(len(lanes.places) - lanes.small_rows for lanes in panels)
     stream_px = min(STREAM_PX, max(LEAST_STREAM_PX, _room(panels) / max(1, streams) - GAP_PX))
-    tops: list[float] = []
-    heights: list[float] = []
-    firsts, headings = [], []
+    rows = Rows({}, [], [])
+    headings: list[float] = []
     y = 0.0
-    for lanes in panels:
-        firsts.append(len(tops))
-        if several:
+    for panel, lanes in enumerate(panels):
+        if len(panels) > 1:
             headings.append(y + HEADING_PX / 2)
             y += HEADING_PX
         for place in lanes.places:
-            tops.append(y)
-            heights.append(stream_px if place[0] == "stream" else SMALL_PX)
-            y += heights[-1] + GAP_PX
+            rows.number[panel, place] = len(rows.tops)
+            rows.tops.append(y)
+            rows.heights.append(stream_px if place[0] == "stream" else SMALL_PX)
+            y += rows.heights[-1] + GAP_PX
+        rows.number.update({(panel, place): len(rows.tops) - 1 for place in lanes.folded})
         y += 4
     y = max(y, 40.0)
-    longest = max(1, *(lanes.record.duration_ns for lanes in panels))
-    domain = (0.0, float(longest))
-    tracks = _tracks(panels, firsts, tops, heights, picks)
-    rows = [lanes.row_name(place) for lanes in panels for place in lanes.places]
-    middle = [top + high / 2 for top, high in zip(tops, heights, strict=True)]
+    track = _tracks(panels, rows, picks)
+    domain = (
+        float(track["x0"].min(initial=0)),
+        float(max(1, track["x1"].max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
+    )
+    widest = max((text_width(name, 11) for name in track["row_names"]), default=0.0)
+    left = round(min(MOST_LEFT_PX, max(LEAST_LEFT_PX, widest + 12)))
+    names = [shortened(name, left - 8, 11) for name in track["row_names"]]
+    middle = [top + high / 2 for top, high in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
         y + 36,
         domain,
-        tracks,
-        *_frames(panels, firsts, tops, heights),
-        *_arrows(panels, firsts, middle),
-        *_marks(panels, firsts, middle),
-        plots.y_ticks(middle, [shortened(name, LEFT_PX - 8, 11) for name in rows], domain),
-        plots.labels([0.0] * len(headings), headings, [lanes.heading for lanes in panels][: len(headings)],
-                     weight="bold", dx=-LEFT_PX, pin=True),
+        track,
+        _frames(panels, rows),
+        *_arrows(panels, rows),
+        *_marks(panels, rows),
+        plots.y_ticks(middle, names, domain),
+        plots.labels([domain[0]] * len(headings), headings, [lanes.heading for lanes in panels if headings],
+                     weight="bold", dx=-left, pin=True),
         plots.time_axis(y),
         label=label,
-        left=LEFT_PX,
+        left=left,
         zoom=True,
         name="tracks",
-        most_zoom=max(1.0, min(MOST_ZOOM, longest / 20)),
+        most_zoom=max(1.0, min(MOST_ZOOM, (domain[1] - domain[0]) / 20)),
         **more,
     )  # fmt: skip
 
 
-def _tracks(
-    panels: Sequence[Lanes], firsts: Sequence[int], tops: Sequence[float], heights: Sequence[float],
-    picks: Mapping[str, str],
-) -> Item:  # fmt: skip
+def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Item:
     columns: dict[str, list[Any]] = {}
     texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
-    for at, (lanes, first) in enumerate(zip(panels, firsts, strict=True)):
+    for panel, lanes in enumerate(panels):
         given = {
             "x0": lanes.start - lanes.record.start_ns, "x1": lanes.end - lanes.record.start_ns,
-            "row": lanes.row + first, "lane": lanes.lane, "engine": lanes.engine,
-            "name": lanes.name + len(texts["names"]), "detail": lanes.detail + len(texts["details"]),
-            "line": lanes.line + len(texts["lines"]), "size": lanes.size, "operation": lanes.operation,
-            "node": lanes.node, "panel": np.full(lanes.row.size, at, np.uint8),
+            "row": lanes.row + rows.number[panel, lanes.places[0]] if lanes.places else lanes.row,
+            "lane": lanes.lane, "colour": lanes.engine, "name": lanes.name + len(texts["names"]),
+            "detail": lanes.detail + len(texts["details"]), "line": lanes.line + len(texts["lines"]),
+            "size": lanes.size, "operation": lanes.operation, "node": lanes.node,
+            "panel": np.full(lanes.row.size, panel),
         }  # fmt: skip
         for name, column in given.items():
             columns.setdefault(name, []).append(column)
         for name, table in texts.items():
             table += getattr(lanes, name)
     order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
-    whole: dict[str, Any] = {name: np.concatenate(parts)[order] for name, parts in columns.items()}
-    engine = whole["engine"]
-    # Kernels of one name have one shade, in every panel.
-    kernels = dict.fromkeys(texts["names"][at] for at in np.unique(whole["name"][engine == 0]).tolist())
-    turn = {name: at % 2 for at, name in enumerate(kernels)}
-    second = np.array([turn.get(name, 0) for name in texts["names"]], np.int64)[whole["name"]]
-    shades = np.array([[COLOURS.index(used[0]), COLOURS.index(used[-1])] for used, _ in ENGINES.values()])
-    for name, column in whole.items():
-        whole[name] = _small(column)
+    whole: dict[str, Any] = {name: _small(np.concatenate(parts)[order]) for name, parts in columns.items()}
+    # Kernels of different names take turns at two shades; one name has one shade, in every panel.
+    kernels = dict.fromkeys(
+        texts["names"][at] for at in np.unique(whole["name"][whole["colour"] == 0]).tolist()
+    )
+    second = np.array([name in [*kernels][1::2] for name in texts["names"]], bool)
+    whole["colour"] += (whole["colour"] == 0) & second[whole["name"]]
     return plots.tracks(
-        colour=shades[engine, second].astype(np.uint8), colours=COLOURS, tops=list(tops),
-        heights=list(heights), lanes=[n for lanes in panels for n in lanes.lanes],
+        colours=[colour for colour, _ in ENGINES.values()], tops=rows.tops, heights=rows.heights,
+        lanes=[n for lanes in panels for n in lanes.lanes],
         row_names=[lanes.row_name(place) for lanes in panels for place in lanes.places],
         **whole, **texts, shorts=[_short(name) for name in texts["names"]], picks=dict(picks),
         say=[["name", "names"], ": ", ["x1", "time", "x0"], " from ", ["x0", "time"],
@@ -144,78 +166,63 @@ def _short(name: str) -> str:
     return bare.strip().split(" ")[-1].split("::")[-1] if "::" in bare or bare != name else name
 
 
-def _frames(
-    panels: Sequence[Lanes], firsts: Sequence[int], tops: Sequence[float], heights: Sequence[float]
-) -> list[Item]:
+def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     """Outlines around the launches of graphs."""
     found = [
-        (begin - lanes.record.start_ns, until - lanes.record.start_ns, _row(lanes, place) + first)
-        for lanes, first in zip(panels, firsts, strict=True) for place, begin, until, _ in lanes.launches
-    ]  # fmt: skip
+        (begin - lanes.record.start_ns, until - lanes.record.start_ns, rows.number[panel, place])
+        for panel, lanes in enumerate(panels)
+        for place, begin, until, _ in lanes.launches
+    ]
     if not found:
-        return []
-    begin, until, row = np.array(sorted(found), np.int64).T
-    top, high = np.array(tops)[row], np.array(heights)[row]
-    return [plots.rects(begin, until, top - 1, top + high + 1, "fg", outline=True)]
+        return None
+    begin, until, row = np.array(found, np.int64).T
+    top, high = np.array(rows.tops)[row], np.array(rows.heights)[row]
+    return plots.rects(begin, until, top - 1, top + high + 1, "fg", outline=True)
 
 
-def _row(lanes: Lanes, place: Any) -> int:
-    return lanes.places.index(REST if place in lanes.folded else place)
-
-
-def _arrows(panels: Sequence[Lanes], firsts: Sequence[int], middle: Sequence[float]) -> list[Item]:
+def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     """From the end of what had to end first to the start of what waited for it."""
-    items = []
     for told, colour in ((0, "fg"), (1, "tail-text")):
         lines = []
-        for lanes, first in zip(panels, firsts, strict=True):
-            row = {place: at + first for at, place in enumerate(lanes.places)}
-            row |= dict.fromkeys(lanes.folded, row.get(REST, 0))
+        for panel, lanes in enumerate(panels):
             activities, origin = lanes.record.activities, lanes.record.start_ns
             for source, target in lanes.arrows[told]:
                 a, b = activities[source], activities[target]
-                ends = [middle[row["stream", each.device_id, each.stream_id]] for each in (a, b)]
-                lines.append((b.start_ns - origin, a.end_ns - origin, ends[0], ends[1]))
+                above, below = (rows.middle(panel, ("stream", *STREAM_OF(each))) for each in (a, b))
+                lines.append((a.end_ns - origin, above, b.start_ns - origin, below))
         if lines:
-            x1, x0, y0, y1 = np.array(sorted(lines), np.float64).T
-            items.append(plots.rules(x0, y0, x1, y1, colour, width=1.5, arrow=True, dash=bool(told),
-                                     most=MOST_ARROWS))  # fmt: skip
-    return items
+            x0, y0, x1, y1 = np.array(lines, np.float64).T
+            yield plots.rules(
+                x0, y0, x1, y1, colour, width=1.5, arrow=True, dash=bool(told), most=MOST_ARROWS
+            )
 
 
-def _marks(panels: Sequence[Lanes], firsts: Sequence[int], middle: Sequence[float]) -> list[Item]:
+def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     """What is too short to be seen or must not be missed: NVTX marks, hidden waits."""
-    marks, hidden = [], []
-    for lanes, first in zip(panels, firsts, strict=True):
-        told = {row for row, place in enumerate(lanes.places) if place[0] in ("range", "wait")}
-        for at in np.flatnonzero(np.isin(lanes.row, list(told))).tolist():
-            row = int(lanes.row[at])
-            where = (int(lanes.start[at]) - lanes.record.start_ns, middle[row + first])
-            if lanes.details[lanes.detail[at]] == MARK:
-                marks.append((*where, lanes.names[lanes.name[at]]))
-            elif lanes.engine[at] == HIDDEN:
-                hidden.append(where)
-    items = []
+    marks: list[tuple[int, float, str]] = []
+    hidden: list[tuple[int, float, str]] = []
+    for panel, lanes in enumerate(panels):
+        start = lanes.start - lanes.record.start_ns
+        is_mark = np.array([detail == MARK for detail in lanes.details], bool)
+        for found, which, sign in (
+            (marks, is_mark[lanes.detail], "◆ "),
+            (hidden, lanes.engine == HIDDEN, "!"),
+        ):
+            for at in np.flatnonzero(which).tolist():
+                y = rows.middle(panel, lanes.places[lanes.row[at]])
+                name = lanes.names[lanes.name[at]] if found is marks else ""
+                found.append((int(start[at]), y, sign + name))
     if marks:
-        x, y, names = zip(*marks, strict=True)
-        items.append(plots.labels(x, y, [f"◆ {name}" for name in names], dx=-4, spread=True))
+        yield plots.labels(*zip(*marks, strict=True), dx=-4, spread=True)
     if hidden:
-        x, y = zip(*hidden, strict=True)
-        items.append(plots.labels(x, y, ["!"] * len(x), anchor="end", dx=-2, weight="bold", colour="error",
-                                  spread=True))  # fmt: skip
-    return items
+        yield plots.labels(*zip(*hidden, strict=True), anchor="end", dx=-2, weight="bold", colour="error",
+                           spread=True)  # fmt: skip
 
 
-def legend_entries(panels: Sequence[Lanes]) -> list[tuple[str, str]]:
-    """What the colours mean, of those that occur."""
-    used = {at for lanes in panels for at in np.unique(lanes.engine).tolist()}
-    kernels = {
-        lanes.names[at] for lanes in panels for at in np.unique(lanes.name[lanes.engine == 0]).tolist()
-    }
-    entries = [(names[0], text) for at, (names, text) in enumerate(ENGINES.values()) if at in used]
-    return (
-        [*entries[:1], ("accent-2", "kernel of another name"), *entries[1:]] if len(kernels) > 1 else entries
-    )
+def legend_entries(plot: Box) -> list[tuple[str, str]]:
+    """What the colours of a `chart` mean, of those that occur."""
+    entries = [*ENGINES.values()]
+    return [entries[at] for at in np.unique(plot["items"][0]["colour"]).tolist()]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:

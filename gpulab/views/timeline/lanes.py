@@ -13,26 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.views._text import duration, shape
-from virtualgpu.records import ActivityKind, CopyKind, Dim3, SourceLine, Synchronization, Timeline
+from virtualgpu.records import Dim3, SourceLine, Synchronization, Timeline
 
 Place = tuple[str, int, int]
 """What a row is of: ``stream`` with device and stream, ``range`` with thread and depth, ..."""
 
-# Engine -> colours of its bars (kernels of different names take turns) and what the legend says.
-ENGINES: dict[str, tuple[tuple[str, ...], str]] = {
-    "kernel": (("accent", "accent-2"), "kernel"),
-    "HtoD": (("good",), "copy to device (H2D)"),
-    "DtoH": (("warn",), "copy to host (D2H)"),
-    "DtoD": (("purple",), "copy on or between devices, memset"),
-    "host": (("tail",), "host function"),
-    "events": (("other",), "between a pair of events"),
-    "call": (("other",), "CUDA call of the host"),
-    "wait": (("muted",), "host waits"),
-    "hidden": (("error",), "hidden wait (!)"),
-    "range": (("range",), "NVTX range"),
+# Engine -> colour of its bars and what the legend says.
+ENGINES: dict[str, tuple[str, str]] = {
+    "kernel": ("accent", "kernel"),
+    "other kernel": ("accent-2", "kernel of another name"),
+    "HtoD": ("good", "copy to device (H2D)"),
+    "DtoH": ("warn", "copy to host (D2H)"),
+    "DtoD": ("purple", "copy on or between devices, memset"),
+    "host": ("tail", "host function"),
+    "events": ("other", "between a pair of events"),
+    "call": ("other", "CUDA call of the host"),
+    "wait": ("muted", "host waits"),
+    "hidden": ("error", "hidden wait (!)"),
+    "range": ("range", "NVTX range"),
 }
 OF_DEVICE, WAIT, HIDDEN = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
-COLOURS = tuple(dict.fromkeys(name for names, _ in ENGINES.values() for name in names))
 MOST_THREADS, MOST_LANES = 2, 8
 NOBODY = -1
 KINDS = ("range", "call", "wait", "stream")
@@ -44,13 +44,8 @@ _COLUMNS = (
     "start_ns", "end_ns", "kind", "copy_kind", "name", "size_bytes", "correlation_id",
     "device_id", "stream_id", "grid", "block", "pinned", "graph_id", "graph_node_id",
 )  # fmt: skip
-_STREAM = attrgetter("device_id", "stream_id")
+STREAM_OF = attrgetter("device_id", "stream_id")
 _OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
-
-
-def engine_of(kind: ActivityKind, copied: CopyKind | None) -> str:
-    """The engine that an operation keeps busy, a key of `ENGINES`."""
-    return copied if copied in ("HtoD", "DtoH") else _OF_KIND.get(kind, "DtoD")
 
 
 class Bar(NamedTuple):
@@ -139,13 +134,9 @@ class Lanes:
     def _ranges(self) -> Iterator[Bar]:
         threads = _numbered(each.thread for each in self.record.ranges)
         for each in self.record.ranges:
-            row = (
-                "range",
-                min(threads[each.thread], MOST_THREADS - 1),
-                min(each.depth, self._most_depth - 1),
-            )
+            thread, depth = min(threads[each.thread], MOST_THREADS - 1), min(each.depth, self._most_depth - 1)
             what = MARK if each.is_mark else f", NVTX range of depth {each.depth}"
-            yield Bar(each.start_ns, each.end_ns, row, "range", each.name, what)
+            yield Bar(each.start_ns, each.end_ns, ("range", thread, depth), "range", each.name, what)
 
     def _calls(self) -> Iterator[Bar]:
         threads = _numbered(call.thread for call in self.record.calls)
@@ -169,14 +160,18 @@ class Lanes:
         start, end, kind, copied, name, size, number, *what = columns
         device, stream, *_, graph, node = what
         places = {key: ("stream", *key) for key in self.streams}
-        kinds = {key: engine_of(*key) for key in set(zip(kind, copied, strict=True))}
+        # A copy to or from the host is its direction's; other copies and memsets are the device's own.
+        engines = [
+            way if way in ("HtoD", "DtoH") else _OF_KIND.get(each, "DtoD")
+            for each, way in zip(kind, copied, strict=True)
+        ]
         keys = list(zip(*what, strict=True))
         details = {key: self._detail(*key) for key in set(keys)}
         return [
             start,
             end,
             [places[key] for key in zip(device, stream, strict=True)],
-            [kinds[key] for key in zip(kind, copied, strict=True)],
+            engines,
             name,
             [details[key] for key in keys],
             list(map(sources.get, number)),
@@ -207,7 +202,7 @@ class Lanes:
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
         """Device and stream of all that ran something."""
-        return set(map(_STREAM, self.record.activities))
+        return set(map(STREAM_OF, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
@@ -245,7 +240,7 @@ class Lanes:
             Pairs that an event orders, and those ordered without one, as by the legacy default stream.
         """
         activities = self.record.activities
-        streams: list[tuple[int, int | None]] = list(map(_STREAM, activities))
+        streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
         number = {activity.correlation_id: at for at, activity in enumerate(activities)}
         waits = [each for each in self.record.synchronizations if each.type == "STREAM_WAIT_EVENT"]
         asked = {(each.device_id, each.stream_id, before) for each in waits for before in each.after}

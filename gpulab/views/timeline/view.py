@@ -27,6 +27,7 @@ COUNTED = {
     "host": ("host function", "host functions"), "events": ("event pair", "event pairs"),
 }  # fmt: skip
 MOST_TOLD = 40
+KEYS = "Arrow keys go from bar to bar, Enter selects; + - 0 zoom, Shift and arrows move, / searches."
 HINT = "Point at a bar, or focus the chart and use the arrow keys. + and - zoom, drag to move."
 
 
@@ -88,14 +89,12 @@ class TimelineView(View):
             f"{number(folded)} streams with the least work share the last row." if folded else "",
             "No operation was seen." if not any(lanes.record.activities for lanes in self.panels) else "",
         ]
+        some = any(lanes.start.size for lanes in self.panels)
+        plot = chart(self.panels, f"{self.sentence()} {KEYS}", hint=HINT if some else "")
         return column(
             words(self.summary) if self.summary else None,
-            legend(legend_entries(self.panels)),
-            chart(
-                self.panels, f"{self.sentence()} Arrow keys go from bar to bar, Enter selects one; + - and 0 "
-                "zoom, Shift and arrows move, / searches.",
-                hint=HINT if any(lanes.start.size for lanes in self.panels) else "",
-            ),
+            legend(legend_entries(plot)) if some else None,
+            plot,
             words(text, "note") if (text := " ".join(filter(None, notes))) else None,
             gap=4,
         )  # fmt: skip
@@ -120,8 +119,8 @@ def _sentence(lanes: Lanes) -> str:
 def _described(lanes: Lanes, track: Item, panel: int) -> list[str]:
     """Waits first, hidden ones before the others, then what ran; calls are many and say little."""
     here = track["panel"] == panel
-    kinds = [track["engine"] == kind for kind in (HIDDEN, WAIT)]
-    kinds.append((track["engine"] < OF_DEVICE) | (track["engine"] > HIDDEN))
+    engine = track["colour"]
+    kinds = [engine == HIDDEN, engine == WAIT, (engine < OF_DEVICE) | (engine > HIDDEN)]
     told = np.concatenate([np.flatnonzero(here & kind) for kind in kinds]).tolist()
     waited = len({target for _, target in lanes.arrows[0]})
     return [
