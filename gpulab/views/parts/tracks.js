@@ -6,7 +6,7 @@ import { Plot, pixelOf, timeUnit } from "./plot.js";
 const NEAR_PX = 4;
 const LEAST_NAMED_PX = 11;
 const LEAST_NAME_PX = 26;
-const TICK_PX = 92;
+const TICK_PX = 72;
 const MOST_OUTLINED = 400;
 
 /** The first place from `low` on, below `high`, at which `values` (in order) is above `wanted`. */

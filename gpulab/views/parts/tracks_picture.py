@@ -15,7 +15,7 @@ from gpulab.views.parts.plots import time_ticks
 
 LEAST_NAMED_PX = 11
 LEAST_NAME_PX = 26
-TICK_PX = 92
+TICK_PX = 72
 
 
 class Scale:
