@@ -20,15 +20,18 @@ top (module `plots`); the painters scale x, so a page is laid out anew without P
 its size. Items:
 `spans` (intervals over rows, merged pixel by pixel, 100,000 and more), `rects`, `line` (or area),
 `rules` (segments), `labels` (text), `x_axis` (ticks in several finenesses, for zooming). `dag` and
-`lane_grid` are made of these.
+`lane_grid` are made of these. `tracks` are intervals of any number over rows of their own heights, zoomed
+to any depth, with a search, over a `time_axis`.
 
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 
 An item with ``say`` can be pointed at and walked with the arrow keys. Its sentence is a list of pieces:
 a string is itself, ``[column]`` a whole number, ``[column, texts]`` the text with that number (a list,
 or the name of one in the item), ``[column, "time"]`` a time in nanoseconds, less that of a third, if any;
-the columns are arrays with one element a span or rect.
+the columns are arrays with one element a span or rect. ``[column, "moved", end, start]`` is a size in
+bytes and the rate at which it was moved, or nothing where it is 0.
 
 A plot with ``trait`` and ``values`` sends the value of what is clicked or walked to, and outlines what
-the trait holds; ``marks`` are texts above it.
+the trait holds; ``marks`` are texts above it. Tracks with ``picks`` tie several traits to columns:
+a node chosen in a `dag` with ``trait="node"`` is outlined in tracks with ``picks={"node": "node"}``.
 """
