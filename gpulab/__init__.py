@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
-    from gpulab.lab.timeline import timeline, timelines
+    from gpulab.lab.timeline import open_timeline, timeline, timelines
     from gpulab.session import use_device, which_device
     from gpulab.teach import check, predict, quiz, reveal
     from gpulab.teach.progress import progress
@@ -51,6 +51,7 @@ __all__ = [
     "graph",
     "launch",
     "occupancy",
+    "open_timeline",
     "predict",
     "progress",
     "quiz",
@@ -71,7 +72,7 @@ _MODULES = {
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",
-    "gpulab.lab.timeline": "timeline timelines",
+    "gpulab.lab.timeline": "open_timeline timeline timelines",
     "gpulab.session": "use_device which_device",
     "gpulab.teach": "check predict quiz reveal",
     "gpulab.teach.progress": "progress",

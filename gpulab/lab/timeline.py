@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -40,6 +41,38 @@ def timeline() -> TimelineReport:
     >>> t
     """
     return TimelineReport()
+
+
+def open_timeline(path: str | Path) -> TimelineReport:
+    """Open Chrome trace events: a file that ``t.save`` wrote, the PyTorch profiler's, or another tool's.
+
+    Parameters
+    ----------
+    path
+        The file, ``.json`` or ``.json.gz``. Nothing in it is executed.
+
+    Returns
+    -------
+    TimelineReport
+        What ``t.save`` wrote comes back without loss; what was measured then is *recorded* now, with the day.
+        Other tools' slices that belong to no stream become ranges of the host.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    TraceFormatError
+        If it holds no timeline, or is damaged or too large; the message says which.
+
+    Examples
+    --------
+    >>> with gl.timeline() as one:
+    ...     kernel((4,), (256,), (x, y, n))
+    >>> gl.open_timeline(one.save("one.json"))
+    """
+    from virtualgpu.trace.files.read import open_file
+
+    return TimelineReport(open_file(path))
 
 
 def timelines(*timelines: TimelineReport | Timeline) -> TimelineView:
@@ -182,6 +215,36 @@ class TimelineReport:
         if self._recorder is not None:
             return "Timeline that is being recorded."
         return "Timeline that has not begun: write `with gl.timeline() as t:`."
+
+    def save(self, path: str | Path) -> Path:
+        """Write the timeline to a file.
+
+        Parameters
+        ----------
+        path
+            ``x.json`` or ``x.json.gz``: Chrome trace events, which Perfetto and `open_timeline` open;
+            ``x.html``: a page that works alone; ``x.png``: the picture.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        ValueError
+            For another ending.
+        """
+        path = Path(path)
+        record, ending = self.record, path.name.lower()
+        if ending.endswith((".json", ".json.gz")):
+            from virtualgpu.trace.files.write import save
+
+            return save(record, path)
+        if not ending.endswith((".html", ".htm", ".png")):
+            raise ValueError(f"A timeline is saved as .json, .json.gz, .html or .png, not as {path.name!r}.")
+        self._view_of_it().save(path)
+        return path
 
     def beside(self, *others: TimelineReport | Timeline) -> TimelineView:
         """Show it above others on one axis, such as modelled above measured; see `timelines`."""

@@ -84,8 +84,9 @@ extern "C" __global__ void scale(const float* x, float* y, int n) {
 """
 
 
-def test_examples_of_public_functions_run() -> None:
+def test_examples_of_public_functions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each ``>>>`` of what ``gl.launch?`` shows, with a kernel and arrays of the learner's."""
+    monkeypatch.chdir(tmp_path)  # some write files
     functions = {name: value for name in gpulab.__all__ if inspect.isfunction(value := getattr(gpulab, name))}
     functions = {n: f for n, f in functions.items() if not f.__module__.startswith("gpulab.teach")}
     assert len(functions) > 12

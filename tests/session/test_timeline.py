@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -148,6 +149,20 @@ def test_it_displays_as_its_view_and_several_stand_on_one_axis() -> None:
         gl.timelines()
     with pytest.raises(TypeError, match="not int"):
         one.beside(3)  # type: ignore[arg-type]
+
+
+def test_it_is_saved_and_opened_again(tmp_path: Path) -> None:
+    t = looped()
+    for name in ("t.json", "t.json.gz"):
+        again = gl.open_timeline(t.save(tmp_path / name))
+        assert again.record == t.record
+        assert repr(again) == repr(t)
+    assert t.save(tmp_path / "t.png").read_bytes().startswith(b"\x89PNG")
+    assert "<html" in t.save(str(tmp_path / "t.html")).read_text("utf-8")
+    with pytest.raises(ValueError, match=r"saved as .json, .json.gz, .html or .png, not as 't.txt'"):
+        t.save("t.txt")
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        gl.open_timeline(tmp_path / "none.json")
 
 
 def test_the_magic_records_its_cell_and_lines_are_named_by_the_cell(jupyter: NotebookClient) -> None:

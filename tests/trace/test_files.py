@@ -1,0 +1,436 @@
+"""Trace files: what is saved comes back, follows the format's rules, and foreign or damaged files are met."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import sqlite3
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import virtualgpu.cp as cp
+from tests.trace.programs import MODELLED, program, simulate
+from tests.trace.test_overlap import QUERY, generated
+from virtualgpu.model import machine as slot
+from virtualgpu.model.devices import device_info
+from virtualgpu.model.machine import Machine
+from virtualgpu.model.recording.timeline import Recording
+from virtualgpu.records import Activity, HostCall, NvtxRange, Provenance, SourceLine, Timeline
+from virtualgpu.records.io import TraceFormatError
+from virtualgpu.trace.critical_path import critical_path
+from virtualgpu.trace.files.read import open_file
+from virtualgpu.trace.files.write import save
+from virtualgpu.trace.gaps import gaps
+from virtualgpu.trace.overlap import overlap
+
+NAMES = {"kernel": "compute", "HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "gpu_memset": "memset"}
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[Timeline]:
+    """A timeline with everything: two devices, streams, events, a graph that forks, ranges, waits."""
+    previous = slot._slot.machine
+    machine = Machine([device_info("H200"), device_info("H200")])
+    slot.use(machine)
+    one, two = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(priority=-1)
+    x, y = cp.ones(1 << 18, cp.float32), cp.ones(1 << 18, cp.float32)
+    with one:
+        one.begin_capture()
+        x.fill(2)
+        two.wait_event(one.record())
+        with two:
+            y.fill(3)
+        x.fill(4)
+        one.wait_event(two.record())
+        graph = one.end_capture()
+    nvtx = cp.cuda.nvtx
+    recording = Recording(machine)
+    recording.start()
+    across = nvtx.RangeStart("crosses", 0xFF00FF00)
+    nvtx.RangePush("outer <b>&amp;")
+    with one:
+        x.set(np.ones(x.size, np.float32))
+        graph.launch()
+        nvtx.RangePush("inner")
+        two.wait_event(one.record())
+    nvtx.RangeEnd(across)
+    nvtx.RangePop()
+    nvtx.Mark("mark")
+    with two:
+        y *= x
+        two.launch_host_func(lambda _: None, None)
+    float(y[0])
+    nvtx.RangePop()
+    with cp.cuda.Device(1):
+        cp.zeros(10).fill(1)
+    yield recording.stop()
+    slot._slot.machine = previous
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "x.json"
+
+
+# Our own
+
+
+def test_everything_comes_back(busy: Timeline, file: Path) -> None:
+    assert {a.kind for a in busy.activities} >= {"CONCURRENT_KERNEL", "MEMCPY", "HOST_LAUNCH"}
+    assert any(a.graph_id for a in busy.activities)
+    assert {s.type for s in busy.synchronizations} == {"STREAM_WAIT_EVENT", "STREAM_SYNCHRONIZE"}
+    assert len(busy.ranges) == 4
+    for path in (file, file.with_suffix(".json.gz")):
+        save(busy, path)
+        assert open_file(path) == busy
+    assert gzip.decompress(path.read_bytes()) == file.read_bytes()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_generated_timelines_come_back(seed: int, file: Path) -> None:
+    big = 1_750_000_000_000_000_000  # CUPTI counts from 1970: more digits than a double has
+    timeline = simulate(program(seed))
+    moved = replace(
+        timeline,
+        start_ns=big,
+        end_ns=big + timeline.duration_ns,
+        activities=tuple(
+            replace(a, start_ns=big + a.start_ns, end_ns=big + a.end_ns) for a in timeline.activities
+        ),
+        lost=seed,
+        note="some “words”",
+        calls=(HostCall("", big, big, 7, 0, SourceLine("cell [2]", 3, "größer = a < b")),),
+        synchronizations=(),
+    )
+    for each in (timeline, moved, Timeline(MODELLED, "model", 5, 5)):
+        assert open_file(save(each, file)) == each
+
+
+def test_what_was_measured_is_recorded_when_it_is_opened(busy: Timeline, file: Path) -> None:
+    measured = replace(busy, provenance=Provenance("measured", "NVIDIA H200"), method="CUPTI")
+    found = open_file(save(measured, file)).provenance
+    assert (found.source, found.device) == ("recorded", "NVIDIA H200")
+    assert found.detail == time.strftime("%Y-%m-%d", time.gmtime())
+    again = open_file(save(open_file(file), file)).provenance
+    assert again == found
+
+
+def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
+    """Slices of a track nest, every arrow begins and ends within a slice, and all tracks have names."""
+    data = json.loads(save(busy, file).read_text("utf-8"))
+    slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    named, arrows = set(), defaultdict(list)
+    for event in data["traceEvents"]:
+        place = (event["pid"], event["tid"])
+        if event["ph"] == "M":
+            named.add((place, event["name"]))
+        elif event["ph"] == "X":
+            assert event["dur"] >= 0
+            start = round(event["ts"] * 1_000)
+            slices[place].append((start, start + round(event["dur"] * 1_000)))
+        elif event["ph"] in "sf":
+            arrows[event["cat"], event["id"]].append(event)
+        else:
+            assert (event["ph"], event["s"]) == ("i", "t")
+    for place, spans in slices.items():
+        assert (place, "thread_name") in named
+        stack: list[int] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while stack and stack[-1] <= start:
+                stack.pop()
+            assert not stack or end <= stack[-1]
+            stack.append(end)
+    assert {category for category, _ in arrows} == {"ac2g", "after"}
+    for ends in arrows.values():
+        assert [event["ph"] for event in ends] == ["s", "f"]
+        assert ends[0]["ts"] <= ends[1]["ts"]
+        for event in ends:
+            spans = slices[event["pid"], event["tid"]]
+            assert any(start <= round(event["ts"] * 1_000) <= end for start, end in spans)
+    processes = {event["args"]["name"] for event in data["traceEvents"] if event["name"] == "process_name"}
+    assert processes == {"host", *(f"device {n}: virtual H200" for n in (0, 1))}
+    assert data["otherData"]["origin"] == "modelled on virtual H200"
+
+
+def test_overlap_equals_sql_over_the_exported_events(file: Path) -> None:
+    timeline = generated(3, 2_000, 30_000, 60)
+    rows = []
+    for event in json.loads(save(timeline, file).read_bytes())["traceEvents"]:
+        engine = NAMES.get(event.get("args", {}).get("copy_kind") or event.get("cat", ""))
+        if event["ph"] == "X" and engine:
+            rows.append((event["ts"], event["dur"], engine))
+    with sqlite3.connect(":memory:") as db:
+        db.execute("CREATE TABLE events (ts REAL, dur REAL, grp TEXT)")
+        db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
+        for pair in overlap(timeline)[:10]:
+            first, second, both = db.execute(QUERY, {"a": pair.first, "b": pair.second}).fetchone()
+            assert pair.percent == pytest.approx(100 * both / min(first, second), abs=0.5)
+
+
+def test_a_hundred_thousand_operations_are_quick(file: Path) -> None:
+    timeline = generated(1, 100_000, 10_000_000, 900)
+    begun = time.perf_counter()
+    assert len(open_file(save(timeline, file)).activities) == 100_001
+    assert time.perf_counter() - begun < 20
+
+
+# The PyTorch profiler's: as libkineto writes them (output_json.cpp, PyTorch 2.6)
+
+
+def event(category: str, name: str, ts: float, dur: float, pid: Any, tid: Any, **args: Any) -> dict[str, Any]:
+    place = {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": tid}
+    return {**place, "ts": ts, "dur": dur, "args": args}
+
+
+def kineto() -> dict[str, Any]:
+    on7 = {"device": 0, "context": 1, "stream": 7}
+    on20 = {"device": 0, "context": 1, "stream": 20}
+    grid = {"grid": [4, 1, 1], "block": [256, 1, 1], "shared memory": 1024}
+    return {
+        "schemaVersion": 1,
+        "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150_000_000_000}],
+        "displayTimeUnit": "ms",
+        "baseTimeNanoseconds": 1_750_000_000_000_000_000,
+        "traceEvents": [
+            {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "ts": 0, "args": {"name": "python"}},
+            {"ph": "M", "name": "thread_name", "pid": 0, "tid": 7, "ts": 0, "args": {"name": "stream 7 "}},
+            event("cpu_op", "aten::copy_", 100.0, 60.0, 900, 900),
+            event("cpu_op", "aten::to", 90.0, 80.0, 900, 900),
+            event("user_annotation", "step", 80.0, 300.0, 900, 900),
+            event("gpu_user_annotation", "step", 110.0, 100.0, 0, 7),
+            event("python_function", "train.py(3): main", 0.0, 500.0, 900, 900),
+            event("cuda_runtime", "cudaMemcpyAsync", 105.125, 50.0, 900, 900, correlation=10),
+            event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 120.001, 30.0, 0, 7, correlation=10,
+                  bytes=4096, **on7),
+            event("cuda_runtime", "cudaLaunchKernel", 170.0, 5.0, 900, 900, correlation=11),
+            event("kernel", "void gemm<float>()", 180.0, 40.0, 0, 7, correlation=11, **grid, **on7),
+            event("cuda_runtime", "cudaEventRecord", 181.0, 1.0, 900, 900, correlation=12),
+            event("cuda_sync", "Stream Wait Event", 183.0, 0.0, 0, 20, correlation=13, wait_on_stream=7,
+                  wait_on_cuda_event_record_corr_id=12, wait_on_cuda_event_id=1, **on20),
+            event("cuda_driver", "cuLaunchKernel", 185.0, 5.0, 900, 900, correlation=14),
+            event("kernel", "second", 221.5, 10.0, 0, 20, correlation=14, **on20),
+            event("cuda_runtime", "cudaGraphLaunch", 192.0, 4.0, 900, 900, correlation=15),
+            *(event("kernel", f"node{n}", 240.0 + 10 * n, 8.0, 0, 20, correlation=15, **on20,
+                    **{"graph id": 3, "graph node id": n}) for n in (1, 2)),
+            event("gpu_memset", "Memset (Device)", 270.0, 1.0, 0, 20, correlation=16, bytes=64, **on20),
+            event("cuda_runtime", "cudaDeviceSynchronize", 200.0, 90.0, 900, 900, correlation=17),
+            {"ph": "s", "id": 11, "pid": 900, "tid": 900, "ts": 170.0, "cat": "ac2g", "name": "ac2g"},
+            {"ph": "f", "id": 11, "pid": 0, "tid": 7, "ts": 180.0, "cat": "ac2g", "name": "ac2g", "bp": "e"},
+            {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "Traces", "ts": 400.0},
+            {"name": "process_sort_index", "ph": "M", "ts": 0, "pid": 0, "tid": 0, "args": {"sort_index": 5}},
+        ],
+        "traceName": "trace.json",
+    }  # fmt: skip
+
+
+def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
+    file.write_text(json.dumps(kineto()))
+    timeline = open_file(file)
+    packed = file.with_suffix(".json.gz")
+    packed.write_bytes(gzip.compress(file.read_bytes()))
+    assert open_file(packed).activities == timeline.activities
+    assert timeline.provenance.label == (
+        "recorded on NVIDIA H200 (PyTorch profiler, 2025-06-15, from x.json)"
+    )
+    assert (timeline.method, timeline.lost, timeline.note) == ("file", 0, "")
+    ran = timeline.activities
+    assert [(a.correlation_id, a.kind, a.name, a.stream_id, a.after, a.graph_id) for a in ran] == [
+        (1, "MEMCPY", "Memcpy HtoD (Pageable -> Device)", 7, (), 0),
+        (2, "CONCURRENT_KERNEL", "void gemm<float>()", 7, (1,), 0),
+        (3, "CONCURRENT_KERNEL", "second", 20, (2,), 0),
+        (4, "CONCURRENT_KERNEL", "node1", 20, (3,), 3),
+        (5, "CONCURRENT_KERNEL", "node2", 20, (4,), 3),
+        (6, "MEMSET", "Memset (Device)", 20, (5,), 0),
+    ]  # fmt: skip
+    copy, gemm = timeline.activities[:2]
+    assert (copy.start_ns, copy.end_ns, copy.size_bytes) == (120_001, 150_001, 4096)
+    assert (copy.copy_kind, copy.pinned) == ("HtoD", False)
+    assert (gemm.grid, gemm.block, gemm.shared_bytes) == ((4, 1, 1), (256, 1, 1), 1024)
+    assert {call.name: call.correlation_id for call in timeline.calls} == {
+        "cudaMemcpyAsync": 1, "cudaLaunchKernel": 2, "cudaEventRecord": 0, "cuLaunchKernel": 3,
+        "cudaGraphLaunch": 4, "cudaDeviceSynchronize": 0,
+    }  # fmt: skip
+    assert [(r.name, r.depth) for r in timeline.ranges] == [
+        ("step", 0), ("aten::to", 1), ("aten::copy_", 2), ("Record Window End", 0)
+    ]  # fmt: skip
+    assert [(w.type, w.stream_id, w.after) for w in timeline.synchronizations] == [
+        ("CONTEXT_SYNCHRONIZE", None, ()), ("STREAM_WAIT_EVENT", 20, (2,))
+    ]  # fmt: skip
+    assert [s.name for s in timeline.streams] == ["stream 7", "stream 20"]
+
+
+def test_a_foreign_file_is_asked_like_any_other_and_saved_without_loss(file: Path) -> None:
+    file.write_text(json.dumps(kineto()))
+    timeline = open_file(file)
+    assert "waiting for an event" in {gap.cause for gap in gaps(timeline)}
+    assert sum(step.duration_ns for step in critical_path(timeline)) == timeline.duration_ns
+    assert open_file(save(timeline, file)) == timeline
+
+
+OTHER = [
+    {"ph": "B", "name": "outer", "cat": "a", "pid": 1, "tid": "main", "ts": 10},
+    {"ph": "B", "name": "inner", "cat": "a", "pid": 1, "tid": "main", "ts": 12, "args": {"a": 1}},
+    {"ph": "E", "pid": 1, "tid": "main", "ts": 15.5, "args": {"b": 2}},
+    {"ph": "X", "name": "other", "cat": "b", "pid": 1, "tid": 5, "ts": "11", "dur": 3},
+    {"ph": "E", "pid": 1, "tid": "main", "ts": 30},
+    {"ph": "i", "name": "mark", "pid": 1, "tid": 5, "ts": 12, "s": "t"},
+    {"ph": "C", "name": "counter", "pid": 1, "ts": 12, "args": {"n": 3}},
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(OTHER),
+        json.dumps({"traceEvents": OTHER}),
+        "\ufeff\n " + json.dumps(OTHER),
+        json.dumps(OTHER)[:-1],
+        json.dumps(OTHER)[:-1] + ",\n",
+    ],
+)
+def test_other_programs_slices_become_ranges(text: str, file: Path) -> None:
+    file.write_text(text, encoding="utf-8")
+    timeline = open_file(file)
+    assert [(r.name, r.start_ns, r.end_ns, r.depth, r.is_mark) for r in timeline.ranges] == [
+        ("outer", 10_000, 30_000, 0, False),
+        ("other", 11_000, 14_000, 0, False),
+        ("inner", 12_000, 15_500, 1, False),
+        ("mark", 12_000, 12_000, 1, True),
+    ]
+    assert len({r.thread for r in timeline.ranges}) == 2
+    assert timeline.provenance.label == "recorded on a device it does not name (from x.json)"
+    assert not timeline.activities
+
+
+def test_what_makes_no_sense_is_left_out_and_counted(file: Path) -> None:
+    nonsense: list[Any] = [
+        {"ph": "X", "name": "no time", "dur": 1},
+        {"ph": "X", "name": "backwards", "ts": 5, "dur": -1},
+        {"ph": "X", "name": "far", "ts": 1e300, "dur": 1},
+        {"ph": "X", "name": 7, "ts": 5, "dur": 1},
+        {"ph": "X", "name": "a", "ts": True, "dur": 1},
+        {"ph": "E", "ts": 5},
+        {"ph": "B", "name": "never ends", "ts": 5},
+        {"ph": "X", "name": "x", "pid": [1], "ts": 5},
+        {"name": "no kind"},
+        "text",
+        None,
+    ]
+    file.write_text(json.dumps([*OTHER, *nonsense]))
+    timeline = open_file(file)
+    assert len(timeline.ranges) == 4
+    assert timeline.note.startswith(f"{len(nonsense)} events ")
+    odd = {"grid": [1, "x"], "device": [], "stream": 2**99, "correlation": "7", "bytes": None}
+    file.write_text(json.dumps([event("kernel", "k", 5, 2, "gpu", "s", **odd)]))
+    kernel = open_file(file).activities[0]
+    assert (kernel.grid, kernel.device_id, kernel.stream_id, kernel.size_bytes) == (None, 0, 0, 0)
+
+
+# Damaged, hostile or none
+
+
+def damaged_versions(content: bytes) -> dict[str, bytes]:
+    data = json.loads(content)
+    late = json.loads(content)
+    late["otherData"]["version"] = 99
+    cases = {"cut": content[: len(content) // 2], "newer": json.dumps(late).encode()}
+    for key in ("provenance", "start_ns", "streams", "method"):
+        broken = json.loads(content)
+        del broken["otherData"][key]
+        cases[f"without {key}"] = json.dumps(broken).encode()
+    at = next(n for n, event in enumerate(data["traceEvents"]) if event.get("cat") == "kernel")
+    for field, value in {
+        "ts": "x", "ts ": None, "dur": -5, "name": 3, "ts  ": 1e308, "ts   ": 2**70, "args": [],
+    }.items():  # fmt: skip
+        broken = json.loads(content)
+        broken["traceEvents"][at][field.strip()] = value
+        cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()
+    for field, value in {
+        "stream_id": "7", "kind": "NOTHING", "after": [1, "x"], "grid": [1, 2], "pinned": 1,
+        "device_id": 2**80, "device_id ": True,
+    }.items():  # fmt: skip
+        broken = json.loads(content)
+        broken["traceEvents"][at]["args"][field.strip()] = value
+        cases[f"{field!r} {value!r}"] = json.dumps(broken).encode()
+    return cases
+
+
+def test_a_damaged_file_is_said_to_be_in_one_sentence(busy: Timeline, file: Path) -> None:
+    content = save(busy, file).read_bytes()
+    for what, damaged in damaged_versions(content).items():
+        file.write_bytes(damaged)
+        with pytest.raises(TraceFormatError) as error:
+            open_file(file)
+        said = str(error.value)
+        assert said.startswith("x.json "), what
+        assert said.count("\n") == 0
+        assert len(said) < 160, said
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is empty"),
+        (b"   ", "is empty"),
+        (b"hello", "no JSON"),
+        (b"{}", "no trace events"),
+        (b"[]", "none of its 0 events has a time"),
+        (b"3", "no trace events"),
+        (b'{"traceEvents": {}}', "no trace events"),
+        (b'[{"ph": "M", "name": "x"}]', "no timeline"),
+        (b"[" * 200_000, "nested too deeply|no JSON"),
+        (b'{"a": NaN}', "no JSON"),
+        (b'[{"ph": "X", "name": "a", "ts": ' + b"9" * 5_000 + b"}]", "no JSON"),
+        (b"SQLite format 3\0\xff", "SQLite database"),
+        (b"PK\x03\x04\xff", "zip archive"),
+        (b"\x0a\xff\x80", "Perfetto's own"),
+        (b"\xff\xfe\x00", "no text"),
+        (b"\x1f\x8b\x08nothing", "compressed"),
+        (gzip.compress(b"[" + b'{"ph": "X"},' * 90)[:-20], "breaks off"),
+    ],
+)
+def test_what_is_no_trace_is_said_to_be_none(content: bytes, said: str, file: Path) -> None:
+    file.write_bytes(content)
+    with pytest.raises(TraceFormatError, match=said):
+        open_file(file)
+
+
+def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match=r"There is no file x\.json"):
+        open_file(file)
+    monkeypatch.setattr("virtualgpu.trace.files.read.MAX_BYTES", 1_000)
+    file.write_bytes(b"[" + b" " * 2_000 + b"]")
+    with pytest.raises(TraceFormatError, match="holds more than"):
+        open_file(file)
+    file.write_bytes(gzip.compress(file.read_bytes()))  # small, and large once it is unpacked
+    assert file.stat().st_size < 100
+    with pytest.raises(TraceFormatError, match="holds more than"):
+        open_file(file)
+
+
+def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path) -> None:
+    rng = random.Random(5)
+    content = save(busy, file).read_bytes()
+    opened = 0
+    for _ in range(300):
+        damaged = bytearray(content)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.choice(b'0123456789",:{}[]-ex ')
+        file.write_bytes(damaged)
+        try:
+            timeline = open_file(file)
+        except TraceFormatError:
+            continue
+        opened += 1
+        assert all(isinstance(a, Activity) for a in timeline.activities)
+        assert all(isinstance(r, NvtxRange) for r in timeline.ranges)
+        overlap(timeline), gaps(timeline), critical_path(timeline)
+    assert 50 < opened < 300

@@ -1,0 +1,4 @@
+"""Timelines as files of Chrome trace events, which Perfetto opens, and such files of other tools.
+
+The format is the "Trace Event Format" (Google, 2016): a JSON object with ``traceEvents``, or the array alone.
+"""

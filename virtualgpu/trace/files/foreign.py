@@ -1,0 +1,376 @@
+"""Chrome trace events of other tools: the PyTorch profiler's (Kineto), and any other program's.
+
+Kineto's categories become operations, calls and waits. All other slices become ranges of the host, as NVTX
+would mark them. Kineto numbers calls, and an operation has the number of its call; nodes of a graph launch
+share one, so operations are numbered anew here, in the order in which they were given.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from virtualgpu.records import (
+    Activity,
+    ActivityKind,
+    CopyKind,
+    Dim3,
+    HostCall,
+    NvtxRange,
+    Provenance,
+    StreamInfo,
+    Synchronization,
+    SynchronizationType,
+    Timeline,
+)
+from virtualgpu.records.io import TraceFormatError
+
+_OPERATIONS: dict[str, ActivityKind] = {
+    "kernel": "CONCURRENT_KERNEL",
+    "gpu_memcpy": "MEMCPY",
+    "gpu_memset": "MEMSET",
+}
+_CALLS = ("cuda_runtime", "cuda_driver", "runtime", "driver")
+_WAITS: dict[str, SynchronizationType] = {
+    "cudaStreamSynchronize": "STREAM_SYNCHRONIZE",
+    "cuStreamSynchronize": "STREAM_SYNCHRONIZE",
+    "cudaEventSynchronize": "EVENT_SYNCHRONIZE",
+    "cuEventSynchronize": "EVENT_SYNCHRONIZE",
+    "cudaDeviceSynchronize": "CONTEXT_SYNCHRONIZE",
+    "cuCtxSynchronize": "CONTEXT_SYNCHRONIZE",
+    "cudaMemcpy": "STREAM_SYNCHRONIZE",
+}
+# Slices that repeat what others show.
+_LEFT_OUT = ("gpu_user_annotation", "cuda_sync", "Trace", "overhead", "python_function", "ac2g", "fwdbwd")
+_WAYS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
+_MAX_NS = 1 << 61
+_YEAR_2015_NS, _YEAR_2100_NS = 1_420_070_400 * 10**9, 4_102_444_800 * 10**9
+_MAX_DEPTH_OF_B = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    name: str
+    category: str
+    start_ns: int
+    end_ns: int
+    pid: Any
+    tid: Any
+    args: dict[str, Any]
+    is_mark: bool = False
+
+
+@dataclass(slots=True)
+class _Found:
+    slices: list[_Slice] = field(default_factory=list)
+    tracks: dict[tuple[Any, Any], str] = field(default_factory=dict)
+    lost: int = 0
+
+
+def timeline(data: Any, name: str) -> Timeline:
+    """The timeline of a parsed file.
+
+    Raises
+    ------
+    TraceFormatError
+        If it holds no trace events, or none that has a time.
+    """
+    events = data.get("traceEvents") if isinstance(data, dict) else data
+    if not isinstance(events, list):
+        raise TraceFormatError(f"{name} holds no trace events; choose a file that a profiler has exported.")
+    found = _read(events)
+    if not found.slices:
+        raise TraceFormatError(f"{name} holds no timeline: none of its {len(events):,} events has a time.")
+    about = data if isinstance(data, dict) else {}
+    base = min(each.start_ns for each in found.slices)
+    found.slices.sort(key=lambda each: (each.start_ns, -each.end_ns))
+    operations = _operations(found.slices)
+    calls, threads = _calls(found.slices, operations)
+    waits = (*_host_waits(calls, operations), *_event_waits(found.slices, operations))
+    activities = _ordered(operations, waits)
+    end = max(each.end_ns for each in found.slices)
+    note = f"{found.lost:,} events without a time or name were left out." if found.lost else ""
+    return Timeline(
+        _origin(about, name, base), "file", base, end, activities, tuple(calls),
+        tuple(wait for wait, _ in waits), tuple(_ranges(found.slices, threads)),
+        _streams(activities, found.tracks), note=note,
+    )  # fmt: skip
+
+
+# Events
+
+
+def _read(events: list[Any]) -> _Found:
+    found = _Found()
+    opened: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
+    for event in events:
+        phase = event.get("ph") if isinstance(event, dict) else None
+        if phase == "M":
+            _track_name(event, found)
+        elif phase in ("X", "B", "E", "i", "I", "R"):
+            key = _key(event)
+            time_ns = _ns(event.get("ts"))
+            if time_ns is None or key is None:
+                found.lost += 1
+            elif phase == "B":
+                if len(opened[key]) < _MAX_DEPTH_OF_B:
+                    opened[key].append(event)
+            elif phase == "E":
+                if opened[key]:
+                    begun = opened[key].pop()
+                    args = {**_dict(begun.get("args")), **_dict(event.get("args"))}
+                    _add(found, {**begun, "args": args}, key, _ns(begun.get("ts")), time_ns)
+                else:
+                    found.lost += 1
+            elif phase == "X":
+                length_ns = _ns(event.get("dur", 0))
+                _add(found, event, key, time_ns, None if length_ns is None else time_ns + length_ns)
+            else:
+                _add(found, event, key, time_ns, time_ns, is_mark=True)
+        elif phase is None:
+            found.lost += 1
+    found.lost += sum(map(len, opened.values()))
+    return found
+
+
+def _add(
+    found: _Found,
+    event: dict[str, Any],
+    key: tuple[Any, Any],
+    start_ns: int | None,
+    end_ns: int | None,
+    is_mark: bool = False,
+) -> None:
+    name = event.get("name")
+    if start_ns is None or end_ns is None or end_ns < start_ns or not isinstance(name, str):
+        found.lost += 1
+        return
+    category, args = event.get("cat"), _dict(event.get("args"))
+    category = category if isinstance(category, str) else ""
+    found.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
+
+
+def _key(event: dict[str, Any]) -> tuple[Any, Any] | None:
+    pid, tid = event.get("pid", 0), event.get("tid", 0)
+    return (pid, tid) if isinstance(pid, (int, str)) and isinstance(tid, (int, str)) else None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _ns(time_us: Any) -> int | None:
+    """A time in µs, of which some tools write a text, in ns; None if it is none."""
+    if isinstance(time_us, str):
+        try:
+            time_us = float(time_us)
+        except ValueError:
+            return None
+    if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
+        return None
+    if not math.isfinite(time_us) or abs(time_us) > _MAX_NS / 1_000:
+        return None
+    return time_us * 1_000 if isinstance(time_us, int) else round(time_us * 1_000)
+
+
+def _int(value: Any, otherwise: int = 0) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19:
+        return int(value)
+    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _MAX_NS
+    return value if fits else otherwise
+
+
+def _track_name(event: dict[str, Any], found: _Found) -> None:
+    key, named = _key(event), _dict(event.get("args")).get("name")
+    if event.get("name") == "thread_name" and key is not None and isinstance(named, str):
+        found.tracks[key] = named.strip()
+
+
+# Operations, calls and waits
+
+# Each wait with the number of its call, by which it is ordered among the operations.
+_Wait = tuple[Synchronization, int]
+
+
+@dataclass(slots=True)
+class _Operations:
+    """Operations in the order in which they were given, numbered from 1, with their calls' numbers."""
+
+    activities: list[Activity] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+
+    def first_of(self) -> dict[int, Activity]:
+        """The first operation of each call."""
+        found: dict[int, Activity] = {}
+        for activity, call in zip(self.activities, self.calls, strict=True):
+            if call:
+                found.setdefault(call, activity)
+        return found
+
+
+def _operations(slices: list[_Slice]) -> _Operations:
+    ran = [(_int(each.args.get("correlation")), each) for each in slices if each.category in _OPERATIONS]
+    ran.sort(key=lambda pair: (pair[0], pair[1].start_ns))
+    return _Operations(
+        [_activity(each, number) for number, (_, each) in enumerate(ran, 1)], [call for call, _ in ran]
+    )
+
+
+def _activity(each: _Slice, number: int) -> Activity:
+    args, kind = each.args, _OPERATIONS[each.category]
+    copied = next((way for way in _WAYS if way in each.name), None) if kind == "MEMCPY" else None
+    # Kineto names both ends of a copy: Memcpy HtoD (Pageable -> Device).
+    pinned = False if "Pageable" in each.name else True if "Pinned" in each.name else None
+    return Activity(
+        "MEMCPY2" if copied == "PtoP" else kind,
+        each.name,
+        _int(args.get("device"), _int(each.pid)),
+        _int(args.get("stream"), _int(each.tid)),
+        number,
+        each.start_ns,
+        each.end_ns,
+        _int(args.get("bytes")),
+        copied,
+        pinned if copied in ("HtoD", "DtoH") else None,
+        _dim3(args.get("grid")),
+        _dim3(args.get("block")),
+        _int(args.get("shared memory")),
+        graph_id=_int(args.get("graph id")),
+        graph_node_id=_int(args.get("graph node id")),
+    )
+
+
+def _dim3(value: Any) -> Dim3 | None:
+    if isinstance(value, list) and len(value) == 3 and all(isinstance(n, int) and n > 0 for n in value):
+        return (value[0], value[1], value[2])
+    return None
+
+
+def _calls(
+    slices: list[_Slice], operations: _Operations
+) -> tuple[list[HostCall], dict[tuple[Any, Any], int]]:
+    """The calls, each with the number of the first operation it gave, and the numbers of the threads."""
+    first, calls = operations.first_of(), []
+    threads: dict[tuple[Any, Any], int] = {}
+    for each in slices:
+        if each.category in _CALLS:
+            given = first.get(_int(each.args.get("correlation")))
+            number = 0 if given is None else given.correlation_id
+            calls.append(HostCall(each.name, each.start_ns, each.end_ns, _thread(each, threads), number))
+    return calls, threads
+
+
+def _thread(each: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
+    """The thread's number; one of our own where the file calls it by a name."""
+    return threads.setdefault((each.pid, each.tid), _int(each.tid) or len(threads) + 1)
+
+
+def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
+    """The host's waits, from the calls that wait and from copies to pageable memory."""
+    for call in calls:
+        copy = operations.activities[call.correlation_id - 1] if call.correlation_id else None
+        pageable = copy is not None and copy.pinned is False and copy.copy_kind == "DtoH"
+        if call.name not in _WAITS and not (copy is not None and pageable and copy.end_ns <= call.end_ns):
+            continue
+        yield (
+            Synchronization(
+                _WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
+                0 if copy is None else copy.device_id,
+                None if copy is None else copy.stream_id,
+                call.start_ns,
+                call.end_ns,
+                call.name,
+                after=() if copy is None else (copy.correlation_id,),
+                hidden=pageable or call.name == "cudaMemcpy",
+            ),
+            0,
+        )
+
+
+def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
+    """Streams' waits for events, which newer versions of Kineto write."""
+    by_stream: dict[int, tuple[list[int], list[int]]] = {}
+    for activity, call in zip(operations.activities, operations.calls, strict=True):
+        calls, numbers = by_stream.setdefault(activity.stream_id, ([], []))
+        calls.append(call)
+        numbers.append(activity.correlation_id)
+    for each in slices:
+        if each.category == "cuda_sync" and "Stream Wait Event" in each.name:
+            args = each.args
+            awaited = _int(args.get("wait_on_stream"), -1)
+            calls, numbers = by_stream.get(awaited, ([], []))
+            before = bisect_left(calls, _int(args.get("wait_on_cuda_event_record_corr_id")))
+            yield (
+                Synchronization(
+                    "STREAM_WAIT_EVENT",
+                    _int(args.get("device"), _int(each.pid)),
+                    _int(args.get("stream"), -1),
+                    each.start_ns,
+                    each.start_ns,
+                    "cudaStreamWaitEvent",
+                    _int(args.get("wait_on_cuda_event_id")),
+                    awaited,
+                    tuple(numbers[:before][-1:]),
+                ),
+                _int(args.get("correlation")),
+            )
+
+
+def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
+    """The operations, each with the one before in its stream and those that stand for events waited for."""
+    pending: dict[tuple[int, int | None], list[_Wait]] = defaultdict(list)
+    for wait, call in sorted(waits, key=lambda pair: -pair[1]):
+        if wait.type == "STREAM_WAIT_EVENT":
+            pending[wait.device_id, wait.stream_id].append((wait, call))
+    last: dict[tuple[int, int], Activity] = {}
+    found = []
+    for activity, call in zip(operations.activities, operations.calls, strict=True):
+        key = (activity.device_id, activity.stream_id)
+        previous = last.get(key)
+        after = [] if previous is None or previous.end_ns > activity.start_ns else [previous.correlation_id]
+        while pending[key] and pending[key][-1][1] < call:
+            after += pending[key].pop()[0].after
+        last[key] = activity
+        found.append(replace(activity, after=tuple(dict.fromkeys(after))))
+    return tuple(sorted(found, key=lambda activity: (activity.start_ns, activity.correlation_id)))
+
+
+# What else there is
+
+
+def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
+    """All other slices, with how many are around each on its track."""
+    open_until: dict[tuple[Any, Any], list[int]] = defaultdict(list)
+    for each in slices:
+        if each.category in _OPERATIONS or each.category in _CALLS or each.category in _LEFT_OUT:
+            continue
+        stack = open_until[each.pid, each.tid]
+        while stack and stack[-1] <= each.start_ns:
+            stack.pop()
+        thread = _thread(each, threads)
+        yield NvtxRange(each.name, None, each.start_ns, each.end_ns, thread, len(stack), each.is_mark)
+        if not each.is_mark:
+            stack.append(each.end_ns)
+
+
+def _streams(activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str]) -> tuple[StreamInfo, ...]:
+    keys = dict.fromkeys((a.device_id, a.stream_id) for a in activities)
+    return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in keys)
+
+
+def _origin(about: dict[str, Any], name: str, start_ns: int) -> Provenance:
+    """The device that the file names, and when it was recorded, where that can be told."""
+    devices = about.get("deviceProperties")
+    names = [_dict(device).get("name") for device in devices] if isinstance(devices, list) else []
+    known = list(dict.fromkeys(device for device in names if isinstance(device, str) and device))
+    details = ["PyTorch profiler"] if known or "schemaVersion" in about else []
+    recorded_ns = max(_int(about.get("baseTimeNanoseconds")) + start_ns, start_ns)
+    if _YEAR_2015_NS < recorded_ns < _YEAR_2100_NS:
+        details.append(datetime.fromtimestamp(recorded_ns // 10**9, UTC).date().isoformat())
+    details.append(f"from {name}")
+    return Provenance("recorded", " and ".join(known[:2]) or "a device it does not name", ", ".join(details))
