@@ -109,6 +109,7 @@ def touch(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
 
 @functools.cache
 def observer() -> jit.Library:
+    """The compiled function; the engine is to call the address of ``entry_of``."""
     return jit.Library(translate([touch], "touch", {"Context": layout.CONTEXT}), "entry_of")
 
 

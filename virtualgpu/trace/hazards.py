@@ -176,21 +176,21 @@ class StreamChecker:
         known = self._places.get(region.memory)
         if known is None:
             known = self._places[region.memory] = Places()
-        members = known.near(region)
         start, end, host = region.start, region.end, self._order.host
-        kept: list[Use] = []
-        for old in members:
-            if old.moment.before(host) and old.moment is not new.moment:
-                continue  # whatever comes now comes after it
-            if old.region.start < end and start < old.region.end:
-                if not old.moment.before(clock):
-                    if new.clashes(old) and overlap(old.region, region):
-                        self._clash(old, new)
-                elif new.hides(old) and old.at < new.at and covers(region, old.region):
-                    continue  # whoever does not come after it does not come after the new one
-            kept.append(old)
-        kept.append(new)
-        members[:] = kept
+        for members in known.meeting(region):
+            kept: list[Use] = []
+            for old in members:
+                if old.moment.before(host) and old.moment is not new.moment:
+                    continue  # whatever comes now comes after it
+                if old.region.start < end and start < old.region.end:
+                    if not old.moment.before(clock):
+                        if new.clashes(old) and overlap(old.region, region):
+                            self._clash(old, new)
+                    elif new.hides(old) and old.at < new.at and covers(region, old.region):
+                        continue  # whoever does not come after it does not come after the new one
+                kept.append(old)
+            members[:] = kept
+        known.add(region, new)
 
     def _clash(self, old: Use, new: Use) -> None:
         released = self._between(old, new)
@@ -233,9 +233,10 @@ class StreamChecker:
         known = self._places.get(region.memory)
         moment = Moment(None, 0, clock)
         new = Use(region, True, moment, at, "free", stream, act.source)
-        for old in known.near(region) if known is not None else ():
-            if not old.moment.before(clock) and overlap(old.region, region):
-                self._add("freed too early", old, new)
+        for members in known.meeting(region) if known is not None else ():
+            for old in members:
+                if not old.moment.before(clock) and overlap(old.region, region):
+                    self._add("freed too early", old, new)
         self._released.append(freed)
         if len(self._released) > _KEPT_RELEASES:
             del self._released[: _KEPT_RELEASES // 2]

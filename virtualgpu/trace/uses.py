@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -85,34 +84,32 @@ def covers(a: Region, b: Region) -> bool:
 class Places(Generic[T]):
     """Things at places of one memory, found by the bytes that they may share with others.
 
-    Those whose outer bounds meet are kept together, so that a look-up sees few of the others.
+    They are kept by the size of their place, in powers of two: what meets a range begins less than that
+    before it.
     """
 
     def __init__(self) -> None:
-        self._starts: list[int] = []  # of groups whose bounds do not meet
-        self._groups: dict[int, tuple[int, list[T]]] = {}  # by their start: end, members
+        self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and what begins there
 
-    def near(self, region: Region) -> list[T]:
-        """All whose place may meet a region, and some more, as a list to change: new things go in here."""
+    def meeting(self, region: Region) -> list[list[T]]:
+        """Lists of things that may meet a region, each to be changed in place."""
         start, end = region.start, region.end
-        first = max(bisect_right(self._starts, start) - 1, 0)
-        if first < len(self._starts) and self._groups[self._starts[first]][0] <= start:
-            first += 1
-        last = bisect_left(self._starts, end)
-        met = self._starts[first:last]
-        if len(met) == 1 and met[0] <= start and end <= self._groups[met[0]][0]:
-            return self._groups[met[0]][1]
-        members: list[T] = []
-        for each in met:
-            known_end, inside = self._groups.pop(each)
-            start, end = min(start, each), max(end, known_end)
-            members += inside
-        del self._starts[first:last]
-        insort(self._starts, start)
-        self._groups[start] = end, members
-        return members
+        found = []
+        for size, (starts, lists) in self._sizes.items():
+            first, last = bisect_right(starts, start - (1 << size)), bisect_left(starts, end)
+            for at in starts[first:last]:
+                members = lists[at]
+                if members:
+                    found.append(members)
+                else:
+                    del lists[at], starts[bisect_left(starts, at)]
+        return found
 
-    def everything(self) -> Iterator[T]:
-        """All there is."""
-        for _, members in self._groups.values():
-            yield from members
+    def add(self, region: Region, thing: T) -> None:
+        """Keep a thing at a region."""
+        start = region.start
+        starts, lists = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
+        if start not in lists:
+            lists[start] = []
+            insort(starts, start)
+        lists[start].append(thing)

@@ -15,6 +15,39 @@ _MOST_MEMBERS = 64
 _MOST_VARIABLES = 2_000
 
 
+class _Called:
+    """Names of one kind of things by their number.
+
+    A variable that has meant several things, as that of a loop does, gives way to a place in a list.
+    """
+
+    def __init__(self) -> None:
+        self._plain: dict[int, str] = {}
+        self._inside: dict[int, str] = {}  # of a list, a dictionary, an object
+        self._meant: dict[str, int] = {}
+        self._several: set[str] = set()
+
+    def add(self, number: int, name: str) -> None:
+        if not name.isidentifier():
+            self._inside[number] = name
+            return
+        if self._meant.setdefault(name, number) != number:
+            self._several.add(name)
+            self._meant[name] = number
+        self._plain[number] = name
+
+    def name(self, number: int) -> str:
+        plain = self._plain.get(number, "")
+        if not plain or plain in self._several:
+            return self._inside.get(number, plain)
+        return plain
+
+    def forget(self, start: int, end: int) -> None:
+        for names in (self._plain, self._inside):
+            for number in [n for n in names if start <= n < end]:
+                del names[number]
+
+
 class ProgramNames:
     """Names by the streams' handles and the arrays' addresses, of CuPy's classes and of those like them.
 
@@ -24,8 +57,8 @@ class ProgramNames:
     def __init__(self) -> None:
         self._seen: set[tuple[str, int]] = set()
         self._kinds: dict[type, str] = {}
-        self._streams: dict[int, str] = {}
-        self._arrays: dict[int, str] = {}
+        self._streams = _Called()
+        self._arrays = _Called()
 
     def look(self, frame: FrameType) -> None:
         """Take in what a frame holds at its present line."""
@@ -42,16 +75,15 @@ class ProgramNames:
 
     def stream(self, handle: int) -> str:
         """The name of a stream, or nothing."""
-        return self._streams.get(handle, "")
+        return self._streams.name(handle)
 
     def array(self, address: int) -> str:
         """The name of an array that begins at an address, or nothing."""
-        return self._arrays.get(address, "")
+        return self._arrays.name(address)
 
     def forget(self, start: int, end: int) -> None:
         """The memory belongs to others now."""
-        for address in [a for a in self._arrays if start <= a < end]:
-            del self._arrays[address]
+        self._arrays.forget(start, end)
 
     def _take(self, variables: Iterable[tuple[str, Any]]) -> None:
         for name, value in variables:
@@ -83,11 +115,11 @@ class ProgramNames:
 
     def _note(self, kind: str, name: str, value: Any) -> None:
         if kind == "stream":
-            self._streams[int(value.ptr)] = name
+            self._streams.add(int(value.ptr), name)
         elif kind == "host":
-            self._arrays[value.__array_interface__["data"][0]] = name
+            self._arrays.add(value.__array_interface__["data"][0], name)
         elif value.size:
-            self._arrays[int(value.data.ptr)] = name
+            self._arrays.add(int(value.data.ptr), name)
 
 
 def _members(value: Any) -> Iterator[tuple[Any, Any]]:

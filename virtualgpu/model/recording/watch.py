@@ -118,7 +118,7 @@ class Watch:
         self._memories, self._is_pinned, self._run_kernel = memories, is_pinned, run_kernel
         self._see: list[Callable[[Act], None]] = []
         self._lines, self._names = ProgramLines(), ProgramNames()
-        self._streams: set[StreamPlace] = set()
+        self._streams: dict[StreamPlace, str] = {}
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _Buffer] = {}
@@ -303,8 +303,8 @@ class Watch:
 
     def _announce(self, stream: StreamPlace) -> None:
         name = self._names.stream(stream.stream_id)
-        if stream not in self._streams or name:
-            self._streams.add(stream)
+        if self._streams.get(stream) != name:
+            self._streams[stream] = name
             self._tell(NewStream(stream.device_id, stream.stream_id, name, stream.blocking))
 
     def _event(self, event: Any) -> int:
