@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.priorities import EngineName, Work, plan
 from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.model.recording.watch import Watch
@@ -39,7 +40,8 @@ class HostClock:
     """The host's modelled clock, shared by all devices of one machine.
 
     ``waits`` counts the host's waits; ``recorder`` is told of calls and waits while a timeline is recorded,
-    ``watch`` of all that gives order or touches memory while streams are checked.
+    ``watch`` of all that gives order or touches memory while streams are checked. ``deferral`` holds work
+    back while another order of the streams is tried.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class HostClock:
         self.waits = 0
         self.recorder: Recorder | None = None
         self.watch: Watch | None = None
+        self.deferral: Deferral | None = None
         self.lock = threading.RLock()
 
     def advance(self, duration_ns: float) -> int:

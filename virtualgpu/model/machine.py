@@ -21,6 +21,7 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.clock import HostClock
 from virtualgpu.model.memory import DeviceMemory
+from virtualgpu.model.orders.deferral import Deferral, StreamOrder
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 
@@ -193,6 +194,29 @@ class Machine:
         finally:
             for device, value in zip(self.devices, before, strict=True):
                 setattr(device, setting, value)
+
+    @contextmanager
+    def stream_order(self, order: StreamOrder, seed: int = 0) -> Iterator[None]:
+        """Hold the work of streams back until something waits for it, and run it in another lawful order.
+
+        A program that lacks a wait then gets other results. Times are not modelled meanwhile. After an error
+        in the block, work that nothing has waited for does not run any more.
+
+        Parameters
+        ----------
+        order, seed
+            See `virtualgpu.model.orders.deferral.Deferral`.
+        """
+        deferral = self.clock.deferral = Deferral(order, seed)
+        for device in self.devices:
+            device.memory.watched = lambda _address, _size, taken: None if taken else deferral.require()
+        try:
+            yield
+            deferral.require()
+        finally:
+            self.clock.deferral = None
+            for device in self.devices:
+                device.memory.watched = None
 
     def own(self, kind: type[T], **arguments: Any) -> T:
         """What the machine owns one of, such as its memory pool; made when first asked for."""

@@ -9,7 +9,7 @@ the graph.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -20,6 +20,9 @@ from virtualgpu.model.graph import RELAXED_MODE, Capture, Node, Operation, refus
 from virtualgpu.model.recording.watch import StreamPlace
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Work
+
+# What an operation that is held back is said to take: how long it really does shows when it runs.
+_DEFERRED_NS = 1_000.0
 
 
 class WorkQueue:
@@ -84,7 +87,10 @@ class WorkQueue:
                 return None
         number = self._next_number()
         schedule, watch = self.schedule, self._clock.watch
-        if watch is None:
+        deferral = self._clock.deferral
+        if deferral is not None:
+            duration_ns = _DEFERRED_NS
+        elif watch is None:
             duration_ns = operation.run()
         else:
             duration_ns = watch.run(self.place(stream_id), number, operation)
@@ -103,7 +109,14 @@ class WorkQueue:
             )
             if self._clock.recorder is not None:
                 self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
-            return activity
+        if deferral is not None:
+            deferral.hold(number, operation.run, activity.after)
+        return activity
+
+    def settle(self, after: Iterable[int] | None = None) -> None:
+        """Somebody waits for these operations (None: for all that there are): what was held back runs."""
+        if self._clock.deferral is not None:
+            self._clock.deferral.require(after)
 
     def place(self, stream_id: int) -> StreamPlace:
         """Which stream a handle means."""
@@ -145,7 +158,9 @@ class WorkQueue:
         try:
             for node_id, node in enumerate(nodes):
                 number, operation = self._next_number(), node.operation
-                if watch is None:
+                if self._clock.deferral is not None:
+                    duration_ns = _DEFERRED_NS
+                elif watch is None:
                     duration_ns = operation.run()
                 else:
                     place = StreamPlace(node.device_id, node.stream_id)
@@ -159,6 +174,8 @@ class WorkQueue:
                 after = tuple(a.correlation_id for a in followed) or before
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
                 ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
+                if self._clock.deferral is not None:
+                    self._clock.deferral.hold(number, operation.run, after)
                 node.schedule.log.append(ran[-1])
         finally:
             inner = {number for activity in ran for number in activity.after}
@@ -289,6 +306,7 @@ class WorkQueue:
         if captures:
             raise refusal(900)
         begun_ns = self._clock.now_ns
+        self.settle()
         self.schedule.synchronize()
         if self._clock.watch is not None:
             self._clock.watch.host_waited("device", self.place(0))

@@ -21,7 +21,7 @@ from virtualgpu.cp._core.operators import FunctionMethods, Operators
 from virtualgpu.cp.cuda._memory.copies import copy
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
-from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
 from virtualgpu.model.machine import current
 from virtualgpu.model.memory.host import check_host_memory
 
@@ -379,6 +379,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             if not isinstance(part, ndarray):
                 return None
             check_device(part, self._mem.owner)
+            settle(self._mem.owner)
             return part._host
 
         return host_key(key, self.shape, to_host)
@@ -390,6 +391,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         check_device(self)
         if translated.masked:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
+        settle(self._mem.owner)
         host = self._host[translated.key]
         result = ndarray._computed(
             "cupy_take",

@@ -25,7 +25,8 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 
 def _unwritten(array: ndarray) -> ndarray:
-    if array.nbytes:
+    # Work that is held back may still be to run on what the memory was before.
+    if array.nbytes and array._mem.owner.clock.deferral is None:
         array._mem.owner.memory.mark_unwritten(array.data.ptr, array.nbytes)
     return array
 

@@ -13,7 +13,7 @@ from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import document
-from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture
+from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 
@@ -164,6 +164,8 @@ def lift(
         hosts = [_to_host(value, device) for value in args]
         host_kwargs = {key: _to_host(value, device) for key, value in kwargs.items()}
         capturing = is_capturing(device=device)
+        if not capturing:
+            settle(device)
         if capturing:
             _refuse_captured(title, waits)
 

@@ -12,6 +12,7 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._routines.documented import signature_of, words_for_elements
+from virtualgpu.cp.cuda.stream import settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
@@ -185,6 +186,7 @@ class ufunc:  # noqa: N801 - CuPy's name
         def sums(_held: Any = indices) -> Any:
             return np.add.reduceat(operand(array), starts, axis, dtype)
 
+        settle(array._mem.owner)
         result = ndarray._computed(
             f"{self.name}_reduceat", sums(), sums, array.nbytes, reads=(array, indices)
         )

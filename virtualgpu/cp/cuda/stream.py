@@ -86,6 +86,8 @@ class Event:
         if self._device is None:
             return True
         done = _is_done(self._device, self.time_ns or 0, "cudaEventQuery")
+        if done and self.moment is not None:
+            self._device.work.settle(self.moment.after)
         if done and self._device.clock.watch is not None:
             self._device.clock.watch.host_waited("event", event=self)
         return done
@@ -101,6 +103,7 @@ class Event:
         if self._device is not None and self.moment is not None:
             clock, begun_ns = self._device.clock, self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
+            self._device.work.settle(self.moment.after)
             if clock.watch is not None:
                 clock.watch.host_waited("event", event=self)
             if clock.recorder is not None:
@@ -264,8 +267,10 @@ class _BaseStream:
             return False  # CuPy compares the status with 0; a graph being captured is lost all the same
         device = _device(self.device_id)
         done = _is_done(device, work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
-        if done and device.clock.watch is not None:
-            device.clock.watch.host_waited("stream", work.place(self.ptr))
+        if done:
+            work.settle(work.schedule.point(self.ptr).after)
+            if device.clock.watch is not None:
+                device.clock.watch.host_waited("stream", work.place(self.ptr))
         return done
 
     def synchronize(self) -> None:
@@ -276,6 +281,7 @@ class _BaseStream:
         work.refuse_capturing(self.ptr)
         clock, begun_ns = work.schedule.clock, work.schedule.clock.now_ns
         work.schedule.synchronize(self.ptr)
+        work.settle(work.schedule.point(self.ptr).after)
         if clock.watch is not None:
             clock.watch.host_waited("stream", work.place(self.ptr))
         if clock.recorder is not None:
@@ -513,6 +519,13 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
     stream = stream or get_current_stream(device.id)
     captures = (device if stream.device_id < 0 else _device(stream.device_id)).work.captures
     return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
+
+
+def settle(device: VirtualDevice) -> None:
+    """Before NumPy reads arrays: let what the current stream was given run, if it is held back."""
+    if device.clock.deferral is not None:
+        stream = get_current_stream(device.id)
+        device.work.settle(device.work.schedule.point(stream.ptr).after)
 
 
 def refuse_in_capture(

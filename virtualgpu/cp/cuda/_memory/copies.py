@@ -7,6 +7,7 @@ whether the host's end is page-locked. Which function was called decides only wh
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,8 @@ def copy(
     into, out_of = ends
     writes = () if to is None and not pinned else (into,)
     reads = () if source is None and not pinned else (out_of,)
+    if kind == "HtoD" and not pinned and device.clock.deferral is not None:
+        move = partial(np.copyto, into, out_of.copy())  # the call reads the host's data, whenever they arrive
     if staged and not pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         pinned = True
@@ -110,6 +113,7 @@ def copy(
     begun_ns = device.clock.now_ns
     if blocks:
         device.clock.wait_until(done.end_ns)
+        device.work.settle((done.correlation_id,))
         if device.clock.watch is not None:
             device.clock.watch.host_waited("work", number=done.correlation_id)
     elif pageable:

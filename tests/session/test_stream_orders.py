@@ -1,0 +1,191 @@
+"""Other lawful orders of streams: right programs get the same results in all of them, wrong ones do not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from tests.session.stream_patterns import RIGHT, made, pinned, two
+from virtualgpu.trace.hazards import StreamChecker
+
+ORDERS = [("last first", 0), ("random", 1), ("random", 2)]
+N = 256
+
+
+def results(program: Callable[[Any], Any], order: str = "as given", seed: int = 0) -> Any:
+    with session.bench(session.table_info("T4")) as side:
+        if order == "as given":
+            return program(side.cp)
+        with side.machine.stream_order(order, seed):
+            return program(side.cp)
+
+
+def differs(program: Callable[[Any], Any]) -> bool:
+    """Whether some order gives other results than that in which the program gave the work."""
+    wanted = results(program)
+    return any(not np.array_equal(results(program, *order), wanted) for order in ORDERS)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_patterns_end_in_every_order(name: str) -> None:
+    for order in ORDERS:
+        results(RIGHT[name], *order)
+
+
+def reads_too_early(cp: Any) -> Any:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        x += 1
+    with b:
+        cp.multiply(x, 2, out=y)
+    return y.get(stream=b)
+
+
+def is_overwritten_too_early(cp: Any) -> Any:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    with a:
+        cp.add(x, 1, out=y)
+    with b:
+        x.fill(5)
+    cp.cuda.Device().synchronize()
+    return y.get()
+
+
+def is_written_twice(cp: Any) -> Any:
+    a, b = two(cp)
+    x = made(cp, N)
+    with a:
+        x.fill(1)
+    with b:
+        x.fill(2)
+    cp.cuda.Device().synchronize()
+    return x.get()
+
+
+def refills_too_early(cp: Any) -> Any:
+    a, _ = two(cp)
+    buffer, x = pinned(cp, N), made(cp, 4 * N)
+    for k in range(4):
+        buffer[:] = k
+        x[k * N : (k + 1) * N].set(buffer, stream=a)
+    return x.get(stream=a)
+
+
+def looks_too_early(cp: Any) -> Any:
+    a, _ = two(cp)
+    buffer, x = pinned(cp, N), made(cp, N)
+    with a:
+        x += 7
+    x.get(stream=a, out=buffer, blocking=False)
+    seen = buffer.copy()
+    a.synchronize()
+    return seen
+
+
+def waits_for_an_event_that_is_too_old(cp: Any) -> Any:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    before = a.record()
+    kernel = cp.RawKernel('extern "C" __global__ void one(float* x) { x[threadIdx.x] = 1; }', "one")
+    kernel((1,), (N,), (x,), stream=a)
+    b.wait_event(before)
+    with b:
+        cp.add(x, x, out=y)
+    return y.get(stream=b)
+
+
+def graph_lacks_an_edge(cp: Any) -> Any:
+    a, b = two(cp)
+    x, y = made(cp, N, N)
+    a.begin_capture()
+    with a:
+        fork = a.record()
+        x += 1
+    b.wait_event(fork)
+    with b:
+        cp.add(x, 1, out=y)
+    a.wait_event(b.record())
+    graph = a.end_capture()
+    graph.launch(stream=a)
+    return y.get(stream=a)
+
+
+def result_is_read_by_the_default_stream(cp: Any) -> Any:
+    a, _ = two(cp)
+    x = made(cp, N)
+    with a:
+        x += 3
+    return x.get()
+
+
+WRONG = [
+    reads_too_early,
+    is_overwritten_too_early,
+    is_written_twice,
+    refills_too_early,
+    looks_too_early,
+    waits_for_an_event_that_is_too_old,
+    graph_lacks_an_edge,
+    result_is_read_by_the_default_stream,
+]
+
+
+@pytest.mark.parametrize("program", WRONG, ids=lambda program: program.__name__)
+def test_a_missing_wait_shows_in_the_results(program: Callable[[Any], Any]) -> None:
+    assert differs(program)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_program_without_findings_has_one_result(seed: int) -> None:
+    """Random programs: what the checker calls clean does not depend on the order."""
+
+    def program(cp: Any) -> Any:
+        draw = random.Random(seed)
+        streams = [
+            cp.cuda.Stream.null, cp.cuda.Stream(), cp.cuda.Stream(non_blocking=True),
+            cp.cuda.Stream(non_blocking=True),
+        ]  # fmt: skip
+        arrays = [cp.zeros(16, cp.float32) for _ in range(3)]
+        events = [cp.cuda.Event() for _ in range(3)]
+        scale = cp.RawKernel(
+            'extern "C" __global__ void scale(const float* x, float* y, int n) {'
+            " if (threadIdx.x < n) y[threadIdx.x] = 3 * x[threadIdx.x] + 1; }",
+            "scale",
+        )
+        cp.cuda.Device().synchronize()
+        for number in range(draw.randint(4, 12)):
+            stream, chance = draw.choice(streams), draw.random()
+            x, y = draw.sample(arrays, 2)
+            low = draw.choice([0, 8])
+            with stream:
+                if chance < 0.2:
+                    x[low : low + 8].fill(number)
+                elif chance < 0.4:
+                    x[low : low + 8] += y[low : low + 8]
+                elif chance < 0.5:
+                    scale((1,), (16,), (x, y, 16))
+                elif chance < 0.6:
+                    x[:] = y
+                elif chance < 0.75:
+                    draw.choice(events).record()
+                elif chance < 0.95:
+                    stream.wait_event(draw.choice(events))
+                else:
+                    stream.synchronize()
+        cp.cuda.Device().synchronize()
+        return np.stack([array.get() for array in arrays])
+
+    with session.bench(session.table_info("T4")) as side:
+        checker, watcher = StreamChecker(), side.stream_watcher()
+        watcher.start(checker.see)
+        program(side.cp)
+        watcher.stop()
+    if checker.report(side.provenance).clean:
+        assert not differs(program)
