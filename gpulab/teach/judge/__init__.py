@@ -76,7 +76,7 @@ process of its own with limits on time and memory, so that whatever the answer d
 
 **A device program** is a Python function that uses ``cp``. It runs in a process of its own, too, on a
 virtual GPU; results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the
-host and so on (`programs.COUNTS`). On a GPU machine its results are taken there as well. ::
+host and so on (`counts.COUNTS`). On a GPU machine its results are taken there as well. ::
 
     TOTAL = ProgramExercise(
         "07-total", "A sum without copies", "total",

@@ -92,8 +92,8 @@ def score(
 
 def passes(budget: Budget, score: Score) -> bool:
     """Whether a figure keeps a budget."""
-    limit = budget.limit(score.reference)
-    return (limit is None or score.yours <= limit) and (budget.least is None or score.yours >= budget.least)
+    limit, least = budget.limit(score.reference), budget.floor(score.reference)
+    return (limit is None or score.yours <= limit) and (least is None or score.yours >= least)
 
 
 def complaint(budget: Budget, score: Score) -> str:
@@ -103,7 +103,6 @@ def complaint(budget: Budget, score: Score) -> str:
         allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
         said = f"the results are right, but it takes {score.yours:,} {score.words}, and {allowed}"
     else:
-        said = (
-            f"the results are right, but it uses {score.yours:,} {score.words}, not {budget.least:,} or more"
-        )
+        least = budget.floor(score.reference)
+        said = f"the results are right, but it has {score.yours:,} {score.words}, not {least:,} or more"
     return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()

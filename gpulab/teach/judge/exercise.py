@@ -95,9 +95,9 @@ class Case:
 class Budget:
     """What a solution may cost, in one counter of a launch (`budget.COUNTERS`).
 
-    A figure passes up to ``allowance`` times the reference's, up to ``most``, and from ``least`` on,
-    whichever are given; with none of them up to 1.25 times the reference's. ``advice`` is the sentence
-    for one that does not.
+    A figure passes up to ``allowance`` times the reference's, up to ``most``, from ``least`` on, and from
+    ``least_share`` times the reference's on, whichever are given; with none of them up to 1.25 times the
+    reference's. ``advice`` is the sentence for one that does not.
     """
 
     counter: str
@@ -105,12 +105,17 @@ class Budget:
     allowance: float | None = None
     most: int | None = None
     least: int | None = None
+    least_share: float | None = None
+
+    def floor(self, reference: int) -> int | None:
+        """The lowest figure that passes, or None."""
+        return self.least if self.least_share is None else int(self.least_share * reference)
 
     def limit(self, reference: int) -> int | None:
         """The highest figure that passes, or None."""
         if self.most is not None:
             return self.most
-        if self.allowance is None and self.least is not None:
+        if self.allowance is None and (self.least is not None or self.least_share is not None):
             return None
         factor = 1.25 if self.allowance is None else self.allowance
         return int(reference * factor)
@@ -276,7 +281,7 @@ class ProgramExercise:
     """An exercise whose answer is a Python function that uses ``cp``.
 
     It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds. Budgets are
-    in the counts of `programs.COUNTS`: launches, copies, bytes, synchronisations.
+    in the counts of `counts.COUNTS`: launches, copies, bytes, synchronisations.
 
     Parameters
     ----------
@@ -288,6 +293,11 @@ class ProgramExercise:
         The function's name, for messages.
     sizes
         What to try; budgets are counted at the last.
+    checked
+        Whether the order between its streams is checked, too, at the last size but one.
+    calls
+        ``calls(bench, program, *arguments)`` calls the program, where that needs more than its arguments: a
+        stream, page-locked arrays, a host that is busy (`bench.Bench`). What it returns is compared.
     advice
         Pairs of words, that may occur in what went wrong, with the sentence to add then.
     """
@@ -302,6 +312,8 @@ class ProgramExercise:
     kind: Kind = "write"
     sizes: tuple[Any, ...] = (1, 33, 10_000)
     budgets: tuple[Budget, ...] = ()
+    checked: bool = False
+    calls: Callable[..., Any] = lambda bench, program, *arguments: program(*arguments)
     advice: tuple[tuple[str, str], ...] = ()
     praise: str = "right, and within its budget."
     limit_s: float = 10.0

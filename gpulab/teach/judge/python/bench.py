@@ -1,0 +1,99 @@
+"""Where a device program is called: a device, a host with a clock, and somebody who watches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.teach.judge.python.counts import Seen
+from virtualgpu.records import StreamHazard
+from virtualgpu.records.acts import HOST, HostUse, Region
+from virtualgpu.trace.hazards import StreamChecker
+
+
+class Bench:
+    """What `ProgramExercise.calls` gets beside the program.
+
+    Parameters
+    ----------
+    cp
+        The array module.
+    side
+        The virtual device, with its modelled clock; None on a real one.
+
+    Attributes
+    ----------
+    seen : Seen, optional
+        What the program cost; None on a real device.
+    """
+
+    def __init__(self, cp: Any, side: Any) -> None:
+        self.cp = cp
+        self.seen: Seen | None = None
+        self._side = side
+        self._checker: StreamChecker | None = None
+
+    def watched(self, program: Callable[[], Any]) -> Any:
+        """Call a program and note what it costs."""
+        if self._side is None:
+            return program()
+        recorder, machine = self._side.timeline_recorder(), self._side.machine
+        waits, bus_bytes = machine.clock.waits, machine.current_device.memory.bus_bytes
+        recorder.start()
+        try:
+            return program()
+        finally:
+            bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
+            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes)
+
+    def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A copy in page-locked memory."""
+        memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
+        copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+        copy[...] = array
+        return copy
+
+    def read(self, result: Any) -> Any:
+        """Read a result as the caller would, in the current stream: an array of the device or of the host."""
+        if isinstance(result, self.cp.ndarray):
+            return result.get()
+        if isinstance(result, np.ndarray):
+            self.uses("reads after the call", "the result", reads=(result,))
+        return result
+
+    def uses(self, does: str, what: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:
+        """Let the host read or write arrays of its own memory, in words: it `does` `what`."""
+        if self._checker is not None:
+            self._checker.see(HostUse(does, _regions(reads, what), _regions(writes, what)))
+
+    @contextmanager
+    def checking(self) -> Iterator[list[StreamHazard]]:
+        """Check the order between streams in a block; afterwards the list has what was found."""
+        checker, watcher = StreamChecker(), self._side.stream_watcher()
+        found: list[StreamHazard] = []
+        watcher.start(checker.see)
+        self._checker = checker
+        try:
+            yield found
+        finally:
+            self._checker = None
+            found += checker.report(self._side.provenance, watcher.stop()).findings
+
+    def compute(self, duration_us: float) -> None:
+        """Let the host be busy: on its modelled clock, on a real one by waiting."""
+        if self._side is not None:
+            self._side.machine.clock.advance(1000 * duration_us)
+            return
+        until = time.perf_counter() + 1e-6 * duration_us
+        while time.perf_counter() < until:
+            pass
+
+
+def _regions(arrays: Sequence[npt.NDArray[Any]], what: str) -> tuple[Region, ...]:
+    found = (Region.of_array(HOST, a.ctypes.data, a.itemsize, a.shape, a.strides, what) for a in arrays)
+    return tuple(region for region in found if region is not None)
