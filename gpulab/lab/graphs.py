@@ -6,18 +6,22 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpulab import session
+from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, named_arrays
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.protocol import dims
-from virtualgpu.records import DanglingArray, GraphArray, GraphComparison, GraphNode, GraphRecord
+from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
+
+if TYPE_CHECKING:
+    from gpulab.views import GraphView
 
 SHOWN_ELEMENTS = 4
-_NOUNS = ("node", "step", "edge")
 EMPTY = (
     "fn gave the stream nothing to do, so the graph is empty: only work of the current stream, and of "
     "streams that wait for an event of it, is captured."
@@ -143,6 +147,7 @@ class CapturedGraph:
         self.stream = pool.stream
         self._allocator = pool.pool.malloc
         self._captured: _Capture | None = None
+        self._compared: ComparedGraph | None = None
         with _restored(arrays):
             warm = _shapes(self._warm_up(fn, arrays))
         self._captured = self._template = self._capture(fn, arrays)
@@ -232,6 +237,7 @@ class CapturedGraph:
         """Give up the graph, its results and its hold on arrays and pool; it cannot be launched any more."""
         self._captured = None
         self.arrays, self._names, self.pool, self._allocator = (), {}, None, None
+        self._compared = None
 
     @property
     def _alive(self) -> _Capture:
@@ -391,50 +397,53 @@ class CapturedGraph:
 
     # What it costs
 
-    def compare(self, repeats: int = 20) -> GraphComparison:
+    def compare(self, repeats: int = 20) -> ComparedGraph:
         """Run the function `repeats` times piece by piece, and as often as a graph: what does one run take?
 
-        The arrays get their contents back.
+        Arrays that have a name get their contents back.
 
         Returns
         -------
-        GraphComparison
-            Times of one run and of one node, on the device and on the host.
+        ComparedGraph
+            ``.record`` has the times of one run and of one node, on the device and on the host. Its picture
+            is the graph with a timeline of each way.
         """
         if repeats < 1:
             raise ValueError("`repeats` is at least 1.")
-        captured = self._alive
-        with self._here(), _restored(self.arrays), self.stream:
-            eager = self._timed(lambda: self.fn(*self.arrays), repeats)
-            graph = self._timed(captured.graph.launch, repeats)
-        provenance = session.backend().provenance
-        return GraphComparison(
-            provenance, len(captured.record.nodes), repeats, eager[0], graph[0], eager[1], graph[1]
-        )
+        record, launch = self.record, self.graph.launch
+        with self._here(), _restored(tuple(name.array for name in self._names.values())), self.stream:
+            found = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
+        self._compared = ComparedGraph(found, record, self._name)
+        return self._compared
 
-    def _timed(self, run: Callable[[], object], repeats: int) -> tuple[float, float]:
-        """Time of one run in ns, between events and on the host."""
-        cp, clock = session.cp(), session.backend().host_ns
-        run()
-        self.stream.synchronize()
-        begin = self.stream.record()
-        started = clock()
-        for _ in range(repeats):
-            run()
-        host_ns = clock() - started
-        end = self.stream.record()
-        end.synchronize()
-        return cp.cuda.get_elapsed_time(begin, end) * 1e6 / repeats, host_ns / repeats
+    # Its picture
+
+    @property
+    def _name(self) -> str:
+        return str(getattr(self.fn, "__name__", "a function"))
+
+    def view(self) -> GraphView:
+        """The picture as a widget; with the timelines of the last `compare`, if there was one."""
+        from gpulab.views import GraphView
+
+        return GraphView(self.record, self._compared.record if self._compared else None, self._name)
+
+    def save(self, path: str | Path) -> None:
+        """Write a page that works alone (``x.html``) or the static picture (any other name: PNG)."""
+        self.view().save(path)
+
+    def describe(self) -> str:
+        """The graph in words."""
+        return self.view().describe()
 
     def __repr__(self) -> str:
-        if self._captured is None:
-            return "A graph that was reset."
-        record = self._captured.record
-        nodes, edges = len(record.nodes), len(record.edges)
-        name, counts = getattr(self.fn, "__name__", "a function"), (nodes, record.depth, edges)
-        words = [f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in zip(counts, _NOUNS, strict=True)]
+        from gpulab.views.graph.words import sentence
+
+        return "A graph that was reset." if self._captured is None else sentence(self.record, self._name)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         return (
-            f"Graph of {name}: {words[0]} in {words[1]}, {words[2]}; captured on {record.provenance.device}."
+            {"text/plain": repr(self)} if self._captured is None else self.view()._repr_mimebundle_(**kwargs)
         )
 
 
@@ -497,6 +506,8 @@ def _same_kind(what: str, own: Any, given: Any) -> None:
 
 
 def _first_elements(array: Any) -> tuple[float, ...]:
+    if session.cp().cuda.get_current_stream().is_capturing():
+        return ()  # nothing can be read then
     return tuple(array.ravel()[:SHOWN_ELEMENTS].get().tolist())
 
 

@@ -138,6 +138,11 @@ class TimelineReport:
         return self._record
 
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Begin the recording, as ``with`` does."""
         if self._recorder is not None:
             raise GpulabError("This timeline is being recorded already; timelines do not nest.")
         if self._record is not None:
@@ -146,7 +151,6 @@ class TimelineReport:
         recorder = session.timeline_recorder()
         recorder.start()
         self._recorder, self._device = recorder, device
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None

@@ -19,15 +19,6 @@ _COPY_KINDS: dict[tuple[bool, bool], CopyKind] = {
 }  # fmt: skip
 _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _LEAST_ADDRESS = 1 << 16
-# CUgraphExecUpdateResult, in words.
-_WHY_NOT = {
-    2: "the other graph has other nodes or edges",
-    3: "a node has become one of another kind",
-    4: "a kernel has changed in a way that an executable graph cannot take",
-    5: "a node's parameters have changed in a way that an executable graph cannot take",
-    7: "a kernel has changed in a way that an executable graph cannot take",
-    8: "a node's attributes have changed in a way that an executable graph cannot take",
-}
 _UPDATE_FAILURE = 910
 
 
@@ -102,11 +93,12 @@ def take_parameters(graph: Any, other: Any) -> None:
         Status 910, if the two differ in more than parameters.
     """
     driver = _driver()
-    executable, template = driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
-    status, info = driver.cuGraphExecUpdate(executable, template)
+    status, *_ = driver.cuGraphExecUpdate(driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph))
     if int(status) == _UPDATE_FAILURE:
-        raise _error(status, _WHY_NOT.get(int(info.result), "") or str(info.result))
-    _checked((status, info))
+        # cuda-bindings gives no reason with this status.
+        nowhere = Provenance("measured", "")
+        raise _error(status, record(graph, nowhere).cannot_become(record(other, nowhere)))
+    _checked((status,))
 
 
 def _handles(graph: Any) -> list[Any]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gpulab.views._base import after_cell
     from gpulab.views.device.card import DeviceCard
     from gpulab.views.device.comparison import DeviceComparison
+    from gpulab.views.graph.view import GraphView
     from gpulab.views.launch.chart import LaunchChart
     from gpulab.views.occupancy.chart import OccupancyChart
     from gpulab.views.timeline.view import TimelineView
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceCard",
     "DeviceComparison",
+    "GraphView",
     "LaunchChart",
     "OccupancyChart",
     "TimelineView",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
+    "GraphView": "gpulab.views.graph.view",
     "LaunchChart": "gpulab.views.launch.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
     "TimelineView": "gpulab.views.timeline.view",

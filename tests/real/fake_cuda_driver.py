@@ -156,10 +156,8 @@ class _Driver:
     def cuGraphExecUpdate(self, executable: int, graph: int) -> Any:
         try:
             self._graph(executable)._update(self._graph(graph))
-        except self._error as error:
-            found = [n for words, n in (("nodes or edges", 2), ("of another kind", 3)) if words in str(error)]
-            found.append(5)
-            return UPDATE_FAILURE, SimpleNamespace(result=found[0])
+        except self._error:
+            return UPDATE_FAILURE, None  # as cuda-bindings 13.3 does
         return SUCCESS, SimpleNamespace(result=0)
 
     def _set(self, executable: int, record: Any) -> Any:

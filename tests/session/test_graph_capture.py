@@ -204,17 +204,22 @@ class TestUpdate:
         all_are(x, 6)
 
     @pytest.mark.parametrize(
-        "other",
-        [lambda x: (add(x), add(x)), lambda x: x.data.memset_async(0, 4), lambda x: None],
+        ("other", "says"),
+        [
+            (lambda x: (add(x), add(x)), "other nodes or edges"),
+            (lambda x: x.data.memset_async(0, 4), "node 0 would become a Memset"),
+            (lambda x: None, "other nodes or edges"),
+        ],
         ids=["more nodes", "another kind", "none"],
     )
     @pytest.mark.filterwarnings("ignore:fn gave the stream nothing")
-    def test_another_topology_is_cudas_error_and_the_graph_stays(self, other: Any) -> None:
+    def test_another_topology_is_cudas_error_and_the_graph_stays(self, other: Any, says: str) -> None:
         x = ones()
         g = gl.graph(add, x)
         with pytest.raises(gl.cp.cuda.driver.CUDADriverError) as error:
             g.update(other, x)
         assert error.value.status == 910
+        assert says in str(error.value)
         g.launch()
         all_are(x, 2)
 
@@ -417,7 +422,7 @@ class TestCompare:
             for _ in range(50):
                 add(x)
 
-        found = gl.graph(work, x).compare(repeats=3)
+        found = gl.graph(work, x).compare(repeats=3).record
         all_are(x, 1)
         assert (found.nodes, found.repeats) == (50, 3)
         assert found.graph_node_ns == found.graph_device_ns / 50

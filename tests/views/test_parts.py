@@ -15,9 +15,10 @@ from PIL import Image
 from gpulab.views import LaunchChart
 from gpulab.views._text import number
 from gpulab.views.parts import palette, picture
+from gpulab.views.parts.dag import dag
 from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plot_picture import said
-from gpulab.views.parts.plots import dag, lane_grid, line, plot, spans, x_axis
+from gpulab.views.parts.plots import lane_grid, line, plot, spans, x_axis
 from tests.views import synthetic
 from tests.views.sample import queue_view
 
@@ -161,7 +162,7 @@ def test_lanes_merge_to_spans_and_back() -> None:
 def test_a_graph_stands_in_layers_and_has_no_circle() -> None:
     nodes = {name: (name, "accent") for name in "abcd"}
     box = dag(nodes, [("a", "b"), ("b", "d"), ("a", "d"), ("c", "d")], label="graph")
-    x = dict(zip("abcd", box["items"][2]["x0"], strict=True))
+    x = dict(zip("abcd", box["items"][0]["x0"], strict=True))
     assert x == {"a": 0, "b": 1, "c": 0, "d": 2}
     with pytest.raises(ValueError, match="circle"):
         dag(nodes, [("a", "b"), ("b", "a")], label="graph")

@@ -463,6 +463,8 @@ class TestRefusals:
             with pytest.raises(CUDARuntimeError) as error:
                 graph.launch(cp.cuda.Stream.null)
             assert error.value.status == 906
+            with stream, contextlib.suppress(CUDARuntimeError):
+                stream.end_capture()
 
     def test_asking_the_legacy_stream_only_fails(self) -> None:
         stream = Stream()

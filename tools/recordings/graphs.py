@@ -376,7 +376,7 @@ def gpulabs() -> dict[str, Any]:
     g.update_node(0, (other, np.float32(-8)))
     told["node"] = float(g()[0])
     told["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8, 0)]
-    told["compare"] = str(gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(10))
+    told["compare"] = str(gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(10).record)
     told["names"] = [n.name for n in g.record.nodes]
     return told
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.timeline import CopyKind
+from virtualgpu.records.timeline import CopyKind, Timeline
 
 # CUDA's kinds of node (``CUgraphNodeType``).
 NodeKind = Literal[
@@ -153,6 +153,22 @@ class GraphRecord:
             TopologicalSorter({n.number: before.get(n.number, ()) for n in self.nodes}).static_order()
         )
 
+    def cannot_become(self, other: GraphRecord) -> str:
+        """What keeps an executable graph from taking another one's parameters, in words; empty for nothing.
+
+        The rules of ``cuGraphExecUpdate``, as an H200 keeps them (CUDA 13.0): the same nodes and edges, each
+        node of its kind and on its device, a copy between the same kinds of memory. A kernel may become
+        another one.
+        """
+        if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
+            return "the other graph has other nodes or edges"
+        for mine, its in zip(self.nodes, other.nodes, strict=True):
+            if mine.kind != its.kind:
+                return f"node {mine.number} would become a {its.name or its.kind}"
+            if (mine.device_id, mine.copy_kind) != (its.device_id, its.copy_kind):
+                return f"node {mine.number} would work on memory of another kind or device"
+        return ""
+
     def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
         """The record with other nodes in the places of these numbers."""
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
@@ -163,7 +179,8 @@ class GraphComparison:
     """The same work given to a stream piece by piece and launched as a graph, `repeats` times each.
 
     Times are of one run: ``..._device_ns`` between two events around all of them, ``..._host_ns`` what the
-    calls took the host.
+    calls took the host. ``eager`` and ``replay`` are timelines of one run each, with the numbers of the
+    nodes as ``graph_node_id`` in the second.
     """
 
     provenance: Provenance
@@ -173,6 +190,8 @@ class GraphComparison:
     graph_device_ns: float
     eager_host_ns: float
     graph_host_ns: float
+    eager: Timeline | None = None
+    replay: Timeline | None = None
 
     @property
     def eager_node_ns(self) -> float:

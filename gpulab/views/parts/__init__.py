@@ -19,9 +19,10 @@ units that its width stands for. *Items* in it have x in these units and y in pi
 top (module `plots`); the painters scale x, so a page is laid out anew without Python, and text keeps
 its size. Items:
 `spans` (intervals over rows, merged pixel by pixel, 100,000 and more), `rects`, `line` (or area),
-`rules` (segments), `labels` (text), `x_axis` (ticks in several finenesses, for zooming). `dag` and
-`lane_grid` are made of these. `tracks` are intervals of any number over rows of their own heights, zoomed
-to any depth, with a search, over a `time_axis`.
+`rules` (segments), `labels` (text), `x_axis` (ticks in several finenesses, for zooming). `lane_grid` is
+made of these; `dag` (module `dag`) has an item of its own, nodes that are walked and picked. `tracks` are
+intervals of any number over rows of their own heights, zoomed to any depth, with a search, over a
+`time_axis`.
 
 Colours are names of `palette.COLOURS` (``accent``, ``tail``, ``muted`` …), resolved in each theme.
 

@@ -1,10 +1,13 @@
 import { element, unpack } from "./frame.js";
 import { Plot } from "./plot.js";
+import { DagPlot } from "./dag.js";
 import { TracksPlot } from "./tracks.js";
 
 // Boxes of the display list as elements of the page; plots are canvases.
 
 const PATIENCE_MS = 15_000;
+// Plots whose first item needs more than the painter.
+const PLOTS = { tracks: TracksPlot, nodes: DagPlot };
 
 const make = {
   column: (box, build) => element("div", { class: "gl-column", style: `gap:${box.gap}px` }, ...box.boxes.map(build)),
@@ -52,7 +55,7 @@ const make = {
     return node;
   },
   plot: (box, _, { frame, plots }) => {
-    const plot = box.items[0]?.item === "tracks" ? new TracksPlot(frame, box) : new Plot(frame, box);
+    const plot = new (PLOTS[box.items[0]?.item] ?? Plot)(frame, box);
     plots.add(plot);
     return plot.node;
   },

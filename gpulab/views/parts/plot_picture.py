@@ -13,11 +13,12 @@ from PIL import Image
 from gpulab.views._text import duration, number, size
 from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, Item
-from gpulab.views.parts.pen import SHARPNESS, Pen, text_width
+from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width
 from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 
 ROW_GAP_FROM_PX = 6
 LEAST_NAMED_PX = 13
+SLANT_PX = 8
 LEAST_OUTLINED_PX = 4
 
 
@@ -224,7 +225,42 @@ def _chosen(pen: Pen, box: Box, scale: Scale) -> None:
              anchor="end" if late else "start")  # fmt: skip
 
 
+def _nodes(pen: Pen, item: Item, scale: Scale) -> None:
+    for at, (text, detail) in enumerate(zip(item["text"], item["detail"], strict=True)):
+        left, right = scale.x(item["x0"][at]), scale.x(item["x1"][at])
+        top, bottom = scale.top + item["y0"][at], scale.top + item["y1"][at]
+        shape, colour, mark = item["shape"][at], item["colours"][item["colour"][at]], item["mark"][at]
+        if mark >= 0:
+            pen.polygon(_outline(shape, left - 3, top - 3, right + 3, bottom + 3), item["colours"][mark])
+        pen.polygon(_outline(shape, left, top, right, bottom), colour)
+        room = right - left - 10 - (SLANT_PX if shape in (1, 2, 4) else 0)
+        lines = [(words, px) for words, px in ((text, 11), (detail, 10)) if words]
+        for line, (words, px) in enumerate(lines):
+            middle = (top + bottom) / 2 + (line - (len(lines) - 1) / 2) * 14
+            pen.text((left + right) / 2, middle, shortened(words, room, px), size=px,
+                     colour=palette.ink(colour), anchor="middle")  # fmt: skip
+
+
+def _outline(shape: int, left: float, top: float, right: float, bottom: float) -> list[tuple[float, float]]:
+    """The corners of a node, as ``outline`` in ``dag.js``."""
+    slant, middle = min(SLANT_PX, (right - left) / 4), (top + bottom) / 2
+    if shape == 1:
+        return [(left + slant, top), (right - slant, top), (right, bottom), (left, bottom)]
+    if shape == 2:
+        return [(left, top), (right, top), (right - slant, bottom), (left + slant, bottom)]
+    if shape == 4:
+        return [(left, middle), (left + slant, top), (right - slant, top), (right, middle),
+                (right - slant, bottom), (left + slant, bottom)]  # fmt: skip
+    radius = (bottom - top) / 2 if shape == 3 else 5
+    arcs = ((right - radius, top + radius, -90), (right - radius, bottom - radius, 0),
+            (left + radius, bottom - radius, 90), (left + radius, top + radius, 180))  # fmt: skip
+    return [
+        (x + radius * math.cos(math.radians(turn + part)), y + radius * math.sin(math.radians(turn + part)))
+        for x, y, turn in arcs for part in range(0, 91, 15)
+    ]  # fmt: skip
+
+
 _PAINTERS: dict[str, Callable[[Pen, Item, Scale], None]] = {
     "spans": _spans, "rects": _rects, "line": _line, "rules": _rules, "labels": _labels, "axis": _axis,
-    "tracks": paint_tracks, "time": paint_time,
+    "tracks": paint_tracks, "time": paint_time, "nodes": _nodes,
 }  # fmt: skip

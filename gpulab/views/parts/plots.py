@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -241,77 +240,4 @@ def lane_grid(
         start[order].astype(np.float32), end[order].astype(np.float32), row[order].astype(np.uint16),
         states[row, start][order].astype(np.uint8), colours, rows=rows, top=top, height=rows * row_height,
         joined=True, **more,
-    )  # fmt: skip
-
-
-def dag(
-    nodes: Mapping[str, tuple[str, str]], edges: Sequence[tuple[str, str]], *, label: str, **more: Any
-) -> Box:
-    """Nodes in layers from left to right, each as far left as what it needs allows, with arrows between.
-
-    Parameters
-    ----------
-    nodes
-        Name of each -> (text, colour name).
-    edges
-        Pairs (before, after).
-
-    Raises
-    ------
-    ValueError
-        If the edges form a circle.
-    """
-    layer = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        moved = False
-        for before, after in edges:
-            if layer[after] <= layer[before]:
-                layer[after], moved = layer[before] + 1, True
-        if not moved:
-            break
-    else:
-        if nodes:
-            raise ValueError("The edges form a circle; a graph of work has none.")
-    # An arrow over several layers has a place of its own in each of them, so that it goes behind no node.
-    ways = [[a, *(f"{a}>{b}@{x}" for x in range(layer[a] + 1, layer[b])), b] for a, b in edges]
-    layers: dict[int, list[str]] = {}
-    for name in nodes:
-        layers.setdefault(layer[name], []).append(name)
-    for way in ways:
-        for x, name in enumerate(way[1:-1], layer[way[0]] + 1):
-            layers[x].append(name)
-    node_px, gap_px, room = 30, 14, 0.72
-    height = max((len(names) for names in layers.values()), default=1) * (node_px + gap_px)
-    place = {}
-    for x, names in layers.items():
-        top = (height - len(names) * (node_px + gap_px)) / 2
-        for at, name in enumerate(names):
-            place[name] = (float(x), top + at * (node_px + gap_px) + gap_px / 2)
-    names = list(nodes)
-    spot = np.array([place[name] for name in names] or np.empty((0, 2)))
-    middle = node_px / 2
-    lines: list[tuple[float, float, float, float]] = []
-    heads: list[tuple[float, float, float, float]] = []
-    for way in ways:
-        for before, after in pairwise(way):
-            (x0, y0), (x1, y1) = place[before], place[after]
-            leg = (x0 + room, y0 + middle, x1, y1 + middle)
-            if after in nodes:
-                heads.append(leg)
-            else:
-                lines += [leg, (x1, y1 + middle, x1 + room, y1 + middle)]
-    kinds = sorted({colour for _, colour in nodes.values()})
-    texts = [nodes[name][0] for name in names]
-    return plot(
-        height,
-        (0.0, max(1.0, len(layers) - 1 + room)),
-        rules(*np.array(lines or np.empty((0, 4))).T),
-        rules(*np.array(heads or np.empty((0, 4))).T, arrow=True),
-        rects(spot[:, 0], spot[:, 0] + room, spot[:, 1], spot[:, 1] + node_px,
-              [kinds.index(nodes[name][1]) for name in names], kinds,
-              say=[["node", texts]], node=np.arange(len(names))),
-        labels(spot[:, 0] + room / 2, spot[:, 1] + middle, texts, anchor="middle", colour="on-accent",
-               room=[room] * len(names)),
-        label=label,
-        **more,
     )  # fmt: skip

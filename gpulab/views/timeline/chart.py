@@ -39,23 +39,26 @@ class Rows:
         return self.tops[row] + self.heights[row] / 2
 
 
-def lanes_of(records: Sequence[Timeline], names: Sequence[str] = ()) -> list[Lanes]:
+def lanes_of(records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = ROWS_PX) -> list[Lanes]:
     """The rows of timelines that share a plot: as many as there is room for; `names` tell them apart."""
     depth = 4 if len(records) == 1 else 2
     panels = [Lanes(record, depth, "".join(names[at : at + 1])) for at, record in enumerate(records)]
-    most = int(_room(panels) / (LEAST_STREAM_PX + GAP_PX) / len(panels))
+    most = int(_room(panels, rows_px) / (LEAST_STREAM_PX + GAP_PX) / len(panels))
     for lanes in panels:
         lanes.fold(max(2, most))
     return panels
 
 
-def _room(panels: Sequence[Lanes]) -> float:
+def _room(panels: Sequence[Lanes], rows_px: float) -> float:
     """Pixels for the rows of streams."""
     small = sum(lanes.small_rows for lanes in panels)
-    return float(ROWS_PX - small * (SMALL_PX + GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1))
+    return float(rows_px - small * (SMALL_PX + GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1))
 
 
-def chart(panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS, **more: Any) -> Box:
+def chart(
+    panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS, rows_px: float = ROWS_PX,
+    **more: Any,
+) -> Box:  # fmt: skip
     """One plot of timelines, one below the other, each from its own start on one axis.
 
     Parameters
@@ -64,9 +67,11 @@ def chart(panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS,
         As `lanes_of` gives them.
     picks
         Trait of the view -> column (``operation``, ``node``, ``panel``) that it selects by.
+    rows_px
+        What the rows take together, about, as given to `lanes_of`.
     """
     streams = sum(len(lanes.places) - lanes.small_rows for lanes in panels)
-    stream_px = min(STREAM_PX, max(LEAST_STREAM_PX, _room(panels) / max(1, streams) - GAP_PX))
+    stream_px = min(STREAM_PX, max(LEAST_STREAM_PX, _room(panels, rows_px) / max(1, streams) - GAP_PX))
     rows = Rows({}, [], [])
     headings: list[float] = []
     y = 0.0
@@ -130,9 +135,7 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> It
     order = np.argsort(np.concatenate(columns["x0"]), kind="stable")
     whole: dict[str, Any] = {name: _small(np.concatenate(parts)[order]) for name, parts in columns.items()}
     # Kernels of different names take turns at two shades; one name has one shade, in every panel.
-    kernels = dict.fromkeys(
-        texts["names"][at] for at in np.unique(whole["name"][whole["colour"] == 0]).tolist()
-    )
+    kernels = dict.fromkeys(name for lanes in panels for name in lanes.kernels)
     second = np.array([name in [*kernels][1::2] for name in texts["names"]], bool)
     whole["colour"] += (whole["colour"] == 0) & second[whole["name"]]
     return plots.tracks(

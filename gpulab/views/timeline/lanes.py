@@ -223,6 +223,11 @@ class Lanes:
         names = {"range": "NVTX", "call": "host calls", "wait": "host waits"}
         return f"{names[kind]}{several}"
 
+    @cached_property
+    def kernels(self) -> list[str]:
+        """Names of the kernels, as they take turns in their colours."""
+        return [self.names[at] for at in np.unique(self.name[self.engine == 0]).tolist()]
+
     # Findings
 
     @cached_property

@@ -10,7 +10,8 @@ import numpy as np
 from gpulab.views._base import View
 from gpulab.views._text import count, duration, number, time_unit
 from gpulab.views.parts.boxes import Box, column, fold, legend, numbers, row, table
-from gpulab.views.parts.plots import dag, labels, plot, spans, x_axis
+from gpulab.views.parts.dag import dag
+from gpulab.views.parts.plots import labels, plot, spans, x_axis
 from virtualgpu.records import Provenance
 
 KINDS = {"kernel": "accent", "copy": "good-text", "memset": "tail-text"}

@@ -91,7 +91,8 @@ class Graph:
         CUDADriverError
             Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
         """
-        why = _difference(self._executable, other._nodes)
+        nowhere = Provenance("modelled", "")
+        why = self._record(nowhere).cannot_become(other._record(nowhere))
         if why:
             raise CUDADriverError(
                 910,
@@ -120,25 +121,6 @@ class Graph:
             for before, number in sorted((b, n) for n, node in enumerate(self._nodes) for b in node.after)
         ]
         return "\n".join([*lines, "}", "}", ""])
-
-
-def _difference(now: Sequence[Node], other: Sequence[Node]) -> str:
-    """What keeps an executable graph from taking another one's parameters, in words; empty for nothing.
-
-    The rules of ``cuGraphExecUpdate``: the same nodes and edges, each node of its kind and on its device, a
-    copy between the same kinds of memory.
-    """
-    if [node.after for node in now] != [node.after for node in other]:
-        return "the other graph has other nodes or edges"
-    for number, (mine, its) in enumerate(zip(now, other, strict=True)):
-        if mine.operation.kind != its.operation.kind:
-            return f"node {number} has become one of another kind"
-        if (mine.device_id, mine.operation.copy_kind) != (its.device_id, its.operation.copy_kind):
-            return (
-                f"node {number}'s parameters have changed in a way that an executable graph cannot take: its "
-                "memory is of another kind or device"
-            )
-    return ""
 
 
 def _looks(number: int, node: Node, flags: int) -> str:

@@ -1,0 +1,1 @@
+"""Graph view: what a CUDA graph consists of, and how it runs."""

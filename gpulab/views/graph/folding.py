@@ -1,0 +1,140 @@
+"""Long chains and wide fans of a graph as a few groups: ``40 × add`` instead of forty nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from virtualgpu.records import GraphNode, GraphRecord
+
+LEAST_FOLDED = 4
+LONGEST_PATTERN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that are drawn as one: ``times`` × ``pattern``, one after the other or side by side.
+
+    Parameters
+    ----------
+    members
+        Numbers of the nodes, in the order of their work.
+    pattern
+        What comes again.
+    """
+
+    members: tuple[int, ...]
+    pattern: tuple[GraphNode, ...]
+    times: int = 1
+    is_fan: bool = False
+
+    @property
+    def like(self) -> object:
+        """What two equal groups have in common."""
+        return tuple(map(kind_of, self.pattern)), self.times, self.is_fan
+
+
+def kind_of(node: GraphNode) -> object:
+    """What two nodes have in common that do the same."""
+    return node.kind, node.name, node.grid, node.block, node.size_bytes, node.copy_kind
+
+
+def groups(
+    record: GraphRecord, apart: frozenset[int] = frozenset(), fold: bool = True
+) -> tuple[list[Group], list[tuple[int, int]]]:
+    """What is drawn of a graph, and the edges between.
+
+    Parameters
+    ----------
+    apart
+        Nodes that stay alone.
+    fold
+        Draw what comes again as one; else each node is a group.
+    """
+    whole = [Group((node.number,), (node,)) for node in record.nodes]
+    if not fold:
+        return whole, list(record.edges)
+    found = [group for chain in _chains(record) for group in _folded(record, chain, apart)]
+    for _ in range(len(found)):
+        edges = _edges_between(found, record.edges)
+        fans = _fans(found, edges, apart)
+        if len(fans) == len(found):
+            return found, edges
+        found = fans
+    return found, _edges_between(found, record.edges)
+
+
+def _chains(record: GraphRecord) -> list[list[int]]:
+    """The nodes in paths: each but the last has one successor, and each but the first one predecessor."""
+    after: dict[int, list[int]] = {}
+    before: dict[int, list[int]] = {}
+    for first, then in record.edges:
+        after.setdefault(first, []).append(then)
+        before.setdefault(then, []).append(first)
+
+    def follows(node: int) -> int | None:
+        """What continues the path of a node."""
+        only = after.get(node, ())
+        return only[0] if len(only) == 1 and len(before[only[0]]) == 1 else None
+
+    chains = []
+    for start in {node.number for node in record.nodes} - {follows(node.number) for node in record.nodes}:
+        chain, following = [start], follows(start)
+        while following is not None:
+            chain.append(following)
+            following = follows(following)
+        chains.append(chain)
+    return sorted(chains)
+
+
+def _folded(record: GraphRecord, chain: Sequence[int], apart: frozenset[int]) -> list[Group]:
+    """A path with what comes again and again in it as one."""
+    nodes = [record.nodes[number] for number in chain]
+    kinds = [object() if number in apart else kind_of(record.nodes[number]) for number in chain]
+    found, at = [], 0
+    while at < len(chain):
+        length, times = max(
+            (_repeats(kinds, at, length) for length in range(1, LONGEST_PATTERN + 1)),
+            key=lambda each: (each[0] * each[1], -each[0]) if each[1] > 1 else (0, 0),
+        )
+        if times < 2 or length * times < LEAST_FOLDED:
+            length, times = 1, 1
+        end = at + length * times
+        found.append(Group(tuple(chain[at:end]), tuple(nodes[at : at + length]), times))
+        at = end
+    return found
+
+
+def _repeats(kinds: Sequence[object], start: int, length: int) -> tuple[int, int]:
+    """The length, and how many times in a row the pattern of that length stands at `start`."""
+    pattern, times = kinds[start : start + length], 1
+    while kinds[start + times * length : start + (times + 1) * length] == pattern:
+        times += 1
+    return length, times
+
+
+def _edges_between(found: Sequence[Group], edges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    owner = {member: at for at, group in enumerate(found) for member in group.members}
+    pairs = ((owner[first], owner[then]) for first, then in edges)
+    return list(dict.fromkeys(pair for pair in pairs if pair[0] != pair[1]))
+
+
+def _fans(found: Sequence[Group], edges: Sequence[tuple[int, int]], apart: frozenset[int]) -> list[Group]:
+    """The groups with those as one that do the same between the same others."""
+    around: list[tuple[list[int], list[int]]] = [([], []) for _ in found]
+    for first, then in edges:
+        around[first][1].append(then)
+        around[then][0].append(first)
+    alike: dict[object, list[int]] = {}
+    for at, group in enumerate(found):
+        alone = apart.intersection(group.members) or group.is_fan
+        key = at if alone else (group.like, tuple(around[at][0]), tuple(around[at][1]))
+        alike.setdefault(key, []).append(at)
+    return [group for many in alike.values() for group in _as_fan([found[at] for at in many])]
+
+
+def _as_fan(many: list[Group]) -> list[Group]:
+    if len(many) < LEAST_FOLDED:
+        return many
+    first, members = many[0], tuple(member for group in many for member in group.members)
+    return [Group(members, first.pattern, first.times * len(many), is_fan=True)]

@@ -1,0 +1,196 @@
+"""Graph view: the nodes of a CUDA graph, what dangles, and its replay beside the work piece by piece."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views._text import count, listing
+from gpulab.views.graph import words
+from gpulab.views.graph.folding import Group, groups
+from gpulab.views.parts import boxes
+from gpulab.views.parts.boxes import Box, column, legend
+from gpulab.views.parts.dag import Shown, dag
+from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
+from gpulab.views.timeline.lanes import ENGINES, NOBODY, OF_DEVICE
+from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
+
+# The graph has this height at most, alone and above timelines, which then share the next number.
+ALONE_PX, BESIDE_PX, ROWS_PX = 330, 150, 150
+MOST_SINGLE = 21
+SHAPES = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
+WAYS = ("piece by piece", "as a graph")
+SPOKEN = (
+    "Both ways on one axis, the graph below. Arrow keys go from bar to bar, Enter marks one and its node."
+)
+HINT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
+
+
+class GraphView(View):
+    """The nodes of a graph in the order of their work, linked with a timeline of its replay.
+
+    Parameters
+    ----------
+    record
+        The graph.
+    comparison
+        What it costs, with timelines of both ways if it has them.
+    name
+        Of the function that was captured.
+
+    Attributes
+    ----------
+    node
+        Number of the node that is marked in both pictures; -1 for none. ``selected`` and ``panel`` are
+        those of `TimelineView`.
+    """
+
+    selected = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    node = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+    panel = traitlets.Int(NOBODY).tag(sync=True, echo_update=False)
+
+    def __init__(
+        self, record: GraphRecord, comparison: GraphComparison | None = None, name: str = "fn"
+    ) -> None:
+        self.graph, self.comparison, self.name = record, comparison, name
+        timelines = [each for each in (comparison.eager, comparison.replay) if each] if comparison else []
+        self.panels = lanes_of(timelines, WAYS, ROWS_PX) if len(timelines) == len(WAYS) else []
+        self._took = _times(comparison.replay) if comparison and comparison.replay else {}
+        apart = frozenset(node for found in record.dangling for node in found.nodes[:1])
+        self.groups, self.edges = groups(record, apart, fold=len(record.nodes) > MOST_SINGLE)
+        if self._dag()["height"] > self._most_px:
+            self.groups, self.edges = groups(record, apart, fold=True)
+        super().__init__(title=f"Graph of {name}", source=record.provenance.source, caption=self._caption())
+        self.redraw()
+
+    @property
+    def record(self) -> GraphRecord | tuple[GraphRecord, GraphComparison]:
+        """The graph, and what it costs."""
+        return self.graph if self.comparison is None else (self.graph, self.comparison)
+
+    def sentence(self) -> str:
+        cost = f" {words.cost_sentence(self.comparison)}" if self.comparison else ""
+        return f"{words.sentence(self.graph, self.name)}{cost}"
+
+    def describe(self) -> str:
+        lines = [self.sentence(), *map(words.dangling_sentence, self.graph.dangling)]
+        before: dict[int, list[int]] = {}
+        for first, then in self.edges:
+            before.setdefault(then, []).append(first)
+        for at, group in enumerate(self.groups):
+            waits = listing([_called(self.groups[first]) for first in before.get(at, ())])
+            text = words.group_sentence(self.graph, group, self._took)
+            lines.append(f"{text} After {waits}." if waits else text)
+        return "\n".join(lines)
+
+    def draw(self) -> Box:
+        timelines = chart(self.panels, SPOKEN, rows_px=ROWS_PX) if self.panels else None
+        return column(
+            *(boxes.words(words.dangling_sentence(found), "strong") for found in self.graph.dangling),
+            boxes.words(words.costs(self.comparison)) if self.comparison else None,
+            legend(self._legend(timelines)),
+            self._dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
+            timelines,
+            gap=6,
+        )
+
+    @property
+    def _most_px(self) -> int:
+        return BESIDE_PX if self.panels else ALONE_PX
+
+    def _dag(self) -> Box:
+        dangling = {_old(found) for found in self.graph.dangling}
+        owner = {member: at for at, group in enumerate(self.groups) for member in group.members}
+        arrows = [(_old(found), str(owner[found.nodes[0]])) for found in self.graph.dangling]
+        arrows += [(str(first), str(then)) for first, then in self.edges]
+        return dag(
+            {**self._arrays(), **self._nodes()},
+            arrows,
+            label=f"{words.sentence(self.graph, self.name)} Tab and the arrow keys go from node to node.",
+            trait="node",
+            most_px=self._most_px,
+            marked=dangling,
+            hint=f"{HINT} there and in the timeline." if self.panels else f"{HINT}.",
+        )
+
+    def _arrays(self) -> dict[str, Shown]:
+        """What the graph reads where a name means something else by now, and what that is."""
+        shown = {}
+        for found in self.graph.dangling:
+            name, say = found.array.name, words.dangling_sentence(found)
+            old = words.first_elements(found.in_graph)
+            shown[_old(found)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
+            if found.address_now is not None:
+                new = words.first_elements(found.now)
+                shown[f"{name} now"] = Shown(f"{name} now", "grid", "hexagon", new, say)
+        return shown
+
+    def _nodes(self) -> dict[str, Shown]:
+        hit = {node for found in self.graph.dangling for node in found.nodes}
+        shown = {}
+        for at, group in enumerate(self.groups):
+            text, detail = words.group_text(group)
+            shown[str(at)] = Shown(
+                text,
+                self._colour(group),
+                SHAPES.get(group.pattern[0].kind, "hexagon"),
+                detail,
+                words.group_sentence(self.graph, group, self._took),
+                group.members,
+                "error" if hit.intersection(group.members) else "",
+            )
+        return shown
+
+    def _colour(self, group: Group) -> str:
+        """The colour of the timeline: kernels of different names take turns there."""
+        engine = _engine(group)
+        if engine == "kernel" and self._turns[group.pattern[0].name] % 2:
+            engine = "other kernel"
+        return ENGINES[engine][0]
+
+    @cached_property
+    def _turns(self) -> dict[str, int]:
+        names = [name for lanes in self.panels for name in lanes.kernels]
+        names += [node.name for node in self.graph.nodes if node.kind == "KERNEL"]
+        return {name: at for at, name in enumerate(dict.fromkeys(names))}
+
+    def _legend(self, timelines: Box | None) -> list[tuple[str, str]]:
+        if timelines:
+            entries = legend_entries(timelines)
+        else:
+            used = {self._colour(group) for group in self.groups}
+            entries = [entry for entry in [*ENGINES.values()][:OF_DEVICE] if entry[0] in used]
+        return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
+
+    def _caption(self) -> str:
+        drawn = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."
+        parts = [
+            f"Nodes and edges: captured on {self.graph.provenance.device}.",
+            drawn if len(self.groups) < len(self.graph.nodes) else "",
+            f"Times {self.comparison.provenance.label}." if self.comparison else "",
+            self.graph.note,
+        ]
+        return " ".join(filter(None, parts))
+
+
+def _old(found: DanglingArray) -> str:
+    return f"old {found.array.name}"
+
+
+def _called(group: Group) -> str:
+    first, last = min(group.members), max(group.members)
+    return f"node {first}" if first == last else f"nodes {first} to {last}"
+
+
+def _engine(group: Group) -> str:
+    node = group.pattern[0]
+    if node.kind in ("KERNEL", "HOST"):
+        return node.kind.lower()
+    return node.copy_kind if node.copy_kind in ("HtoD", "DtoH") else "DtoD"
+
+
+def _times(replay: Timeline) -> dict[int, float]:
+    """Time of each node in a replay, by its number."""
+    return {a.graph_node_id: a.end_ns - a.start_ns for a in replay.activities if a.graph_id}
