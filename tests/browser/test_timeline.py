@@ -234,16 +234,27 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
 ) -> None:
     with lab.notebook("timeline.ipynb", CELLS) as kernel:
         lab.page.wait_for_selector('.jp-OutputArea-output:has-text("all run")', timeout=100_000)
-        times = []
-        for _ in range(3):
+        devtools = lab.page.context.new_cdp_session(lab.page)
+        devtools.send("Performance.enable")
+        kernel.value("globals().update(w=__import__('ipywidgets.widgets.widget').widgets.widget)")
+        times, left = [], []
+        for _ in range(4):
             times.append(lab.page.evaluate(RUN, [1, "timeline-view"]))
             time.sleep(0.5)
+            devtools.send("HeapProfiler.collectGarbage")
+            told = {each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]}
+            models = kernel.value("len(w._instances)")
+            left.append((models, told["JSEventListeners"], told["JSHeapUsedSize"] / 1e6))
         record_property(
             "figure",
             f"first picture of 100,000 operations in JupyterLab: {sorted(times)[1]:.0f} ms, "
             f"goal {FIRST_PICTURE_MS} ms",
         )
         assert min(times) < 3 * FIRST_PICTURE_MS
+        print(left)
+        assert left[-1][0] == left[0][0], "a cell that runs again leaves no model behind"
+        assert left[-1][1] - left[0][1] < 20, "nor listeners"
+        assert left[-1][2] - left[1][2] < 8, "nor the 2.6 MB of a timeline each time"
         canvas = lab.page.locator(".gpulab-timeline-view canvas").nth(1)
         canvas.scroll_into_view_if_needed()
         canvas.focus()
