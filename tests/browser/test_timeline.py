@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gpulab.views import TimelineView
 from gpulab.views._base import module_text
 from gpulab.views._text import duration
-from gpulab.views.parts import palette
+from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import time_ticks
 from gpulab.views.timeline.chart import chart, lanes_of
 from tests.browser.test_latency import RUN
@@ -41,6 +44,37 @@ MOVE = """async () => {
   times.sort((a, b) => a - b);
   return [1000 * times.length / times.reduce((a, b) => a + b), times.at(-1)];
 }"""
+
+
+def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None:
+    """Two painters that share nothing but the display list, pixel by pixel where no letters stand."""
+    made = timelines.many(2000, 6)
+    record = replace(made, activities=tuple(replace(each, after=()) for each in made.activities))
+    view = TimelineView(record)
+    view.save(tmp_path / "view.html")
+    view.close()
+    inside = picture.WIDTH_PX - 2 * picture.MARGIN_PX
+    page = browser.new_page(viewport={"width": inside + 58, "height": 700}, device_scale_factor=2)
+    page.goto((tmp_path / "view.html").as_uri())
+    page.locator("canvas").wait_for()
+    assert page.evaluate("document.querySelector('canvas').width") == 2 * inside
+    box = chart(lanes_of([record]), "")
+    pen = picture.Pen(inside, box["height"])
+    picture.lay(box, inside)[1](pen, 0, 0)
+    track, painted = box["items"][0], np.asarray(pen.image)
+    differ = []
+    for top in track["tops"]:
+        y = round(2 * top) + 2
+        shown = page.evaluate(
+            """([x, y, wide]) => [...document.querySelector("canvas").getContext("2d")
+                 .getImageData(x, y, wide, 1).data]""",
+            [2 * box["left"], y, 2 * (inside - box["left"] - 8)],
+        )
+        shown = np.array(shown).reshape(-1, 4)[:, :3]
+        differ.append((shown != painted[y, 2 * box["left"] :][: len(shown)]).any(axis=1).mean())
+        assert len(np.unique(shown, axis=0)) > 4
+    page.close()
+    assert max(differ) < 0.01, "but for pixels covered by half, where the last digit decides"
 
 
 @pytest.fixture
@@ -242,7 +276,9 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
             times.append(lab.page.evaluate(RUN, [1, "timeline-view"]))
             time.sleep(0.5)
             devtools.send("HeapProfiler.collectGarbage")
-            told = {each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]}
+            told = {
+                each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]
+            }
             models = kernel.value("len(w._instances)")
             left.append((models, told["JSEventListeners"], told["JSHeapUsedSize"] / 1e6))
         record_property(

@@ -120,7 +120,10 @@ def test_launches_of_graphs_are_framed() -> None:
     record = replace(once, activities=once.activities + second, end_ns=once.end_ns + 100_000)
     first, last = once.activities[0].start_ns, once.activities[-1].end_ns
     place = ("stream", 0, 7)
-    assert Lanes(record, 4).launches == [(place, first, last, 3), (place, first + 100_000, last + 100_000, 3)]
+    assert Lanes(record, 4).launches == {
+        (place, 3, 0): (first, last),
+        (place, 3, 1): (first + 100_000, last + 100_000),
+    }
     (frames,) = [item for item in items(record) if item["item"] == "rects"]
     assert frames["x0"].tolist() == [first - once.start_ns, first + 100_000 - once.start_ns]
     assert frames["outline"] is True
@@ -196,8 +199,8 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
     picture.lay(box, 100)[1](pen, 0, 0)
     shown = np.asarray(pen.image)[10]
     points = np.full(100_000, -1)
-    for a, b, c in zip(start, end, range(start.size), strict=True):
-        points[a : max(b, a)] = c
+    for a, b, c in zip(start, end, colour, strict=True):
+        points[a:b] = c
     wrong = 0
     for x in range(200):
         here = points[500 * x : 500 * (x + 1)]
@@ -205,7 +208,7 @@ def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy()
         if not owners.size:
             expected = {rgb("panel")} if x != 198 else {rgb(f"{item['colours'][colour[-1]]}-pale")}
         else:
-            name = item["colours"][colour[owners[many.argmax()]]]
+            name = item["colours"][owners[many.argmax()]]
             expected = {rgb(name)} if many.sum() > 260 else {rgb(f"{name}-pale")} if many.sum() < 240 else {
                 rgb(name), rgb(f"{name}-pale")}  # fmt: skip
         wrong += tuple(shown[x].tolist()) not in expected

@@ -92,36 +92,42 @@ export class TracksPlot extends Plot {
     const picture = this.pen.createImageData(width, Math.round(bottom * ratio) + 1);
     const pixels = new Uint32Array(picture.data.buffer);
     const shade = (name) => pixelOf(this.frame.colour(name));
-    const [ground, passed] = [shade(item.ground), shade("other-pale")];
-    const shades = item.colours.flatMap((name) => [shade(name), shade(`${name}-pale`)]);
-    const [line, cover, best, owner] = [new Uint32Array(width), new Float32Array(width), new Float32Array(width), new Uint32Array(width)];
-    const named = [];
+    // What a search passes over comes last, in a colour of its own.
+    const shades = [...item.colours.flatMap((name) => [shade(name), shade(`${name}-pale`)]), shade("other-pale"), shade("other-pale")];
+    const [ground, line, named] = [shade(item.ground), new Uint32Array(width), []];
+    const cover = Array.from({ length: item.colours.length + 1 }, () => new Float32Array(width));
     item.tops.forEach((top, row) => {
       for (let lane = 0; lane < item.lanes[row]; lane += 1) {
         const each = item.heights[row] / item.lanes[row];
         const [y0, y1] = [lane, lane + 1].map((at) => Math.round((top + at * each) * ratio + 1e-6));
-        this.cover(this.places[this.firsts[row] + lane], cover, best, owner, each >= LEAST_NAMED_PX ? named : null);
+        const used = this.cover(this.places[this.firsts[row] + lane], cover, each >= LEAST_NAMED_PX ? named : null);
         for (let x = 0; x < width; x += 1) {
-          if (cover[x] === 0) line[x] = ground;
-          else if (this.found && !this.found[item.name[owner[x]]]) line[x] = passed;
-          else line[x] = shades[2 * item.colour[owner[x]] + (cover[x] < 0.5 ? 1 : 0)];
+          let whole = 0;
+          let most = -1;
+          for (const colour of used) {
+            const part = cover[colour][x];
+            whole += part;
+            if (part > (most < 0 ? 0 : cover[most][x]) && (colour < item.colours.length || most < 0)) most = colour;
+          }
+          line[x] = whole ? shades[2 * most + (whole < 0.5 ? 1 : 0)] : ground;
         }
+        for (const colour of used) cover[colour].fill(0);
         const gap = item.lanes[row] > 1 && y1 - y0 > 4 * ratio ? 1 : 0;
-        for (let y = y0; y < y1; y += 1) if (y < y1 - gap) pixels.set(line, y * width); else pixels.fill(ground, y * width, (y + 1) * width);
+        for (let y = y0; y < y1 - gap; y += 1) pixels.set(line, y * width);
       }
     });
     this.pen.putImageData(picture, Math.round(box.left * ratio), 0);
     this.nameTracks(item, named);
   }
 
-  /** How much of each pixel a place covers, and with what most; long intervals go to `named`. */
-  cover({ which, start, reach }, cover, best, owner, named) {
+  /** How much of each pixel a place covers with each colour; which colours these are. Long intervals go to `named`. */
+  cover({ which, start, reach }, cover, named) {
     const { item, found } = this;
     const [low, high] = this.sight;
-    const width = cover.length;
+    const width = cover[0].length;
     const scale = width / (high - low);
-    cover.fill(0);
-    best.fill(0);
+    const passed = item.colours.length;
+    const used = new Uint8Array(passed + 1);
     const end = above(start, high);
     for (let i = above(reach, low - 1e-9); i < end; i += 1) {
       const at = which[i];
@@ -130,22 +136,19 @@ export class TracksPlot extends Plot {
       if (to < 0 || from > width) continue;
       if (named && to - from > LEAST_NAME_PX * this.ratio) named.push(at);
       if (to - from > 5) to -= 1;
-      const wins = found && found[item.name[at]] ? 2 : 0;
-      const first = Math.min(width - 1, Math.floor(from));
-      const last = Math.min(width - 1, Math.floor(to));
+      const colour = found && !found[item.name[at]] ? passed : item.colour[at];
+      const column = cover[colour];
+      used[colour] = 1;
+      const [first, last] = [Math.min(width - 1, Math.floor(from)), Math.min(width - 1, Math.floor(to))];
       if (first === last) {
-        const part = Math.max(1e-3, to - from);
-        cover[first] += part;
-        if (part + wins > best[first]) { best[first] = part + wins; owner[first] = at; }
+        column[first] += Math.max(1e-3, to - from); // one of no length shows, too
         continue;
       }
-      for (let x = first; x <= last; x += 1) {
-        const part = x === first ? first + 1 - from : x === last ? to - last : 1;
-        if (part <= 0) continue;
-        cover[x] += part;
-        if (part + wins > best[x]) { best[x] = part + wins; owner[x] = at; }
-      }
+      column[first] += first + 1 - from;
+      for (let x = first + 1; x < last; x += 1) column[x] += 1;
+      column[last] += to - last;
     }
+    return [...used.keys()].filter((colour) => used[colour]);
   }
 
   nameTracks(item, named) {

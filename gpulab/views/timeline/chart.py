@@ -174,7 +174,7 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
     found = [
         (begin - lanes.record.start_ns, until - lanes.record.start_ns, rows.number[panel, place])
         for panel, lanes in enumerate(panels)
-        for place, begin, until, _ in lanes.launches
+        for (place, *_), (begin, until) in lanes.launches.items()
     ]
     if not found:
         return None
@@ -231,7 +231,7 @@ def legend_entries(plot: Box) -> list[tuple[str, str]]:
 def arrow_words(panels: Sequence[Lanes]) -> str:
     """What arrows and frames mean, of those that occur."""
     waits, implicit = (sum(len(lanes.arrows[told]) for lanes in panels) for told in (0, 1))
-    launches = sum(len({(begin, graph) for _, begin, _, graph in lanes.launches}) for lanes in panels)
+    launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
     parts = [
         *([f"Arrows: {count(waits, 'wait')} for an event"] if waits else []),
         *([f"dashed arrows: {count(implicit, 'order')} between streams without an event"]

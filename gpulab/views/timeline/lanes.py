@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
@@ -278,29 +279,21 @@ class Lanes:
         return told[True], told[False]
 
     @cached_property
-    def launches(self) -> list[tuple[Place, int, int, int]]:
-        """Launches of graphs: row, start, end, and the graph's number; a node that comes again begins one."""
-        found: list[tuple[Place, int, int, int]] = []
-        open_: dict[tuple[int, int], tuple[set[tuple[int, int]], dict[Place, list[int]]]] = {}
+    def launches(self) -> dict[tuple[Place, int, int], tuple[int, int]]:
+        """Launches of graphs: row, the graph's number and which launch of it -> start and end.
 
-        def close(key: tuple[int, int]) -> None:
-            for place, (begin, until) in open_.pop(key)[1].items():
-                found.append((place, begin, until, key[1]))
-
+        The n-th run of a node belongs to the n-th launch.
+        """
+        runs: Counter[tuple[Place, int, int]] = Counter()
+        found: dict[tuple[Place, int, int], tuple[int, int]] = {}
         for activity in self.record.activities if (self.node != NOBODY).any() else ():
-            if not activity.graph_id:
-                continue
-            key = (activity.device_id, activity.graph_id)
-            node = (activity.graph_node_id, activity.stream_id)
-            if key in open_ and node in open_[key][0]:
-                close(key)
-            nodes, rows = open_.setdefault(key, (set(), {}))
-            nodes.add(node)
-            place = ("stream", activity.device_id, activity.stream_id)
-            begin, until = rows.setdefault(place, [activity.start_ns, activity.end_ns])
-            rows[place] = [begin, max(until, activity.end_ns)]
-        for key in list(open_):
-            close(key)
+            if activity.graph_id:
+                place = ("stream", activity.device_id, activity.stream_id)
+                node = (place, activity.graph_id, activity.graph_node_id)
+                launch = (place, activity.graph_id, runs[node])
+                begin, end = found.get(launch, (activity.start_ns, activity.end_ns))
+                found[launch] = (begin, max(end, activity.end_ns))
+                runs[node] += 1
         return found
 
 
