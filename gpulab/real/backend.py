@@ -15,6 +15,7 @@ from gpulab.real import blocks, graphs, warps
 from gpulab.real.device import device_info, device_name, open_nvml
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from gpulab.real.timeline import RealRecorder
+from gpulab.real.watcher import RealWatcher
 from virtualgpu.compile import instrument
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
@@ -106,7 +107,7 @@ class CudaBackend:
         return self._timeline
 
     def stream_watcher(self) -> StreamWatcher:
-        raise NotSupportedError("Streams are not checked on a real GPU.")
+        return RealWatcher(int(self._device.id), self.ptx)
 
     def observe(self, launch: Launch, what: Observation[R]) -> R:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.

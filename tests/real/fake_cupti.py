@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.real import second_copy
+from tests.real.fake_callbacks import Callbacks
 
 EPOCH_NS = 1_700_000_000_000_000_000
 VERSION = 130001
@@ -102,13 +103,14 @@ class Synchronization(ctypes.Structure):
 
 SIZES = {10: Kernel, 1: Memcpy, 2: Memset, 4: Api, 5: Api, 12: Marker, 13: MarkerData, 36: CudaEvent,
          38: Synchronization}  # fmt: skip
-DRIVER_CALLS = ("cuLaunchKernel",)
+DRIVER_CALLS: tuple[str, ...] = ("cuLaunchKernel",)
 RUNTIME_CALLS = (
     "cudaMemcpyAsync_v3020", "cudaMemcpyPeerAsync_v4000", "cudaMemsetAsync_ptsz_v7000",
     "cudaLaunchHostFunc_v10000", "cudaGraphLaunch_v10000", "cudaEventRecord_v3020",
     "cudaStreamWaitEvent_v3020", "cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020",
     "cudaEventSynchronize_v3020", "cudaStreamQuery_v3020", "cudaEventQuery_v3020",
-    "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000",
+    "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000", "cudaEventCreateWithFlags_v3020",
+    "cudaMalloc_v3020", "cudaFree_v3020", "cudaMallocAsync_v11020", "cudaFreeAsync_v11020",
 )  # fmt: skip
 COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
 WAITS = {"EVENT_SYNCHRONIZE": 1, "STREAM_WAIT_EVENT": 2, "STREAM_SYNCHRONIZE": 3, "CONTEXT_SYNCHRONIZE": 4}
@@ -144,6 +146,9 @@ class FakeCupti:
         self._start_ns = 0
         self.begun = None
         self.order = random.Random(1)
+        self.callbacks = Callbacks(
+            self._current, lambda domain: DRIVER_CALLS if domain == 1 else RUNTIME_CALLS
+        )
 
     @property
     def clock(self) -> Any:
@@ -188,6 +193,8 @@ class FakeCupti:
             return INVALID_KIND
         self._begin()
         self._kinds.add(kind)
+        names = {4: DRIVER_CALLS, 5: RUNTIME_CALLS}.get(kind, ())
+        self._chosen |= {(kind, cbid) for cbid in range(1, len(names) + 1)}
         return SUCCESS
 
     def cuptiActivityDisable(self, kind: int) -> int:
@@ -232,6 +239,20 @@ class FakeCupti:
         worker.join()
         return SUCCESS
 
+    def cuptiSubscribe(self, subscriber: Any, callback: Any, data: Any) -> int:
+        if self.taken or not self.callbacks.subscribe(callback):
+            return MULTIPLE_SUBSCRIBERS
+        subscriber._obj.value = 1
+        return SUCCESS
+
+    def cuptiEnableCallback(self, on: Any, subscriber: Any, domain: int, cbid: Any) -> int:
+        self.callbacks.enable(domain, cbid.value)
+        return SUCCESS
+
+    def cuptiUnsubscribe(self, subscriber: Any) -> int:
+        self.callbacks.unsubscribe()
+        return SUCCESS
+
     # Records
 
     def number(self, handle: int) -> int:
@@ -245,7 +266,8 @@ class FakeCupti:
 
     def _wanted(self, record: Any) -> bool:
         if isinstance(record, Api):
-            return (record.kind, record.cbid) in self._chosen
+            # As 13.0 does it: a call that was chosen without its kind gives no record.
+            return record.kind in self._kinds and (record.kind, record.cbid) in self._chosen
         return record.kind in self._kinds
 
     def _deliver(self, records: list[Any]) -> None:
@@ -402,6 +424,7 @@ class FakeCupti:
 
 def install() -> FakeCupti:
     """Let gpulab find a fake CUPTI, and read the modelled clock for the times of Python's lines."""
+    from gpulab.real import watcher
     from gpulab.real.cupti import library, lines, recorder
     from virtualgpu.model.recording.program_lines import ProgramLines
 
@@ -419,5 +442,6 @@ def install() -> FakeCupti:
         return not ours and not module.startswith(second_copy.NAME) and belongs(self, name, module)
 
     ProgramLines.belongs = outside  # type: ignore[method-assign]
+    watcher.load_driver = lambda: fake.callbacks
     library.load, lines.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
     return fake

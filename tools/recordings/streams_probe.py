@@ -57,7 +57,16 @@ def _of(timeline: Any) -> dict[str, Any]:
         "kinds": Counter(f"{a.kind} {a.copy_kind or ''}" for a in timeline.activities),
         "calls": Counter(c.name for c in timeline.calls),
         "waits": [
-            (w.type, w.name, w.stream_id, w.hidden, w.source.line if w.source else None, len(w.after))
+            (
+                w.type,
+                w.name,
+                w.stream_id,
+                w.hidden,
+                w.start_ns - timeline.start_ns,
+                w.end_ns - w.start_ns,
+                w.source.line if w.source else None,
+                len(w.after),
+            )
             for w in timeline.synchronizations
         ][:24],
         "streams": [(s.stream_id, s.name, s.non_blocking, s.priority) for s in timeline.streams],
@@ -90,9 +99,20 @@ def versions() -> Any:
 
 
 def launches() -> Any:
+    """What recording costs a launch, by what is recorded; each beside a plain run, since hosts are noisy."""
+    import gc
+    import statistics
+
     cp, empty, _, _ = _kernels()
+    from gpulab.real.cupti import library
+    from gpulab.real.cupti.recorder import _CALLS, _KINDS
+
+    found = library.load()
+    assert found is not None
+    count = 20_000
 
     def loop(n: int) -> float:
+        gc.collect()
         begun = time.perf_counter()
         for _ in range(n):
             empty((1,), (32,), ())
@@ -101,32 +121,41 @@ def launches() -> Any:
         return spent / n * 1e6
 
     loop(2000)
-    said: dict[str, Any] = {"plain us": [loop(LAUNCHES) for _ in range(3)]}
-    for what in ("all", "all again", "without lines"):
-        recorder = _recorder()
-        if what == "without lines":
-            recorder._lines.start = lambda: None
-        recorder.start()
-        spent = loop(LAUNCHES)
-        begun = time.perf_counter()
-        timeline = recorder.stop()
-        stop = time.perf_counter() - begun
-        kernels = [a for a in timeline.activities if a.kind == "CONCURRENT_KERNEL"]
-        lines = Counter((c.source.line if c.source else None) for c in timeline.calls if c.correlation_id)
-        said[what] = {"us": spent, "stop s": stop, "kernels": len(kernels), "ahead ns": recorder._ahead_ns,
-                      "lines": list(lines.items())[:5], "calls": Counter(c.name for c in timeline.calls),
-                      "lost": timeline.lost, "gap ns": kernels[1000].start_ns - kernels[999].start_ns,
-                      "names": sorted({k.name for k in kernels})}  # fmt: skip
-    said["plain after us"] = [loop(LAUNCHES)]
-    from gpulab.real.cupti import library
-
-    found = library.load()
-    assert found is not None
-    for name, kinds in (("kernels only", (10,)), ("kernels, events, waits", (10, 36, 38))):
-        found.start(kinds, {})
-        said[name] = loop(LAUNCHES)
-        found.stop()
-        said[name + " records"] = sum(len(offsets) for _, offsets in found.buffers())
+    driver = {library.DRIVER_API: _CALLS[library.DRIVER_API]}
+    runtime = {library.RUNTIME_API: _CALLS[library.RUNTIME_API]}
+    ways: dict[str, tuple[tuple[int, ...], dict[int, frozenset[str]]]] = {
+        "kernels": ((10,), {}), "and driver": ((10,), driver), "and runtime": ((10,), driver | runtime),
+        "and all kinds": (_KINDS, _CALLS),
+    }  # fmt: skip
+    plain: list[float] = []
+    spent: dict[str, list[float]] = {name: [] for name in (*ways, "and lines")}
+    records: dict[str, int] = {}
+    for _ in range(7):
+        for name in spent:
+            plain.append(loop(count))
+            if name == "and lines":
+                recorder = _recorder()
+                recorder.start()
+                spent[name].append(loop(count))
+                recorder.stop()
+                continue
+            found.start(*ways[name])
+            spent[name].append(loop(count))
+            found.stop()
+            records[name] = sum(len(offsets) for _, offsets in found.buffers())
+    said: dict[str, Any] = {"plain": (min(plain), statistics.median(plain)), "records": records}
+    for name, times in spent.items():
+        said[name] = min(times), statistics.median(times)
+    recorder = _recorder()
+    recorder.start()
+    said["100,000: us"] = loop(LAUNCHES)
+    begun = time.perf_counter()
+    timeline = recorder.stop()
+    said["stop s"] = time.perf_counter() - begun
+    said["kernels"] = sum(a.kind == "CONCURRENT_KERNEL" for a in timeline.activities)
+    lines = Counter((c.source.line if c.source else None) for c in timeline.calls if c.correlation_id)
+    said["lines"], said["lost"] = list(lines.items())[:5], timeline.lost
+    said["calls"] = Counter(c.name for c in timeline.calls)
     return said
 
 
@@ -175,12 +204,29 @@ def shapes() -> Any:
     timeline = recorder.stop()
     said["first line"] = first
     said |= _of(timeline)
+    begin = timeline.start_ns
     said["calls"] = [
-        (c.name, c.source.line - first if c.source else None, c.correlation_id, c.end_ns - c.start_ns)
+        (
+            c.name,
+            c.source.line - first if c.source else None,
+            c.correlation_id,
+            c.start_ns - begin,
+            c.end_ns - c.start_ns,
+        )
         for c in timeline.calls
     ]
     said["activities"] = [
-        (x.correlation_id, x.kind[:6], x.name, x.stream_id, x.copy_kind, x.pinned, x.duration_ns, x.after)
+        (
+            x.correlation_id,
+            x.kind[:6],
+            x.name,
+            x.stream_id,
+            x.copy_kind,
+            x.pinned,
+            x.start_ns - begin,
+            x.duration_ns,
+            x.after,
+        )
         for x in timeline.activities
     ]
     said["ranges"] = [(r.name, r.color, r.depth, r.is_mark, r.end_ns - r.start_ns) for r in timeline.ranges]
@@ -276,22 +322,22 @@ def rivals() -> Any:
     return said
 
 
-def tests() -> Any:
-    """The tests of timelines on this GPU."""
+def tests(name: str) -> Any:
+    """Tests on this GPU."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--tb=short", "-p", "no:cacheprovider",
-         "tests/gpu/test_timeline_gpu.py"],
+        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "--tb=short", "-p", "no:cacheprovider", name],
         capture_output=True, text=True,
     )  # fmt: skip
-    return (done.stdout + done.stderr)[-7000:].splitlines()
+    return (done.stdout + done.stderr)[-9000:].splitlines()
 
 
 PARTS: dict[str, tuple[Callable[[], Any], float]] = {
-    "versions": (versions, 20),
-    "shapes": (shapes, 20),
+    "shapes": (shapes, 15),
+    "launches": (launches, 25),
+    "timeline tests": (lambda: tests("tests/gpu/test_timeline_gpu.py"), 40),
+    "stream tests": (lambda: tests("tests/gpu/test_check_streams_gpu.py"), 40),
     "graphs": (graphs, 20),
-    "tests": (tests, 45),
-    "launches": (launches, 40),
+    "versions": (versions, 20),
     "rivals": (rivals, 40),
 }
 

@@ -65,7 +65,6 @@ class Cupti:
         self._callbacks = _Requested(self._requested), _Completed(self._completed)
         self._registered = False
         self._kinds: list[int] = []
-        self._calls: list[tuple[int, int]] = []
         self._names: dict[int, dict[int, str]] = {}
 
     def call(self, function: str, *arguments: Any) -> None:
@@ -127,20 +126,20 @@ class Cupti:
                     raise
                 self._kinds.append(kind)
             for domain, names in calls.items():
-                for cbid in [cbid for cbid, name in self.call_names(domain).items() if name in names]:
-                    self.call(_CHOOSE[domain], c_uint32(cbid), c_uint8(1))
-                    self._calls.append((domain, cbid))
+                # Choosing some without the kind gives no records (13.0): all are enabled, most forbidden.
+                kind, choose = _CHOOSE[domain]
+                self.call("cuptiActivityEnable", kind)
+                self._kinds.append(kind)
+                for cbid in [cbid for cbid, name in self.call_names(domain).items() if name not in names]:
+                    self.call(choose, c_uint32(cbid), c_uint8(0))
         except CuptiError:
             self.stop()
             raise
 
     def stop(self) -> None:
         """End recording. The device's work has to be done: CUPTI does not wait for it."""
-        if self._kinds or self._calls:
+        if self._kinds:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
-        while self._calls:
-            domain, cbid = self._calls.pop()
-            getattr(self._library, _CHOOSE[domain])(c_uint32(cbid), c_uint8(0))
         while self._kinds:
             self._library.cuptiActivityDisable(self._kinds.pop())
         if self._registered:
@@ -194,7 +193,10 @@ class Cupti:
         return self._names[domain]
 
 
-_CHOOSE = {DRIVER_API: "cuptiActivityEnableDriverApi", RUNTIME_API: "cuptiActivityEnableRuntimeApi"}
+_CHOOSE = {
+    DRIVER_API: (DRIVER, "cuptiActivityEnableDriverApi"),
+    RUNTIME_API: (RUNTIME, "cuptiActivityEnableRuntimeApi"),
+}
 
 
 @functools.cache

@@ -21,8 +21,8 @@ from typing import Any
 from virtualgpu.model.recording.program_lines import ProgramLines, shown
 from virtualgpu.records.timeline import SourceLine
 
-KEPT = 4096
-_MAX_BEGINNINGS = 400_000
+KEPT = 1024
+_MAX_BEGINNINGS = 200_000
 
 # When, the thread's number in the system, and the line: its code and number.
 _Beginning = tuple[int, int, CodeType, int]

@@ -5,14 +5,20 @@ from __future__ import annotations
 import ctypes
 import functools
 
+_LONG = 60
+
 
 @functools.lru_cache(4096)
 def kernel_name(symbol: str) -> str:
-    """A kernel's name from its symbol: ``_Z4axpyIfEvPT_`` is ``axpy<float>``."""
+    """A kernel's name from its symbol: ``_Z4axpyIfEvPT_`` is ``axpy<float>``.
+
+    Of a long one, such as CUB's, neither namespaces nor template arguments are told.
+    """
     name = demangled(symbol) if symbol.startswith("_Z") else symbol
-    depth, end, start = 0, len(name), 0
+    depth, end, start, last, open_at = 0, len(name), 0, 0, len(name)
     for at, letter in enumerate(name):
         if letter in "<[{" or (letter == "(" and name.startswith("(anonymous", at)):
+            open_at = at if letter == "<" and not depth else open_at
             depth += 1
         elif letter in ">]}" or (letter == ")" and depth):
             depth -= 1
@@ -20,7 +26,11 @@ def kernel_name(symbol: str) -> str:
             end = at
             break
         elif letter == " " and not depth:
-            start = at + 1  # what stood before was the returned type
+            start = last = at + 1  # what stood before was the returned type
+        elif letter == ":" and not depth:
+            last, open_at = at + 1, len(name)
+    if end - start > _LONG:
+        return f"{name[last : min(open_at, end)]}<...>" if open_at < end else name[last:end]
     return name[start:end] or symbol
 
 

@@ -187,5 +187,10 @@ def _note(parts: Parts, lost: int) -> str:
     if lost:
         words.append(f"CUPTI gave no times for {lost:,} records")
     if parts.graphs:
-        words.append("the order of nodes within a graph is as it was seen, not the graph's edges")
+        words.append(
+            "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "
+            "not the graph's edges"
+        )
+    if parts.activities and not parts.calls:
+        words.append("CUPTI gave no calls of the host")
     return "; ".join(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,8 +188,9 @@ class Records:
                     calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
-    def _streams(self, parts: Parts, operations: Iterable[_Operation], seen: Seen) -> None:
+    def _streams(self, parts: Parts, operations: Sequence[_Operation], seen: Seen) -> None:
         created = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
+        own = {operation.stream[1] for operation in operations if not operation.rest.get("graph_id")}
         used = dict.fromkeys((operation.device, operation.stream[1]) for operation in operations)
         for device, stream in sorted(used):
             info = seen.streams.get(stream)
@@ -197,7 +198,8 @@ class Records:
                 flag, priority = created.get(stream, (0, 0))
                 # CUPTI gives its priority as an unsigned number.
                 priority -= (1 << 32) if priority >= 1 << 31 else 0
-                name = f"stream {stream} (destroyed)"
+                # A graph's branches run in streams of the driver.
+                name = f"stream {stream} (destroyed)" if stream in own else f"branch of a graph ({stream})"
                 info = StreamInfo(device, stream, name, flag == _NON_BLOCKING, priority)
             parts.streams.append(info)
 

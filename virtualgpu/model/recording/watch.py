@@ -230,6 +230,12 @@ class Watch:
                 del self._buffers[key]
         self._tell(Release(self._named(Region(HOST, address, size_bytes)), source=source))
 
+    def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
+        """What changes host memory between these addresses from now on need not be the host itself."""
+        with self._lock:
+            for key in [(a, b) for a, b in self._buffers if a < end and start < b]:
+                del self._buffers[key]
+
     def finish(self) -> None:
         """The last look at the host's buffers."""
         self._look_at_buffers(self.here())
@@ -277,13 +283,14 @@ class Watch:
         found = []
         for array in arrays:
             address = array.__array_interface__["data"][0]
-            memory = self._memory_of(address)
+            memory = self.memory_of(address)
             region = Region.of_array(memory, address, array.itemsize, array.shape, array.strides)
             if region is not None:
                 found.append(self._named(region))
         return tuple(found)
 
-    def _memory_of(self, address: int) -> int:
+    def memory_of(self, address: int) -> int:
+        """The device that an address belongs to, or `HOST`."""
         for number, memory in enumerate(self._memories):
             if memory.base_address <= address < memory.base_address + memory.arena_bytes:
                 return number

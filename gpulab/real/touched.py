@@ -1,0 +1,267 @@
+"""What a kernel of a real GPU reads and writes: from the arguments of its launch, and from its PTX.
+
+A kernel that CuPy makes is given its arrays with shape and strides, so what it touches is known. A kernel of
+the program's is given addresses: the arrays that lie there count as touched as a whole, each as the kernel's
+PTX loads from it, stores to it or changes it atomically. Of a library's kernel only the addresses are known.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+
+from gpulab.real.cupti.names import kernel_name
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.acts import Region
+
+Regions = tuple[Region, ...]
+READ, WRITTEN, ATOMIC = 1, 2, 4
+_OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
+_WORD = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What a launch reads, writes and changes atomically; ``guessed`` where the kernel is a library's."""
+
+    reads: Regions = ()
+    writes: Regions = ()
+    atomics: Regions = ()
+    guessed: bool = False
+
+
+def uses_of_parameters(ptx: str, name: str) -> list[int]:
+    """What a kernel does through each of its parameters: `READ`, `WRITTEN`, `ATOMIC`, or several of them.
+
+    A register holds what was computed from the parameters that its sources hold. An address that comes from
+    none of them, nor from a variable, may be any of theirs.
+
+    Parameters
+    ----------
+    ptx
+        Text of the module.
+    name
+        The kernel's name there.
+    """
+    function = parse(ptx).functions[name]
+    places = {param.name: number for number, param in enumerate(function.params)}
+    held: dict[str, set[int]] = defaultdict(set)
+    # A variable of the module or of shared memory is the parameter -1.
+    changed = True
+    while changed:
+        changed = False
+        for i in function.instructions:
+            if i.root in ("st", "red", "bra", "bar") or not i.operands:
+                continue
+            if i.root == "ld" and "param" not in i.parts:
+                continue  # what memory holds
+            found = {number for operand in i.operands[1:] for number in _sources(operand, places, held)}
+            for register in _registers(i.operands[0]):
+                if not found <= held[register]:
+                    held[register] |= found
+                    changed = True
+    uses = [0] * len(function.params)
+    for i in function.instructions:
+        if _OTHER_MEMORY & set(i.parts) and i.root in ("ld", "st", "atom", "red", "ldu"):
+            continue
+        what = {"ld": READ, "ldu": READ, "st": WRITTEN, "atom": ATOMIC, "red": ATOMIC}.get(i.root)
+        addresses = [o for o in i.operands if isinstance(o, ir.Address)]
+        if i.root == "call":
+            addresses, what = [], READ | WRITTEN
+            for number in range(len(uses)):
+                uses[number] |= what
+        for address in addresses if i.root not in ("bra", "mbarrier") else ():
+            if isinstance(address.base, ir.Symbol):
+                continue
+            of = held[address.base.name] if isinstance(address.base, ir.Register) else set()
+            for number in of or range(len(uses)):
+                if number >= 0:
+                    uses[number] |= what or READ | WRITTEN
+    return uses
+
+
+def _registers(operand: ir.Operand | None) -> Iterable[str]:
+    match operand:
+        case ir.Register(name=name):
+            yield name
+        case ir.Vector(items=items):
+            for item in items:
+                yield from _registers(item)
+        case ir.Pair(first=first, second=second):
+            yield from _registers(first)
+            yield from _registers(second)
+
+
+def _sources(operand: ir.Operand | None, places: dict[str, int], held: dict[str, set[int]]) -> Iterable[int]:
+    if isinstance(operand, ir.Address):
+        operand = operand.base
+    if isinstance(operand, ir.Symbol):
+        yield places.get(operand.name, -1)
+    for register in _registers(operand):
+        yield from held[register]
+
+
+class Kernels:
+    """Tells what launches touch, from the function's handle and the bytes of its parameters.
+
+    Parameters
+    ----------
+    device_id
+        The device's number.
+    ptx
+        Gives a kernel's PTX.
+    """
+
+    def __init__(self, device_id: int, ptx: Any) -> None:
+        self._device_id, self._ptx = device_id, ptx
+        self._uses: dict[int, list[int] | None] = {}
+        # Blocks of memory by their start, with the size; of those that no work has written yet, the starts.
+        self.blocks: dict[int, int] = {}
+        self.segments: dict[int, int] = {}  # what the device itself gave out, a pool's among them
+        self.fresh: set[int] = set()
+
+    def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
+        """What a launch touches."""
+        arrays = [found for found in map(self._carray, params) if found is not None]
+        if arrays:
+            return self._of_cupys(symbol, arrays)
+        uses = self._uses_of(function, symbol)
+        if uses is None or len(uses) != len(params):
+            return self._of_library(params)
+        regions = self._arguments(params)
+        touched: dict[int, list[Region]] = defaultdict(list)
+        for use, region in zip(uses, regions, strict=True):
+            for what in (READ, WRITTEN, ATOMIC):
+                if use & what and region is not None:
+                    touched[what].append(region)
+        return Touched(tuple(touched[READ]), tuple(touched[WRITTEN]), tuple(touched[ATOMIC]))
+
+    # CuPy's own kernels
+
+    def _carray(self, param: bytes) -> Region | None:
+        """CuPy's ``CArray`` (cupy/carray.cuh): address, elements, shape, strides in bytes."""
+        size = len(param)
+        if size < 2 * _WORD or size % (2 * _WORD):
+            return None
+        address, elements, *rest = struct.unpack(f"<{size // _WORD}q", param)
+        shape, strides = rest[: len(rest) // 2], rest[len(rest) // 2 :]
+        if math.prod(shape) != elements or not elements or self._block(address) is None:
+            return None
+        known = _array_at(address)
+        item = (
+            known.itemsize if known is not None else min((abs(step) for step in strides if step), default=4)
+        )
+        return Region.of_array(self._device_id, address, item, tuple(shape), tuple(strides))
+
+    @staticmethod
+    def _of_cupys(symbol: str, arrays: list[Region]) -> Touched:
+        """Inputs come first, then results: of a ufunc as many as it has, else one."""
+        name = symbol.removeprefix("cupy_").split("__")[0]
+        results = min(int(getattr(getattr(cupy, name, None), "nout", 1)), len(arrays))
+        return Touched(tuple(arrays[: len(arrays) - results]), tuple(arrays[len(arrays) - results :]))
+
+    # The program's kernels
+
+    def _uses_of(self, function: int, symbol: str) -> list[int] | None:
+        if function not in self._uses:
+            # Whoever has another name may not be compiled yet, and asking would do that.
+            named = [each for each in gc.get_objects() if type(each) is cupy.RawKernel
+                     and each.name in (symbol, kernel_name(symbol))]  # fmt: skip
+            kernel = next((each for each in named if int(each.kernel.ptr) == function), None)
+            with suppress(GpulabError, KeyError):
+                self._uses[function] = None
+                if kernel is not None:
+                    self._uses[function] = uses_of_parameters(self._ptx(kernel), symbol)
+        return self._uses[function]
+
+    def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
+        """What lies at each parameter that is an address: the array passed, or what follows in its block."""
+        words = [struct.unpack("<Q", param)[0] if len(param) == _WORD else 0 for param in params]
+        passed = _arguments_passed(words)
+        regions: list[Region | None] = []
+        for number, word in enumerate(words):
+            block = self._block(word) if word else None
+            if block is None:
+                regions.append(None)
+            elif passed is not None and isinstance(passed[number], cupy.ndarray):
+                array = passed[number]
+                regions.append(
+                    Region.of_array(self._device_id, word, array.itemsize, array.shape, array.strides)
+                )
+            else:
+                regions.append(Region(self._device_id, word, block[0] + block[1] - word))
+        return regions
+
+    # Libraries' kernels
+
+    def _of_library(self, params: Sequence[bytes]) -> Touched:
+        """Blocks whose addresses are among the parameters: new ones are written, the others read."""
+        blocks = set()
+        for param in params:
+            for at in range(0, len(param) - _WORD + 1, _WORD):
+                block = self._block(struct.unpack_from("<Q", param, at)[0])
+                if block is not None:
+                    blocks.add(block)
+        regions = {start: Region(self._device_id, start, size) for start, size in sorted(blocks)}
+        writes = tuple(region for start, region in regions.items() if start in self.fresh)
+        reads = tuple(region for start, region in regions.items() if start not in self.fresh)
+        return Touched(reads, writes, guessed=not writes)
+
+    def _block(self, address: int) -> tuple[int, int] | None:
+        """Start and size of the block that holds an address."""
+        size = self.blocks.get(address)
+        if size is not None:
+            return address, size
+        for start, size in (*self.blocks.items(), *self.segments.items()):
+            if start <= address < start + size:
+                return start, size
+        return None
+
+
+def load_driver() -> Any:
+    """CUDA's driver, which tells the sizes of a kernel's parameters."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
+    """The bytes of a launch's parameters, from the addresses given to ``cuLaunchKernel``."""
+    params: list[bytes] = []
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    while not driver.cuFuncGetParamInfo(
+        ctypes.c_void_p(function), ctypes.c_size_t(len(params)), ctypes.byref(offset), ctypes.byref(size)
+    ):
+        address = values[len(params)]
+        params.append(ctypes.string_at(address, size.value) if address else b"")
+    return params
+
+
+def _array_at(address: int) -> Any:
+    """An array that begins at an address."""
+    for generation in (0, 1, 2):
+        for each in gc.get_objects(generation):
+            if type(each) is cupy.ndarray and each.data.ptr == address:
+                return each
+    return None
+
+
+def _arguments_passed(words: Sequence[int]) -> tuple[Any, ...] | None:
+    """The tuple of arguments that a launch under way was given: its arrays lie at these addresses."""
+    for generation in (0, 1, 2):
+        for each in gc.get_objects(generation):
+            if type(each) is tuple and len(each) == len(words):
+                arrays = [(word, item) for word, item in zip(words, each, strict=True)
+                          if type(item) is cupy.ndarray]  # fmt: skip
+                if arrays and all(item.data.ptr == word for word, item in arrays):
+                    return each
+    return None

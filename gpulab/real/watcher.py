@@ -1,0 +1,502 @@
+"""Sees what a program does to the streams and the memory of a real GPU: `virtualgpu.protocol.StreamWatcher`.
+
+CUPTI calls back in the thread that calls CUDA, with the call's arguments; CuPy's memory hook tells of blocks.
+Both are handed to the same `Watch` that a virtual machine tells.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from ctypes import POINTER, c_int, c_size_t, c_uint, c_void_p
+from dataclasses import dataclass, field
+from typing import Any
+
+import cupy
+import numpy as np
+import numpy.typing as npt
+from cupy.cuda import memory_hook, runtime
+
+from gpulab.real.cupti import library
+from gpulab.real.cupti.callbacks import CallData, subscribed
+from gpulab.real.touched import Kernels, Touched, load_driver, read_parameters
+from virtualgpu.errors import GpulabError, NotSupportedError
+from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
+from virtualgpu.records import ActivityKind
+from virtualgpu.records.acts import HOST, Act, Work
+
+_P = c_void_p
+# The arguments of each call that is looked at, as CUPTI lays them out (generated_cuda_runtime_api_meta.h).
+_ARGUMENTS: dict[str, tuple[Any, ...]] = {
+    "cuLaunchKernel": (_P, *(c_uint,) * 7, _P, POINTER(_P), _P),
+    "cuLaunchKernelEx": (POINTER(c_uint * 7), _P, POINTER(_P), _P),
+    "cuLaunchCooperativeKernel": (_P, *(c_uint,) * 7, _P, POINTER(_P)),
+    "cudaMemcpy": (_P, _P, c_size_t, c_int),
+    "cudaMemcpyAsync": (_P, _P, c_size_t, c_int, _P),
+    "cudaMemcpyPeerAsync": (_P, c_int, _P, c_int, c_size_t, _P),
+    "cudaMemsetAsync": (_P, c_int, c_size_t, _P),
+    "cudaEventCreateWithFlags": (POINTER(_P), c_uint),
+    "cudaEventRecord": (_P, _P),
+    "cudaEventQuery": (_P,),
+    "cudaEventSynchronize": (_P,),
+    "cudaEventDestroy": (_P,),
+    "cudaStreamWaitEvent": (_P, _P, c_uint),
+    "cudaStreamQuery": (_P,),
+    "cudaStreamSynchronize": (_P,),
+    "cudaStreamDestroy": (_P,),
+    "cudaDeviceSynchronize": (),
+    "cudaMalloc": (POINTER(_P), c_size_t),
+    "cudaFree": (_P,),
+    "cudaMallocAsync": (POINTER(_P), c_size_t, _P),
+    "cudaFreeAsync": (_P, _P),
+    "cudaFreeHost": (_P,),
+    "cudaLaunchHostFunc": (_P, _P, _P),
+    "cudaStreamBeginCapture": (_P, c_int),
+    "cudaStreamEndCapture": (_P, POINTER(_P)),
+    "cudaGraphInstantiate": (POINTER(_P), _P),
+    "cudaGraphLaunch": (_P, _P),
+}
+# Those that matter before CUDA does them.
+_BEFORE = frozenset(
+    {
+        "cuLaunchKernel",
+        "cuLaunchKernelEx",
+        "cuLaunchCooperativeKernel",
+        "cudaFree",
+        "cudaFreeAsync",
+        "cudaFreeHost",
+    }
+)
+_FUNCTIONS = {
+    library.DRIVER_API: frozenset(name for name in _ARGUMENTS if not name.startswith("cuda")),
+    library.RUNTIME_API: frozenset(name for name in _ARGUMENTS if name.startswith("cuda")),
+}
+_PINNED, _DEVICE, _MANAGED = 1, 2, 3  # cudaMemoryType
+_LEGACY, _ALIAS = 0, 1
+_UNSEEN = (
+    "A kernel that is given an address counts as using the whole array there; what a host function does, and "
+    "when the host reads page-locked memory, is not seen."
+)
+
+
+class _Event:
+    """An event of the program, by its handle while that is its own."""
+
+
+class _Bytes:
+    """Memory as `Watch` asks of an array."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.itemsize, self.shape, self.strides = 1, (size_bytes,), (1,)
+        self.__array_interface__ = {"data": (address, False)}
+
+
+@dataclass(slots=True)
+class _Operation:
+    """What `Watch` asks of an operation; CUDA runs it."""
+
+    kind: ActivityKind
+    name: str
+    touched: Touched | None = None
+    reads: Any = ()
+    writes: Any = ()
+
+    def run(self) -> float:
+        return 0.0
+
+    @property
+    def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None:
+        touched = self.touched
+        if touched is None:
+            return None
+        return lambda _: (0.0, (touched.reads, touched.writes, touched.atomics))
+
+
+@dataclass(slots=True)
+class _Capture:
+    """A graph in the making: its nodes, what each follows, and where its streams stand."""
+
+    nodes: list[Work] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    frontiers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    events: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+class _Unlabelled:
+    """A device's memory, of which nothing is known but the program's names."""
+
+    base_address = arena_bytes = 0
+
+    def nearest(self, address: int) -> None:
+        return None
+
+
+class _DeviceWatch(Watch):
+    """A `Watch` of real memory: CUDA is asked whose an address is."""
+
+    def __init__(self) -> None:
+        memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
+        super().__init__(memories, _is_pinned, _no_launches)
+
+    def memory_of(self, address: int) -> int:
+        found = _attributes(address)
+        return int(found.device) if found.type in (_DEVICE, _MANAGED) else HOST
+
+
+class RealWatcher:
+    """Watches what this process does to a GPU; one at a time.
+
+    Parameters
+    ----------
+    device_id
+        The device's number.
+    ptx
+        Gives the PTX of a kernel of the program's.
+    """
+
+    def __init__(self, device_id: int, ptx: Callable[[Any], str]) -> None:
+        self._device_id = device_id
+        self._kernels = Kernels(device_id, ptx)
+        self._open = ExitStack()
+        self._inside = threading.local()
+        self._events: dict[int, _Event] = {}
+        self._new_events: set[int] = set()
+        self._gone: dict[int, int] = {}  # how often a stream's handle was given away
+        self._places: dict[int, StreamPlace] = {}
+        self._arenas: dict[int, int] = {}  # the stream that a block was taken in
+        self._captures: dict[int, _Capture] = {}
+        self._graphs: dict[int, _Capture] = {}
+        self._number = 0
+        self._guessed = 0
+        self._errors: list[str] = []
+        self._told: dict[str, Callable[..., None]] = {
+            "cudaMemcpy": self._copied_at_once,
+            "cudaMemcpyAsync": self._copied,
+            "cudaMemcpyPeerAsync": self._copied_between_devices,
+            "cudaMemsetAsync": self._set,
+            "cudaEventCreateWithFlags": self._event_made,
+            "cudaEventRecord": self._recorded,
+            "cudaEventQuery": self._event_awaited,
+            "cudaEventSynchronize": self._event_awaited,
+            "cudaEventDestroy": self._event_gone,
+            "cudaStreamWaitEvent": self._stream_waits,
+            "cudaStreamQuery": self._stream_awaited,
+            "cudaStreamSynchronize": self._stream_awaited,
+            "cudaStreamDestroy": self._stream_gone,
+            "cudaDeviceSynchronize": self._device_awaited,
+            "cudaMalloc": self._taken,
+            "cudaFree": self._freed,
+            "cudaMallocAsync": self._taken_in_order,
+            "cudaFreeAsync": self._freed_in_order,
+            "cudaFreeHost": self._host_freed,
+            "cudaLaunchHostFunc": self._host_function,
+            "cudaStreamBeginCapture": self._capture_begun,
+            "cudaStreamEndCapture": self._capture_ended,
+            "cudaGraphInstantiate": self._instantiated,
+            "cudaGraphLaunch": self._graph_launched,
+        }
+
+    def start(self, see: Callable[[Act], None]) -> None:
+        """Begin; what the device was given before has ended.
+
+        Raises
+        ------
+        NotSupportedError
+            Without CUPTI.
+        GpulabError
+            If another tool holds it, or a check is open already.
+        """
+        cupti, rival = library.load(), library.rival()
+        if cupti is None:
+            raise NotSupportedError(
+                "Streams of a real GPU are checked through CUPTI: pip install nvidia-cuda-cupti. Without it, "
+                'check the program on a virtual GPU: gl.use_device("virtual").'
+            )
+        if rival:
+            raise GpulabError(f"CUPTI is in use by {rival}: run this without {rival}.")
+        self._driver = load_driver()
+        runtime.deviceSynchronize()
+        for array in _arrays():
+            self._kernels.blocks[int(array.data.mem.ptr)] = int(array.data.mem.size)
+        self._watch = _DeviceWatch()
+        self._see = see
+        self._watch.begin(see)
+        with ExitStack() as stack:
+            stack.enter_context(_Hook(self))
+            try:
+                stack.enter_context(subscribed(cupti, _FUNCTIONS, self._called))
+            except library.CuptiError as error:
+                if error.result != library.TAKEN:
+                    raise
+                raise GpulabError(
+                    "CUPTI has one subscriber a process, and has one already: another check or another tool. "
+                    "End that first."
+                ) from error
+            self._open = stack.pop_all()
+
+    def stop(self) -> str:
+        """End; in words what could not be seen."""
+        self._open.close()
+        self._watch.finish()
+        self._watch.end(self._see)
+        words = [_UNSEEN]
+        if self._guessed:
+            words.append(
+                f"Of {self._guessed:,} kernels of libraries it is not known which arrays they write."
+            )
+        if self._errors:
+            words.append(f"{len(self._errors):,} calls could not be read ({self._errors[0]}).")
+        return " ".join(words)
+
+    # What CUPTI tells
+
+    def _called(self, name: str, returned: bool, data: CallData) -> None:
+        if getattr(self._inside, "busy", False) or returned == (name in _BEFORE):
+            return
+        self._inside.busy = True
+        try:
+            status = data.return_value[0] if returned and data.return_value else 0
+            arguments = _read(data.params, _ARGUMENTS[name])
+            if name.startswith("cuLaunch"):
+                self._launched(name, arguments, (data.symbol_name or b"").decode())
+            elif status == 0:
+                self._told[name](*arguments)
+        except Exception as error:
+            self._errors.append(f"{name}: {error!r}")
+        finally:
+            self._inside.busy = False
+
+    def _launched(self, name: str, arguments: list[Any], symbol: str) -> None:
+        if name == "cuLaunchKernelEx":
+            config, function, values = arguments[:3]
+            # CUlaunchConfig: seven numbers, then the stream.
+            stream = c_void_p.from_address(ctypes.addressof(config.contents) + 32).value or 0
+        else:
+            function, stream, values = arguments[0], arguments[8] or 0, arguments[9]
+        if not values:
+            return
+        params = read_parameters(self._driver, function, values)
+        touched = self._kernels.touched(function, symbol, params)
+        self._guessed += touched.guessed
+        for region in (*touched.writes, *touched.atomics):
+            self._kernels.fresh.discard(region.address)
+        self._ran(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
+
+    def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
+        self._copied(target, source, size, kind, _LEGACY)
+        self._watch.host_waited("work", number=self._number)
+
+    def _copied(self, target: int, source: int, size: int, kind: int, stream: int | None) -> None:
+        if not size:
+            return
+        types = [_attributes(address).type for address in (target, source)]
+        arrays: list[Any] = []
+        for address, kind_of in zip((target, source), types, strict=True):
+            if kind_of in (_DEVICE, _MANAGED):
+                arrays.append((_Bytes(address, size),))
+            else:
+                # The call itself has read or filled pageable memory when it returns.
+                arrays.append((_host_bytes(address, size),) if kind_of == _PINNED else ())
+        if types[0] == _PINNED:
+            self._watch.forget_buffers(target, target + size)
+        way = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
+        self._kernels.fresh.discard(target)
+        self._ran(stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0]))
+        if types[0] not in (_DEVICE, _MANAGED, _PINNED):
+            self._watch.host_waited("work", number=self._number)
+
+    def _copied_between_devices(
+        self, target: int, _: int, source: int, __: int, size: int, stream: int | None
+    ) -> None:
+        reads, writes = (_Bytes(source, size),), (_Bytes(target, size),)
+        self._ran(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
+
+    def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
+        if size:
+            self._kernels.fresh.discard(address)
+            self._ran(stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),)))
+
+    def _event_made(self, event: Any, _: int) -> None:
+        handle = event.contents.value or 0
+        self._events[handle] = _Event()
+        self._new_events.add(handle)
+
+    def _recorded(self, event: int, stream: int | None) -> None:
+        capture = self._capturing(stream or 0)
+        if capture is not None:
+            capture.events[event] = capture.frontiers.get(stream or 0, ())
+            return
+        for other in self._captures.values():
+            other.events.pop(event, None)
+        self._new_events.discard(event)
+        self._watch.recorded(self._event(event), self._place(stream or 0))
+
+    def _stream_waits(self, stream: int | None, event: int, _: int) -> None:
+        for capture in self._captures.values():
+            if event in capture.events:
+                own = capture.frontiers.get(stream or 0, ())
+                capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own, *capture.events[event])))
+                return
+        recorded = event not in self._new_events
+        self._watch.waits(self._event(event), self._place(stream or 0), recorded)
+
+    def _event_awaited(self, event: int) -> None:
+        self._watch.host_waited("event", event=self._event(event))
+
+    def _stream_awaited(self, stream: int | None) -> None:
+        self._watch.host_waited("stream", self._place(stream or 0))
+
+    def _device_awaited(self) -> None:
+        self._watch.host_waited("device", self._place(_LEGACY))
+
+    def _event_gone(self, event: int) -> None:
+        self._events.pop(event, None)
+        self._new_events.discard(event)
+
+    def _stream_gone(self, stream: int) -> None:
+        self._gone[stream] = self._gone.get(stream, 0) + 1
+        self._places.pop(stream, None)
+
+    # Memory
+
+    def _taken(self, address: Any, size: int) -> None:
+        self._kernels.segments[address.contents.value] = size
+        self._watch.allocated(self._device_id, address.contents.value, size)
+
+    def _freed(self, address: int | None) -> None:
+        size = self._kernels.segments.pop(address or 0, 0)
+        if size:
+            self._watch.released(self._device_id, address or 0, size, None)
+        elif address:
+            self._watch.host_waited("device", self._place(_LEGACY))
+
+    def _taken_in_order(self, address: Any, size: int, stream: int | None) -> None:
+        start = address.contents.value
+        self._kernels.blocks[start] = size
+        self._kernels.fresh.add(start)
+        self._watch.allocated(self._device_id, start, size, self._place(stream or 0).stream_id)
+
+    def _freed_in_order(self, address: int | None, stream: int | None) -> None:
+        size = self._kernels.blocks.pop(address or 0, 0)
+        if size:
+            self._watch.released(self._device_id, address or 0, size, self._place(stream or 0).stream_id)
+
+    def _host_freed(self, address: int) -> None:
+        self._watch.host_released(address, 1)
+
+    def block_taken(self, address: int, size: int) -> None:
+        """CuPy's pool gave out a block, to the current stream."""
+        self._kernels.blocks[address] = size
+        self._kernels.fresh.add(address)
+        self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
+        self._watch.allocated(self._device_id, address, size)
+
+    def block_given_back(self, address: int, size: int) -> None:
+        """A block went back to its stream's arena."""
+        self._kernels.blocks.pop(address, None)
+        arena = self._place(self._arenas.pop(address, _LEGACY)).stream_id
+        self._watch.released(self._device_id, address, size, arena)
+
+    # Graphs
+
+    def _host_function(self, stream: int | None, *_: Any) -> None:
+        self._watch.forget_buffers()
+        self._ran(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
+
+    def _capture_begun(self, stream: int, _: int) -> None:
+        self._captures[stream] = _Capture(frontiers={stream: ()})
+
+    def _capture_ended(self, stream: int, graph: Any) -> None:
+        capture = self._captures.pop(stream, None)
+        if capture is not None and graph.contents.value:
+            self._graphs[graph.contents.value] = capture
+
+    def _instantiated(self, made: Any, graph: int) -> None:
+        if graph in self._graphs:
+            self._graphs[made.contents.value] = self._graphs[graph]
+
+    def _graph_launched(self, graph: int, stream: int | None) -> None:
+        capture = self._graphs.get(graph)
+        if capture is not None:
+            self._number += len(capture.nodes)
+            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges)
+
+    def _capturing(self, stream: int) -> _Capture | None:
+        return next((each for each in self._captures.values() if stream in each.frontiers), None)
+
+    # Operations and places
+
+    def _ran(self, stream: int, operation: _Operation) -> None:
+        self._number += 1
+        capture, place = self._capturing(stream), self._place(stream)
+        if capture is None:
+            self._watch.run(place, self._number, operation)
+            return
+        _, work = self._watch.node(place, self._number, operation, None)
+        capture.edges += [(first, len(capture.nodes)) for first in capture.frontiers[stream]]
+        capture.frontiers[stream] = (len(capture.nodes),)
+        capture.nodes.append(work)
+
+    def _event(self, handle: int) -> _Event:
+        return self._events.setdefault(handle, _Event())
+
+    def _place(self, handle: int) -> StreamPlace:
+        """A stream as acts name it: a handle that had belonged to another one gets a number of its own."""
+        handle = _LEGACY if handle == _ALIAS else handle
+        if handle not in self._places:
+            blocking = True
+            if handle > 2:
+                blocking = not runtime.streamGetFlags(handle) & runtime.streamNonBlocking
+            number = handle + (self._gone.get(handle, 0) << 48)
+            self._places[handle] = StreamPlace(self._device_id, number, blocking)
+        return self._places[handle]
+
+
+class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
+    name = "gpulab streams"
+
+    def __init__(self, watcher: RealWatcher) -> None:
+        self._watcher = watcher
+
+    def malloc_postprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
+        if mem_ptr:
+            self._watcher.block_taken(int(mem_ptr), int(mem_size))
+
+    def free_preprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
+        if mem_ptr:
+            self._watcher.block_given_back(int(mem_ptr), int(mem_size))
+
+
+def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
+    """The arguments of a call."""
+    if not types or not address:
+        return []
+
+    class Arguments(ctypes.Structure):
+        _fields_ = [(f"a{number}", kind) for number, kind in enumerate(types)]
+
+    found = Arguments.from_address(address)
+    return [getattr(found, f"a{number}") for number in range(len(types))]
+
+
+def _arrays() -> list[Any]:
+    return [each for each in gc.get_objects() if type(each) is cupy.ndarray and each.size]
+
+
+def _attributes(address: int) -> Any:
+    return runtime.pointerGetAttributes(address)
+
+
+def _is_pinned(address: int) -> bool:
+    return bool(_attributes(address).type == _PINNED)
+
+
+def _no_launches(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
+    raise AssertionError("CUDA runs the launches")
+
+
+def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

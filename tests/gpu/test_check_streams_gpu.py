@@ -1,0 +1,55 @@
+"""``gl.check_streams`` on a real GPU: the same programs, right and wrong, as on the virtual one."""
+
+from __future__ import annotations
+
+import linecache
+from typing import Any
+
+import pytest
+
+import gpulab as gl
+from tests.session.stream_patterns import RIGHT, WRONG
+
+pytestmark = pytest.mark.gpu
+
+# A kernel that is given an address counts as using the whole array there.
+WHOLE_ARRAYS = {
+    "kernels_with_the_whole_array_that_write_halves",
+    "kernels_with_the_whole_array_that_interleave",
+}
+# What a host function does is not seen.
+HOST_FUNCTIONS = {"host_function_in_another_stream"}
+# The virtual GPU that stands for a real one tells nothing of graphs' nodes.
+GRAPHS = {name for name in (*RIGHT, *WRONG) if "graph" in name}
+
+
+@pytest.fixture(autouse=True)
+def told(request: pytest.FixtureRequest) -> None:
+    name = request.node.callspec.params.get("name", "")
+    if name in GRAPHS and request.config.getoption("--fake-gpu", default=False):
+        pytest.skip("needs hardware: nodes of graphs")
+
+
+def checked(cp: Any, program: Any) -> Any:
+    with gl.check_streams() as found:
+        program(cp)
+    assert "could not be read" not in found.record.left_out, found.record.left_out
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(set(RIGHT) - WHOLE_ARRAYS))
+def test_right_programs(cp: Any, name: str) -> None:
+    found = checked(cp, RIGHT[name])
+    assert not found.findings, found.describe()
+
+
+@pytest.mark.parametrize("name", sorted(set(WRONG) - HOST_FUNCTIONS))
+def test_wrong_programs(cp: Any, name: str) -> None:
+    program, kinds = WRONG[name]
+    found = checked(cp, program)
+    assert {finding.kind for finding in found.findings} == kinds, found.describe()
+    for finding in found.findings:
+        for use in (finding.first, finding.second):
+            assert use.source is not None
+            assert use.source.file == "stream_patterns.py"
+            assert use.source.text == linecache.getline(program.__code__.co_filename, use.source.line).strip()

@@ -1,0 +1,222 @@
+"""CUPTI's callbacks, made from what the virtual GPU tells of streams and memory while it is watched.
+
+Arguments are laid out by the types below (generated_cuda_meta.h, generated_cuda_runtime_api_meta.h of CUDA
+13.0). A library's kernel is given its arrays as CuPy's kernels are. Of graphs nothing is told.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import struct
+from collections.abc import Callable
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_uint32, c_void_p
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tests.real import second_copy
+from virtualgpu.compile.ptx.parser import parse
+
+KERNEL = (c_void_p, *(c_uint,) * 6, c_uint, c_void_p, c_void_p, c_void_p)
+TYPES: dict[str, tuple[Any, ...]] = {
+    "cudaMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
+    "cudaMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
+    "cudaEventCreateWithFlags": (c_void_p, c_uint),
+    "cudaEventRecord": (c_void_p, c_void_p),
+    "cudaEventSynchronize": (c_void_p,),
+    "cudaStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cudaStreamSynchronize": (c_void_p,),
+    "cudaDeviceSynchronize": (),
+    "cudaMalloc": (c_void_p, c_size_t),
+    "cudaFree": (c_void_p,),
+    "cudaMallocAsync": (c_void_p, c_size_t, c_void_p),
+    "cudaFreeAsync": (c_void_p, c_void_p),
+    "cudaLaunchHostFunc": (c_void_p, c_void_p, c_void_p),
+}
+
+
+class CallbackData(ctypes.Structure):
+    _fields_ = (
+        ("site", c_int), ("name", c_char_p), ("params", c_void_p), ("result", c_void_p),
+        ("symbol", c_char_p), ("context", c_void_p), ("context_uid", c_uint32), ("data", c_void_p),
+        ("correlation", c_uint32),
+    )  # fmt: skip
+
+
+class Callbacks:
+    """The subscriber of a process: while there is one, the machine is watched."""
+
+    def __init__(self, current: Callable[[], Any], names: Callable[[int], tuple[str, ...]]) -> None:
+        self._current, self._names = current, names
+        self._handler: Any = None
+        self._enabled: set[tuple[int, int]] = set()
+        self._sizes: dict[int, list[int]] = {}
+        self._ordered: set[int] = set()
+        self._event = importlib.import_module(f"{second_copy.NAME}.cp.cuda.stream").Event
+        self._event_init = self._event.__init__
+        self.fills_host = False
+
+    # libcupti and libcuda
+
+    def subscribe(self, handler: Any) -> bool:
+        if self._handler is not None:
+            return False
+        # By its address, as C has it.
+        address = ctypes.cast(handler, c_void_p).value
+        self._handler = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, c_void_p)(address)
+        machine, callbacks = self._current(), self
+        machine.clock.watch = self
+        for device in machine.devices:
+            device.memory.watched = partial(self._segment)
+
+        def made(event: Any, *args: Any, **options: Any) -> None:
+            callbacks._event_init(event, *args, **options)
+            handle = c_void_p(event.ptr)
+            callbacks._emit("cudaEventCreateWithFlags", ctypes.addressof(handle), 0)
+
+        self._event.__init__ = made
+        return True
+
+    def unsubscribe(self) -> None:
+        self._handler = None
+        self._enabled.clear()
+        machine = self._current()
+        machine.clock.watch = None
+        for device in machine.devices:
+            device.memory.watched = None
+        self._event.__init__ = self._event_init
+
+    def enable(self, domain: int, cbid: int) -> None:
+        self._enabled.add((domain, cbid))
+
+    def cuFuncGetParamInfo(self, function: Any, index: Any, offset: Any, size: Any) -> int:
+        sizes = self._sizes[function.value]
+        if index.value >= len(sizes):
+            return 1
+        size._obj.value = sizes[index.value]
+        return 0
+
+    def _emit(
+        self, name: str, *values: Any, symbol: str = "", types: Any = None, site: int | None = None
+    ) -> None:
+        domain = 2 if name.startswith("cuda") else 1
+        names = [full.split("_")[0] for full in self._names(domain)]
+        if name not in names or (domain, names.index(name) + 1) not in self._enabled:
+            return
+        kinds = TYPES[name] if types is None else types
+
+        class Params(ctypes.Structure):
+            _fields_ = [(f"p{at}", kind) for at, kind in enumerate(kinds)]
+
+        params, status = Params(*values), c_int(0)
+        for place in (0, 1) if site is None else (site,):
+            data = CallbackData(
+                place, name.encode(), ctypes.addressof(params), ctypes.addressof(status), symbol.encode()
+            )
+            self._handler(None, domain, names.index(name) + 1, ctypes.addressof(data))
+
+    def _launch(self, stream: int, function: int, symbol: str, params: list[bytes], site: int) -> None:
+        buffers = [ctypes.create_string_buffer(param, len(param)) for param in params]
+        values = (c_void_p * len(buffers))(*map(ctypes.addressof, buffers))
+        self._sizes[function] = [len(param) for param in params]
+        self._emit(
+            "cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream or None, ctypes.addressof(values), None,
+            symbol=symbol, types=KERNEL, site=site,
+        )  # fmt: skip
+
+    # What the machine tells
+
+    def run(self, place: Any, number: int, operation: Any) -> float:
+        stream = place.stream_id
+        if operation.watched is not None:
+
+            def run_kernel(launch: Any, options: Any = None) -> Any:
+                packed = launch.packed
+                kernel = launch.launch.kernel
+                function = int(getattr(getattr(kernel, "kernel", kernel), "ptr", 0)) or 1
+                told = partial(self._launch, stream, function, packed.name, _params(launch))
+                told(site=0)
+                finished = launch.run(options or launch.options)
+                told(site=1)
+                return finished, ((), (), ())
+
+            return float(operation.watched(run_kernel)[0])
+        duration = operation.run()
+        arrays = [*operation.reads, *operation.writes]
+        plain = all(array.flags.c_contiguous for array in arrays)
+        if operation.kind == "HOST_LAUNCH":
+            self._emit("cudaLaunchHostFunc", stream or None, None, None)
+        elif operation.kind == "MEMCPY" and plain:
+            pageable = np.empty(operation.size_bytes, np.uint8)
+            ends = [
+                (found[0] if found else pageable).__array_interface__["data"][0]
+                for found in (operation.writes, operation.reads)
+            ]
+            self._emit("cudaMemcpyAsync", *ends, operation.size_bytes, 4, stream or None)
+        elif operation.kind == "MEMSET" and plain and operation.writes:
+            array = operation.writes[0]
+            address = array.__array_interface__["data"][0]
+            self._emit("cudaMemsetAsync", address, 0, array.nbytes, stream or None)
+        elif arrays:
+            params = [_carray(array) for array in arrays]
+            for site in (0, 1):
+                self._launch(stream, 1, operation.name, params, site)
+        return float(duration)
+
+    def node(self, place: Any, number: int, operation: Any, source: Any) -> tuple[float, Any]:
+        return operation.run(), None
+
+    def launched(self, *_: Any) -> None:
+        pass
+
+    def here(self) -> None:
+        return None
+
+    def recorded(self, event: Any, place: Any) -> None:
+        self._emit("cudaEventRecord", event.ptr, place.stream_id or None)
+
+    def waits(self, event: Any, place: Any, recorded: bool) -> None:
+        self._emit("cudaStreamWaitEvent", place.stream_id or None, event.ptr, 0)
+
+    def host_waited(self, scope: str, place: Any = None, event: Any = None, number: int = 0) -> None:
+        if scope == "device":
+            self._emit("cudaDeviceSynchronize")
+        elif scope == "stream":
+            self._emit("cudaStreamSynchronize", place.stream_id or None)
+        elif scope == "event":
+            self._emit("cudaEventSynchronize", event.ptr)
+
+    def _segment(self, address: int, size: int, taken: bool) -> None:
+        if taken:
+            handle = c_void_p(address)
+            self._emit("cudaMalloc", ctypes.addressof(handle), size)
+        else:
+            self._emit("cudaFree", address)
+
+    def allocated(self, device: int, address: int, size: int, stream: int | None = None) -> None:
+        if stream is not None:
+            self._ordered.add(address)
+            handle = c_void_p(address)
+            self._emit("cudaMallocAsync", ctypes.addressof(handle), size, stream or None)
+
+    def released(self, device: int, address: int, size: int, stream: int | None) -> None:
+        if address in self._ordered:
+            self._ordered.discard(address)
+            self._emit("cudaFreeAsync", address, stream or None)
+
+    def host_released(self, address: int, size: int) -> None:
+        pass
+
+
+def _params(launch: Any) -> list[bytes]:
+    """The bytes of each parameter of a launch."""
+    packed = launch.packed
+    params = parse(launch.module.ptx).functions[packed.name].params
+    return [bytes(packed.params[p.offset : p.offset + p.size_bytes]) for p in params]
+
+
+def _carray(array: Any) -> bytes:
+    address = array.__array_interface__["data"][0]
+    return struct.pack(f"<{2 + 2 * array.ndim}q", address, array.size, *array.shape, *array.strides)
