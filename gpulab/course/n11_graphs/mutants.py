@@ -118,6 +118,27 @@ def _blocking_stream(x: Any, rounds: int, one_round: Any) -> Any:
     return x
 
 
+def _nobody_waits(x: Any, rounds: int, one_round: Any) -> Any:
+    with _own_stream(wait=False) as stream:
+        graph = _captured(stream, lambda: one_round(x))
+        for _ in range(rounds):
+            graph.launch(stream)
+    return x
+
+
+def _warms_up_unseen(x: Any, rounds: int, one_round: Any) -> Any:
+    """The own stream does not wait for the copy that it is to change."""
+    cp = session.cp()
+    y = x.copy()
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        graph = _captured(stream, lambda: one_round(y))
+        for _ in range(rounds):
+            graph.launch(stream)
+        stream.synchronize()
+    return y
+
+
 def _two_graphs(x: Any, rounds: int, one_round: Any) -> Any:
     with _own_stream() as stream:
         graphs = [_captured(stream, lambda: one_round(x)) for _ in range(2)]
@@ -160,8 +181,24 @@ def _in_place_by_hand(x: Any, rounds: int, one_round: Any) -> Any:
     def work() -> None:
         half = x * 0.5
         more = half + 1
-        kept.extend((half, more))
-        x[...] = -more
+        kept.extend((half, more, -more))
+        x[...] = kept[-1]
+
+    with _own_stream() as stream:
+        graph = _captured(stream, work)
+        for _ in range(rounds):
+            graph.launch(stream)
+    return x
+
+
+def _lets_go(x: Any, rounds: int, one_round: Any) -> Any:
+    """The array of the last step is free as soon as the capture has seen it."""
+    kept: list[Any] = []
+
+    def work() -> None:
+        kept.extend((x * 0.5,))
+        kept.append(kept[0] + 1)
+        x[...] = -kept[1]
 
     with _own_stream() as stream:
         graph = _captured(stream, work)
@@ -213,11 +250,14 @@ _REPLAY = (
     Wrong("11-replay", "waits inside", _waits_inside, "results", "While a stream captures, nothing runs"),
     Wrong("11-replay", "rebinds", _rebinds, "results", "a graph knows addresses, not names"),
     Wrong("11-replay", "work beside the stream", _blocking_stream, "results", "with stream: …"),
+    Wrong("11-replay", "nobody waits at the end", _nobody_waits, "hazards", ""),
+    Wrong("11-replay", "does not wait for the copy", _warms_up_unseen, "hazards", ""),
     Wrong("11-replay", "two graphs in turn", _two_graphs, "counts", "Capture once"),
     Wrong("11-replay", "on the host", _host_numbers, "counts", "by launching a graph"),
     Right("11-replay", "the reference", exercises.relax),
     Right("11-replay", "the warm-up is the first round", _warm_round_counts),
     Right("11-replay", "all rounds in one graph", _all_rounds_in_one),
+    Wrong("11-replay", "lets go of a temporary", _lets_go, "hazards", "its address is no longer its own"),
     Right("11-replay", "temporaries, copied back", _in_place_by_hand),
     Right("11-replay", "one kernel of its own", _fused),
     Right("11-replay", "an event at the end", _host_func),
@@ -360,6 +400,9 @@ _STATIC = (
     ),
     Wrong("11-static", "copies the answer too early", _serve(late=True), "results", ""),
     Wrong("11-static", "writes into batch 0", _serve(view=True), "results", ""),
+    Wrong("11-static", "nobody waits at the end", _serve(sync=False), "hazards", ""),
+    Wrong("11-static", "does not wait for what comes before", _serve(early_wait=False), "hazards", ""),
+    Wrong("11-static", "copies the input on another stream", _serve(outside=True), "hazards", ""),
     Wrong("11-static", "captures for every request", _serve(recapture=True), "counts", "Capture once"),
     Wrong(
         "11-static",
@@ -505,6 +548,7 @@ _FORK = (
         "results",
         "before end_capture()",
     ),
+    Wrong("11-fork", "joins after the join", _branches(joined="too late"), "hazards", ""),
     Wrong("11-fork", "waits on the host", _branches(host_wait=True), "results", "While a stream captures"),
     Wrong("11-fork", "the output is one array", _branches(alias=True), "results", "All rows are the last"),
     Wrong("11-fork", "rebinds the input", _branches(rebind=True), "results", "All rows are the first"),
@@ -520,7 +564,7 @@ _FORK = (
 
 def _draws(
     *, fixed: bool = False, first: bool = False, alias: bool = False, host: bool = False, set_it: bool = False,
-    recapture: bool = False, warm: bool = False, counts: bool = True,
+    recapture: bool = False, warm: bool = False, wait: bool = True,
 ) -> Any:  # fmt: skip
     """Rounds of noise with parts done wrongly."""
 
@@ -542,7 +586,7 @@ def _draws(
         if warm:
             one()
         rows = []
-        with _own_stream() as stream:
+        with _own_stream(wait=wait) as stream:
             graph = _captured(stream, one)
             for number in range(rounds):
                 if set_it:
@@ -625,6 +669,7 @@ _NOISE = (
     Wrong(
         "11-noise", "the host sets the round", _draws(set_it=True), "counts", "Leave the round on the device"
     ),
+    Wrong("11-noise", "nobody waits at the end", _draws(wait=False), "hazards", ""),
     Wrong("11-noise", "captures every round", _draws(recapture=True), "counts", "Capture once"),
     Wrong("11-noise", "no graph", _draws_eagerly, "counts", "with a launch of the graph"),
     Right("11-noise", "the reference", exercises.draws),
