@@ -1176,3 +1176,51 @@ def streams_that_are_gone_have_not_ended(cp: Any) -> None:
     with cp.cuda.Stream(non_blocking=True):
         x += 2
     cp.cuda.Device().synchronize()
+
+
+# Graphs and the memory that they use
+
+
+@right
+def temporaries_of_a_capture(cp: Any) -> None:
+    """They go back to the pool within the capture, and nobody else gets them."""
+    a, _ = two(cp)
+    x = made(cp)
+    with a:
+        _ = cp.sqrt(x * 2 + 1)  # warm-up: the pool has what the capture needs
+    a.synchronize()
+    a.begin_capture()
+    with a:
+        x[...] = cp.sqrt(x * 2 + 1)
+    graph = a.end_capture()
+    for _ in range(3):
+        graph.launch(stream=a)
+    a.synchronize()
+
+
+@wrong("used after it was freed")
+def temporaries_of_a_capture_that_others_get(cp: Any) -> None:
+    a, _ = two(cp)
+    x = made(cp)
+    a.begin_capture()
+    with a:
+        x[...] = cp.sqrt(x * 2 + 1)
+    graph = a.end_capture()
+    with a:
+        other = cp.full(N, 5, cp.float32)
+        graph.launch()
+        other.get()
+
+
+@wrong("used after it was freed")
+def input_freed_after_the_capture(cp: Any) -> None:
+    a, _ = two(cp)
+    x, y = made(cp, N, N)
+    a.begin_capture()
+    with a:
+        cp.multiply(x, 2, out=y)
+    graph = a.end_capture()
+    x = cp.ones(N, cp.float32)  # the graph still reads where the old one was
+    cp.cuda.Device().synchronize()
+    graph.launch(stream=a)
+    a.synchronize()

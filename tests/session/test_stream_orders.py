@@ -142,6 +142,32 @@ def test_a_missing_wait_shows_in_the_results(program: Callable[[Any], Any]) -> N
     assert differs(program)
 
 
+def many_functions(cp: Any) -> Any:
+    """One stream's work, of each kind of operation that the virtual GPU has."""
+    a, _ = two(cp)
+    with a:
+        x = cp.arange(64, dtype=cp.float32).reshape(8, 8)
+        x[x > 40] = 3
+        x[cp.asarray([1, 2])] += 1
+        x[2:4] = x[:2]
+        y = cp.sort(x.ravel())[::-1].reshape(8, 8).copy()
+        z = cp.matmul(x, y.astype(cp.float64).T)
+        z = cp.where(z > 5, z, -z)
+        z -= z.mean(axis=1, keepdims=True)
+        cp.add.at(z, (0, cp.asarray([0, 0, 1])), 2.0)
+        total = cp.ReductionKernel("T x", "T y", "x", "a + b", "y = a", "0", "total")(z)
+        z = cp.ElementwiseKernel("T x, T t", "T y", "y = x + t", "shift")(z, total)
+        host = np.arange(64, dtype=np.float64).reshape(8, 8)
+        z += cp.asarray(host)
+        host[:] = 0
+        picked = z[cp.nonzero(z > 0)[0][:3]]
+        return np.concatenate([z.get().ravel(), picked.get().ravel(), [float(total)]])
+
+
+def test_one_stream_has_one_result() -> None:
+    assert not differs(many_functions)
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_a_program_without_findings_has_one_result(seed: int) -> None:
     """Random programs: what the checker calls clean does not depend on the order."""

@@ -184,7 +184,7 @@ class WorkQueue:
             self.schedule.extend(stream_id, end_ns, last or before)
             if watch is not None:
                 edges = ((first, n) for n, node in enumerate(nodes[: len(works)]) for first in node.after)
-                watch.launched(self.place(stream_id), works, edges)
+                watch.launched(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:
                 self._clock.recorder.ran_graph(ran, self.schedule.queue(stream_id), begun_ns)
 

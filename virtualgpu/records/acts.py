@@ -106,10 +106,18 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class GraphMade:
+    """A graph is complete: whatever is freed from here on, its launches still use the address of."""
+
+    graph_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class GraphLaunch:
     """A graph given to a stream: its nodes, and the pairs of them that are ordered, earlier one first.
 
-    A node's own stream is the one that it was captured in. Every edge leads to a later node.
+    A node's own stream is the one that it was captured in. Every edge leads to a later node. A graph that
+    was never announced by `GraphMade` was there from the beginning.
     """
 
     device_id: int
@@ -117,6 +125,7 @@ class GraphLaunch:
     nodes: tuple[Work, ...]
     edges: tuple[tuple[int, int], ...]
     source: SourceLine | None = None
+    graph_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,4 +198,15 @@ class Release:
     source: SourceLine | None = None
 
 
-Act = NewStream | Work | GraphLaunch | EventRecord | EventWait | HostWait | HostUse | Allocation | Release
+Act = (
+    NewStream
+    | Work
+    | GraphMade
+    | GraphLaunch
+    | EventRecord
+    | EventWait
+    | HostWait
+    | HostUse
+    | Allocation
+    | Release
+)

@@ -125,7 +125,7 @@ class StreamHazard:
     @property
     def message(self) -> str:
         """The finding and its remedy in two sentences."""
-        return f"{self.cause} {self.where} {self.remedy}"
+        return f"{self.cause} {self.where} {self.remedy}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

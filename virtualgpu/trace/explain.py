@@ -71,7 +71,8 @@ def _what(
     doing = f"{first.stream or 'the host'} may still be {'writing' if old.writes else 'reading'} it"
     earlier = f"{doing} ({first.name}{_at(first.source)})"
     if kind == "used after it was freed":
-        return f"{second.stream} uses {array} ({second.name}{_at(second.source)}), freed{_at(first.source)}: "
+        uses = f"{second.stream} uses {array} ({second.name}{_at(second.source)})"
+        return f"{uses}, whose memory was given back or went to another array{_at(first.source)}: "
     if kind == "freed too early":
         return f"{_capital(array)} is given back{_at(second.source)} while {earlier}: "
     if kind == "reused too early":

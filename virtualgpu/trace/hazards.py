@@ -8,9 +8,8 @@ how race detectors for threads work (C. Flanagan, S. Freund, "FastTrack", 2009),
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from virtualgpu.records import (
     Provenance,
@@ -28,6 +27,7 @@ from virtualgpu.records.acts import (
     EventRecord,
     EventWait,
     GraphLaunch,
+    GraphMade,
     HostUse,
     HostWait,
     NewStream,
@@ -37,7 +37,7 @@ from virtualgpu.records.acts import (
 )
 from virtualgpu.trace import explain
 from virtualgpu.trace.order import Clock, Moment, Order, StreamKey
-from virtualgpu.trace.uses import Places, Use, covers, overlap
+from virtualgpu.trace.uses import Block, Blocks, Places, Use, covers, overlap
 
 # A program that repeats itself has few pairs of lines; one that does not is cut here.
 MAX_FINDINGS = 1_000
@@ -47,14 +47,6 @@ _WEAKER: dict[StreamHazardKind, tuple[StreamHazardKind, ...]] = {
     "read after write": ("write after write", "write after read"),
     "write after write": ("write after read",),
 }
-
-
-@dataclass(slots=True)
-class _Freed:
-    region: Region
-    at: int
-    source: SourceLine | None
-    clock: Clock
 
 
 class StreamChecker:
@@ -80,8 +72,10 @@ class StreamChecker:
         self.more = False
         self._order = Order()
         self._places: dict[int, Places[Use]] = {}
-        self._released: list[_Freed] = []
-        self._freed: dict[int, tuple[list[int], dict[int, _Freed]]] = {}
+        self._released: list[Block] = []
+        self._freed: dict[int, Blocks] = {}  # by memory: blocks that nobody has
+        self._taken: dict[int, Blocks] = {}  # by memory: blocks given out while the check was on
+        self._made: dict[int, int] = {}  # graphs, and when they were complete
         self._found: dict[tuple[object, ...], StreamHazard] = {}
         self._pairs: dict[tuple[object, ...], tuple[int, int]] = {}
         self._streams: dict[StreamKey, None] = {}
@@ -101,13 +95,13 @@ class StreamChecker:
             case EventWait():
                 order.wait(act)
             case Allocation():
-                for freed in self._take(act.region):
-                    if act.stream_id is not None:
-                        order.follow(self._key(act.device_id, act.stream_id), freed.clock)
+                self._take(act)
             case Release():
                 self._release(act)
             case GraphLaunch():
                 self._graph(act)
+            case GraphMade():
+                self._made[act.graph_id] = order.at
             case HostUse():
                 moment = order.host_use()
                 self._use(act.reads, act.writes, moment, act.name, None, act.source)
@@ -135,11 +129,12 @@ class StreamChecker:
     def _graph(self, act: GraphLaunch) -> None:
         key = self._seen(act.device_id, act.stream_id)
         self.operations += len(act.nodes)
-        launch = self._order.at
+        launch, made = self._order.at, self._made.get(act.graph_id, 0)
         for node, moment in zip(act.nodes, self._order.graph(act), strict=True):
             inner = self._seen(node.device_id, node.stream_id)
             source = node.source or act.source
-            self._use(node.reads, node.writes, moment, node.name, key, source, node.atomics, launch, inner)
+            touched = node.reads, node.writes, moment, node.name
+            self._use(*touched, key, source, node.atomics, launch, inner, made)
 
     def _seen(self, device_id: int, stream_id: int) -> StreamKey:
         key = self._key(device_id, stream_id)
@@ -160,14 +155,15 @@ class StreamChecker:
         atomics: Iterable[Region] = (),
         launch: int = 0,
         inner: StreamKey | None = None,
+        made: int | None = None,
     ) -> None:
         touched = [(region, False, False) for region in reads]
         touched += [(region, True, False) for region in writes]
         touched += [(region, True, True) for region in atomics]
         for region, write, atomic in touched:
             use = Use(region, write, moment, self._order.at, name, stream, source, launch, inner, atomic)
-            if stream is not None and self._freed:
-                self._check_freed(use)
+            if stream is not None and (self._freed or launch):
+                self._check_freed(use, made)
             self._meet(use)
 
     def _meet(self, new: Use) -> None:
@@ -229,7 +225,7 @@ class StreamChecker:
         region, at = act.region, self._order.at
         stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
         clock: Clock = dict(self._order.host) if stream is None else self._order.next_in(stream)
-        freed = _Freed(region, at, act.source, clock)
+        freed = Block(region, at, act.source, clock, stream is None)
         known = self._places.get(region.memory)
         moment = Moment(None, 0, clock)
         new = Use(region, True, moment, at, "free", stream, act.source)
@@ -240,35 +236,31 @@ class StreamChecker:
         self._released.append(freed)
         if len(self._released) > _KEPT_RELEASES:
             del self._released[: _KEPT_RELEASES // 2]
-        starts, blocks = self._freed.setdefault(region.memory, ([], {}))
-        self._take(region)
-        starts.insert(bisect_left(starts, region.start), region.start)
-        blocks[region.start] = freed
+        self._freed.setdefault(region.memory, Blocks()).put(freed)
 
-    def _take(self, region: Region) -> list[_Freed]:
-        """A block is in use again: its bytes are not free any more. What they belonged to."""
-        starts, blocks = self._freed.get(region.memory, ([], {}))
-        first, last = self._span(starts, blocks, region)
-        taken = [blocks.pop(start) for start in starts[first:last]]
-        del starts[first:last]
-        return taken
+    def _take(self, act: Allocation) -> None:
+        """A block is in use again: its bytes are not free any more."""
+        memory = act.region.memory
+        for freed in self._freed[memory].take(act.region) if memory in self._freed else ():
+            if act.stream_id is not None:
+                self._order.follow(self._key(act.device_id, act.stream_id), freed.clock)
+        self._taken.setdefault(memory, Blocks()).put(Block(act.region, self._order.at, act.source))
 
-    @staticmethod
-    def _span(starts: list[int], blocks: dict[int, _Freed], region: Region) -> tuple[int, int]:
-        first = max(bisect_right(starts, region.start) - 1, 0)
-        if first < len(starts) and blocks[starts[first]].region.end <= region.start:
-            first += 1
-        return first, bisect_left(starts, region.end)
-
-    def _check_freed(self, use: Use) -> None:
-        starts, blocks = self._freed.get(use.region.memory, ([], {}))
-        first, last = self._span(starts, blocks, use.region)
-        for start in starts[first:last]:
-            freed = blocks[start]
-            host = Use(freed.region, True, Moment(None, 0, {}), freed.at, "free", None, freed.source)
+    def _check_freed(self, use: Use, made: int | None) -> None:
+        """Whether a use is of memory that nobody has; of a graph that was complete at `made`, also of memory
+        that has gone to others since."""
+        memory = use.region.memory
+        found = self._freed[memory].meeting(use.region) if memory in self._freed else []
+        if made is not None:
+            # What was only needed within a capture may go back to a pool of the graph's own.
+            found = [block for block in found if block.to_device or block.at > made]
+            if not found and memory in self._taken:
+                found = [block for block in self._taken[memory].meeting(use.region) if block.at > made]
+        for block in found:
+            host = Use(block.region, True, Moment(None, 0, {}), block.at, "free", None, block.source)
             self._add("used after it was freed", host, use)
 
-    def _between(self, old: Use, new: Use) -> _Freed | None:
+    def _between(self, old: Use, new: Use) -> Block | None:
         """Where the memory was given back between two uses of it."""
         for freed in reversed(self._released):
             if freed.at < old.at:
@@ -277,7 +269,7 @@ class StreamChecker:
                 return freed
         return None
 
-    def _drop_release(self, old: Use, released: _Freed) -> None:
+    def _drop_release(self, old: Use, released: Block) -> None:
         """One mistake is one finding: that memory was used again says more than that it was freed."""
         key = (old.source or old.name, released.source or "free", True)
         self._found.pop(key, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from virtualgpu.records import SourceLine
 from virtualgpu.records.acts import Region
-from virtualgpu.trace.order import Moment, StreamKey
+from virtualgpu.trace.order import Clock, Moment, StreamKey
 
 # Steps that NumPy may take to decide whether two strided regions meet; after that they count as meeting.
 _MAX_WORK: Any = 20_000  # NumPy's stubs know only its two special values
@@ -113,3 +113,46 @@ class Places(Generic[T]):
             lists[start] = []
             insort(starts, start)
         lists[start].append(thing)
+
+
+@dataclass(slots=True)
+class Block:
+    """A block that was given back or given out, and when. Of one given back, what its next owner follows."""
+
+    region: Region
+    at: int
+    source: SourceLine | None
+    clock: Clock = field(default_factory=dict)
+    to_device: bool = False
+
+
+class Blocks:
+    """Blocks of one memory that do not meet, by their start."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._blocks: dict[int, Block] = {}
+
+    def meeting(self, region: Region) -> list[Block]:
+        """Those that a region meets."""
+        first, last = self._span(region)
+        return [self._blocks[start] for start in self._starts[first:last]]
+
+    def take(self, region: Region) -> list[Block]:
+        """Remove those that a region meets, and return them."""
+        first, last = self._span(region)
+        taken = [self._blocks.pop(start) for start in self._starts[first:last]]
+        del self._starts[first:last]
+        return taken
+
+    def put(self, block: Block) -> None:
+        """Add one in the place of those that it meets."""
+        self.take(block.region)
+        insort(self._starts, block.region.start)
+        self._blocks[block.region.start] = block
+
+    def _span(self, region: Region) -> tuple[int, int]:
+        first = max(bisect_right(self._starts, region.start) - 1, 0)
+        if first < len(self._starts) and self._blocks[self._starts[first]].region.end <= region.start:
+            first += 1
+        return first, bisect_left(self._starts, region.end)

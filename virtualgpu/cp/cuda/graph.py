@@ -53,6 +53,8 @@ class Graph:
         graph.graph = _FIRST_HANDLE + 2 * graph._id
         graph.graphExec = graph.graph + 1
         machine.graphs[graph.graph] = machine.graphs[graph.graphExec] = graph
+        if machine.clock.watch is not None:
+            machine.clock.watch.graph_made(graph._id)
         return graph
 
     _nodes: tuple[Node, ...]  # as captured

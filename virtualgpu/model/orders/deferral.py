@@ -46,6 +46,7 @@ class Deferral:
         self._random = random.Random(seed) if order == "random" else None
         self._held: dict[int, _Held] = {}
         self._lock = threading.RLock()
+        self._running = False
 
     def hold(self, number: int, run: Callable[[], object], after: Iterable[int]) -> None:
         """Keep operation `number`, which follows others."""
@@ -53,8 +54,13 @@ class Deferral:
             self._held[number] = _Held(run, tuple(n for n in after if n in self._held))
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
-        """Run these operations (None: all) and what they follow, as far as they have not run yet."""
+        """Run these operations (None: all) and what they follow, as far as they have not run yet.
+
+        Nothing happens within an operation that runs: it has what it needs.
+        """
         with self._lock:
+            if self._running:
+                return
             needed = set(self._held) if numbers is None else self._needed(numbers)
             if numbers is not None and self._random is not None and needed:
                 drawn = [n for n in self._held if n not in needed and self._random.random() < _EARLY]
@@ -80,15 +86,17 @@ class Deferral:
                 followers.setdefault(n, []).append(number)
         ready = [(self._rank(n), n) for n, count in missing.items() if not count]
         heapify(ready)
-        while ready:
-            _, number = heappop(ready)
-            held = self._held.pop(number, None)  # memory that is freed meanwhile may ask for everything
-            if held is not None:
-                held.run()
-            for follower in followers.get(number, ()):
-                missing[follower] -= 1
-                if not missing[follower]:
-                    heappush(ready, (self._rank(follower), follower))
+        self._running = True
+        try:
+            while ready:
+                _, number = heappop(ready)
+                self._held.pop(number).run()
+                for follower in followers.get(number, ()):
+                    missing[follower] -= 1
+                    if not missing[follower]:
+                        heappush(ready, (self._rank(follower), follower))
+        finally:
+            self._running = False
 
     def _rank(self, number: int) -> float:
         return -number if self._random is None else self._random.random()

@@ -28,6 +28,7 @@ from virtualgpu.records.acts import (
     EventRecord,
     EventWait,
     GraphLaunch,
+    GraphMade,
     HostUse,
     HostWait,
     NewStream,
@@ -146,10 +147,16 @@ class Watch:
         self._tell(work)
         return duration_ns
 
-    def launched(self, stream: StreamPlace, nodes: Sequence[Work], edges: Iterable[tuple[int, int]]) -> None:
+    def graph_made(self, graph_id: int) -> None:
+        """A capture has ended with a graph."""
+        self._tell(GraphMade(graph_id))
+
+    def launched(
+        self, stream: StreamPlace, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
+    ) -> None:
         """A graph was launched."""
         self._announce(stream)
-        self._tell(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here()))
+        self._tell(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
 
     def node(
         self, stream: StreamPlace, number: int, operation: WatchedOperation, source: SourceLine | None
