@@ -12,6 +12,7 @@ import pytest
 
 from tools.bench import simulator as bench_simulator
 from tools.bench import table as bench
+from tools.bench.timelines import recorded_launches
 from virtualgpu.records import Provenance
 
 
@@ -78,6 +79,11 @@ def test_simulator_row_scales_by_threads() -> None:
     assert row.median_ms == pytest.approx(0.5e3 * 256)
     assert "32,000 ×" in row.note
     assert bench.simulator_row(loaded, 0.004, None, "why").note == "not available: why"
+
+
+def test_recording_a_timeline_is_timed_beside_the_plain_run() -> None:
+    recorded_s, plain_s = recorded_launches(400)
+    assert 0.3 < recorded_s / plain_s < 2  # of so few launches, on a machine that does more than that
 
 
 @pytest.mark.slow

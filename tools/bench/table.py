@@ -29,6 +29,7 @@ import numpy.typing as npt
 from gpulab.views.tables import Table
 from tools.bench.checks import TARGETS_MS, sanitized_matmul
 from tools.bench.simulator import SimulatorTimes, run_simulator
+from tools.bench.timelines import LAUNCHES, MOST_TIMES, recorded_launches
 from tools.bench.traces import TRACE_TARGET_MS, slowest_trace
 from tools.corpus import kernel_code
 from virtualgpu.errors import GpulabError
@@ -323,6 +324,10 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         checked, plain = sanitized_matmul(size, 3)
         note = f"plain beside it: {1e3 * statistics.median(plain):.0f} ms"
         rows.append(Row.of(f"gl.sanitize, tiled matmul, {size} × {size}", checked, target_ms, note))
+    recorded_s, plain_s = recorded_launches()
+    note = f"plain beside it: {1e3 * plain_s:.0f} ms; recording costs {recorded_s / plain_s:.2f} ×"
+    limit_ms = MOST_TIMES * 1e3 * plain_s
+    rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), note))
     times, why = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for item in loaded[:2]:
         engine_s = statistics.median(with_counters[item.case.kernel])

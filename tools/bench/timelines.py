@@ -1,0 +1,42 @@
+"""How much longer a program takes while its timeline is recorded."""
+
+from __future__ import annotations
+
+import time
+
+from gpulab import session
+from virtualgpu.errors import GpulabError
+
+LAUNCHES = 10_000
+# What recording may make of the time without it.
+MOST_TIMES = 1.3
+
+
+_CODE = 'extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }'
+
+
+def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
+    """Times in seconds of small kernels under a timeline, its end included, and without one.
+
+    Raises
+    ------
+    GpulabError
+        If the timeline lacks a launch.
+    """
+    with session.on_device("virtual:A100") as cp:
+        kernel, x = cp.RawKernel(_CODE, "add"), cp.ones(32, cp.float32)
+        for _ in range(launches // 20):
+            kernel((1,), (32,), (x,))
+        start = time.perf_counter()
+        for _ in range(launches):
+            kernel((1,), (32,), (x,))
+        middle = time.perf_counter()
+        recorder = session.timeline_recorder()
+        recorder.start()
+        for _ in range(launches):
+            kernel((1,), (32,), (x,))
+        found = recorder.stop()
+        recorded_s = time.perf_counter() - middle
+    if len(found.activities) != launches or found.lost:
+        raise GpulabError(f"The timeline holds {len(found.activities):,} of {launches:,} launches.")
+    return recorded_s, middle - start
