@@ -262,11 +262,10 @@ class TimelineReport:
         return self._view
 
     def _summary(self) -> str:
-        """What overlapped and what would help most, for above the picture."""
+        """What overlapped, for above the picture."""
         found = overlap.pairs(overlap.by_engine(self.record))
-        shares = [f"{o.first} and {o.second} {words.percent(o.fraction)}" for o in found]
-        said = [f"Overlap of the shorter one's time: {words.listing(shares)}."] if shares else []
-        return " ".join([*said, *(each.text for each in advice.advice(self.record)[:1])])
+        shares = [f"{o.first} with {o.second} {words.percent(o.fraction)}" for o in found]
+        return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         if self._record is None:

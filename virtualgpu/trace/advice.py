@@ -8,7 +8,7 @@ Each gain is what the one change saves at most, were the rest to stay as it is; 
 * *Graph*: its launch-bound idle times, less `GRAPH_NODE_NS` for each operation that ended one.
 * *Host*: its idle times while the host computed.
 * *Overlap*: of the operations on the critical path, all that do not belong to the engine that is busiest
-  there, if the work came in `PIECES` pieces of which each may overlap the next.
+  there, if the work came in `PIECES` pieces of which each may overlap the next; nothing where they do.
 * *Stream*: gaps of streams that the default stream's rule made.
 """
 
@@ -21,7 +21,7 @@ from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathSt
 from virtualgpu.trace.critical_path import critical_path
 from virtualgpu.trace.flow import Flow
 from virtualgpu.trace.gaps import gaps_of
-from virtualgpu.trace.overlap import by_stream, engine_of
+from virtualgpu.trace.overlap import by_engine, by_stream, engine_of, pairs
 from virtualgpu.trace.words import at_lines, count, duration, listing, percent
 
 MOST = 4
@@ -33,6 +33,7 @@ PINNED_GB_S = 25.0
 GRAPH_NODE_NS = 1_030
 _FEWEST_LAUNCHES = 10
 PIECES = 4
+_OVERLAPS_WELL = 0.5
 # Smaller copies take what a copy takes to begin with.
 _SMALLEST_COPY = 64 << 10
 _WAITS: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
@@ -137,13 +138,19 @@ def _overlap(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
             busy[engine] += operation.duration_ns
     if len(busy) < 2 or "compute" not in busy:
         return
+    engines = {name: found for name, found in by_engine(flow.timeline).items() if name.split()[0] in busy}
+    together = pairs(engines)
+    if all(pair.fraction >= _OVERLAPS_WELL for pair in together):
+        return
     (longest, _), *others = busy.most_common()
     saved = sum(time_ns for _, time_ns in others) * (PIECES - 1) / PIECES
+    # However well they overlap, no run is shorter than its busiest engine's work.
+    least_ns = max(max(pair.first_ns, pair.second_ns) for pair in together)
     names = listing([longest, *(name for name, _ in others)])
-    text = f"Let {names} overlap: cut the work into pieces, and give every second one to a second stream"
+    text = f"Let {names} overlap: cut the work into pieces, and give them to several streams in turn"
     if any(a.pinned is False for a in _on_path(flow, path)):
         text += ", with pinned buffers"
-    yield Advice("overlap", text, round(saved))
+    yield Advice("overlap", text, round(min(saved, flow.timeline.duration_ns - least_ns)))
 
 
 def _stream(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:

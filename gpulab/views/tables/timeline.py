@@ -86,8 +86,10 @@ def advice(found: Iterable[Advice], timeline: Timeline) -> Answers[Advice]:
     """Sentences, the one with the largest gain first."""
     found = tuple(found)
     said = tuple(each.text for each in found)
-    caption = "What would help, each by itself" if found else "Nothing stands out that would help much"
-    return Answers.of(found, _caption(caption, timeline, (("",),)), Table("", (), ()), said)
+    caption = f"What would help, each by itself; {timeline.provenance.label}:"
+    if not found:
+        caption = f"Nothing stands out that would help much; {timeline.provenance.label}."
+    return Answers.of(found, caption, Table("", (), ()), said)
 
 
 def _added_up(
