@@ -33,7 +33,8 @@ def test_gaps_are_what_no_operation_covers(seed: int) -> None:
         found = [gap for gap in gaps(timeline) if gap.where == where]
         assert {t for gap in found for t in range(gap.start_ns, gap.end_ns)} == idle
         assert sum(gap.duration_ns for gap in found) == len(idle)
-        assert all(gap.start_ns - 1 in covered or gap.start_ns == timeline.start_ns for gap in found)
+        ends = {gap.end_ns for gap in found}  # a gap may have two parts
+        assert all(gap.start_ns - 1 in covered or gap.start_ns in {0, *ends} for gap in found)
 
 
 def kernel(
@@ -150,6 +151,28 @@ def test_the_first_gap_and_the_last_one() -> None:
         (50, 70, "nothing to do"),
     ]
     assert [g.cause for g in gaps(timeline, min_ns=15)] == ["nothing to do"] * 2
+
+
+def test_a_gap_has_a_part_of_the_host_s_and_one_of_the_device_s() -> None:
+    other = kernel(3, 2, 15, 160)
+    timeline = by_hand(
+        [ONE[0], other, kernel(2, 1, 160, 170, (1, 3))],
+        [ONE[1], call(3, 10, 15), call(2, 70, 100)],
+        (replace(EVENT, start_ns=60, end_ns=60),),
+    )
+    assert [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"][1:] == [
+        (50, 100, "launch-bound"),
+        (100, 160, "waiting for an event"),
+    ]
+
+
+def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> None:
+    long = replace(WAITED, start_ns=12, end_ns=50)
+    late = kernel(2, 2, 66, 70)
+    timeline = by_hand([ONE[0], late], [ONE[1], call(2, 56, 66)], (long,))
+    first = next(g for g in gaps(timeline) if g.where == "stream 2")
+    assert (first.start_ns, first.end_ns) == (0, 66)
+    assert (first.cause, first.source) == ("hidden synchronisation", LINE[7])
 
 
 def test_a_busy_stream_has_none() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -113,19 +114,25 @@ class Flow:
         times = [activity.end_ns for activity in ends]
         main = self.timeline.calls[0].thread if self.timeline.calls else 0
         found: dict[int, list[Wait]] = {}
+        copies = set()
         for asked in self.timeline.synchronizations:
             if asked.type == "STREAM_WAIT_EVENT" or asked.end_ns <= asked.start_ns:
                 continue
             thread = threads.get((asked.end_ns, asked.source), main)
             operation = self._ended_by(asked, ends, times)
+            is_copy = asked.hidden and operation is not None and operation.copy_kind == "HtoD"
+            if is_copy and operation is not None:
+                copies.add(operation.correlation_id)
             found.setdefault(thread, []).append(
-                Wait(asked.start_ns, asked.end_ns, thread, operation, asked, asked.source)
+                Wait(
+                    asked.start_ns, asked.end_ns, thread, operation, None if is_copy else asked, asked.source
+                )
             )
         for call in self.timeline.calls:
             copy = self.operations.get(call.correlation_id)
             if copy is None or copy.pinned is not False or copy.copy_kind != "HtoD":
                 continue
-            if copy.start_ns < copy.end_ns <= call.end_ns:
+            if copy.start_ns < copy.end_ns <= call.end_ns and copy.correlation_id not in copies:
                 begun = max(call.start_ns, copy.start_ns)
                 found.setdefault(call.thread, []).append(
                     Wait(begun, call.end_ns, call.thread, copy, None, call.source)
@@ -153,6 +160,17 @@ class Flow:
         waits = self.waits.get(thread, [])
         at = bisect_right(waits, until_ns, key=lambda wait: wait.end_ns) - 1
         return waits[at] if at >= 0 else None
+
+    def waits_within(self, thread: int, start_ns: int, end_ns: int) -> list[Wait]:
+        """What held a thread up in a stretch of time, or until it began; by an operation of the timeline."""
+        waits = self.waits.get(thread, [])
+        found = []
+        for at in range(bisect_left(waits, start_ns, key=lambda wait: wait.end_ns), len(waits)):
+            if waits[at].start_ns >= end_ns:
+                break
+            if waits[at].operation is not None:
+                found.append(waits[at])
+        return found
 
     def calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
         """The calls of a thread that lie at least partly within a stretch of time."""
@@ -192,6 +210,12 @@ def idle(activities: list[Activity], start_ns: int, end_ns: int) -> list[tuple[i
     return found
 
 
-def within_ns(calls: list[HostCall], start_ns: int, end_ns: int) -> int:
-    """How much of a stretch of time was spent in calls that lie one behind the other."""
-    return sum(max(0, min(call.end_ns, end_ns) - max(call.start_ns, start_ns)) for call in calls)
+def within_ns(spans: Sequence[HostCall | Wait], start_ns: int, end_ns: int) -> int:
+    """How much of a stretch of time is within a call or a wait."""
+    total_ns, free_ns = 0, start_ns
+    for span in spans if len(spans) < 2 else sorted(spans, key=lambda span: span.start_ns):
+        begin, end = max(span.start_ns, free_ns), min(span.end_ns, end_ns)
+        if end > begin:
+            total_ns += end - begin
+            free_ns = end
+    return total_ns

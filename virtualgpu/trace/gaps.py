@@ -1,22 +1,26 @@
 """Why a stream or an engine was idle: each gap with its cause.
 
-A gap lies between two operations of a stream (or of an engine), or before the first or after the last. What
-the operation that ended it was waiting for last decides:
+A gap lies between two operations of a stream (or of an engine), or before the first or after the last. It
+has up to two parts. Until the operation that ended it was given out, the host is to blame:
 
-* an operation of another stream that ended after the operation was given out: ``waiting for an event``, or
-  the ``default stream``'s order where no event was waited for; one of its own stream, ``waiting for its
-  stream``; a ``pageable copy`` in either place is called that;
-* the host, if it gave the operation out only after the gap had begun: a ``hidden synchronisation`` or a
-  ``synchronisation``, if the host was held up until the gap had begun, and a ``pageable copy``, if its call
-  did that; else ``launch-bound`` where the host was in calls, and ``host computing`` where for more than
-  half of the time it was in none;
-* neither: ``engine busy`` with other streams' work for more than half of the time, else its ``start-up``.
+* a ``hidden synchronisation``, a ``synchronisation`` or a ``pageable copy``, if its call held the
+  host up when the gap began, or for most of it;
+* ``host computing``, where it was in no call for more than half of the time, or in one that gives out nothing;
+* else ``launch-bound``: the host was giving out work.
 
-After the last operation there was ``nothing to do``.
+From then on the operation waited
+
+* for one of another stream: ``waiting for an event``, or the ``default stream``'s order where none was
+  waited for; for one of its own stream, ``waiting for its stream``; or for a ``pageable copy`` in either;
+* else for its engine, ``engine busy`` with other streams' work for more than half of the time, or for nothing
+  but its own ``start-up``.
+
+A part of less than a tenth counts with the other. After the last operation there was ``nothing to do``.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -64,9 +68,10 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
     """The gaps of each group of operations."""
     timeline, causes = flow.timeline, _Causes(flow)
     return [
-        Gap(where, start, end, *causes.of(start, end, after), 0 if after is None else after.correlation_id)
+        Gap(where, begin, until, *told, 0 if after is None else after.correlation_id)
         for where, activities in groups.items()
         for start, end, after in idle(list(activities), timeline.start_ns, timeline.end_ns)
+        for begin, until, told in causes.of(start, end, after)
     ]
 
 
@@ -80,18 +85,30 @@ class _Causes:
         self._busy = {name: union(intervals(activities)) for name, activities in engines.items()}
         self._several = len({a.device_id for a in flow.timeline.activities}) > 1
 
-    def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> _Told:
-        """Cause, reason and line of a gap that `operation` ended."""
+    def of(self, start_ns: int, end_ns: int, operation: Activity | None) -> list[tuple[int, int, _Told]]:
+        """The parts of a gap that `operation` ended, each with cause, reason and line."""
         if operation is None:
-            return "nothing to do", "no further operation was given", None
+            return [(start_ns, end_ns, ("nothing to do", "no further operation was given", None))]
         call = self._flow.call(operation)
-        given_ns = start_ns if call is None else min(call.end_ns, end_ns)
-        awaited = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
-        if awaited is not None and awaited.end_ns > max(start_ns, given_ns):
-            return self._awaited(operation, awaited)
+        given_ns = start_ns if call is None else min(max(call.end_ns, start_ns), end_ns)
+        least_ns = (end_ns - start_ns) / 10
+        if given_ns - start_ns < least_ns:
+            given_ns = start_ns
+        elif end_ns - given_ns < least_ns:
+            given_ns = end_ns
+        parts = []
         if call is not None and given_ns > start_ns:
-            return self._host(call.thread, start_ns, given_ns, call.source)
-        if self._engine_ns(operation, start_ns, end_ns) * 2 > end_ns - start_ns:
+            parts.append((start_ns, given_ns, self._host(call.thread, start_ns, given_ns, call.source)))
+        if end_ns > given_ns:
+            parts.append((given_ns, end_ns, self._device(operation, given_ns, end_ns)))
+        return parts
+
+    def _device(self, operation: Activity, given_ns: int, end_ns: int) -> _Told:
+        """What an operation waited for on the device."""
+        awaited = max(self._flow.before(operation), key=lambda a: a.end_ns, default=None)
+        if awaited is not None and awaited.end_ns > given_ns:
+            return self._awaited(operation, awaited)
+        if self._engine_ns(operation, given_ns, end_ns) * 2 > end_ns - given_ns:
             engine = engine_of(operation)
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
         return "start-up", f"{operation.name} was given in time and took that long to start", None
@@ -112,21 +129,25 @@ class _Causes:
         return "default stream", f"{awaited.name} of {where} comes first, by the default stream's rule", None
 
     def _host(self, thread: int, start_ns: int, given_ns: int, issued_by: SourceLine | None) -> _Told:
-        flow = self._flow
-        wait = flow.last_wait(thread, given_ns)
-        if wait is not None and (wait.end_ns < start_ns or wait.operation is None):
-            wait = None
-        free_ns = start_ns if wait is None else max(start_ns, wait.end_ns)
+        """Why the host gave an operation out no earlier."""
+        flow, length_ns = self._flow, given_ns - start_ns
+        waits = flow.waits_within(thread, start_ns, given_ns)
         calls = flow.calls_within(thread, start_ns, given_ns)
-        computed_ns = given_ns - free_ns - within_ns(calls, free_ns, given_ns)
-        if computed_ns * 2 > given_ns - start_ns:
+        held_up: Counter[_Told] = Counter()
+        for wait in waits:
+            held_up[_held_up(wait)] += max(0, min(wait.end_ns, given_ns) - max(wait.start_ns, start_ns))
+        busy_ns = within_ns([*calls, *waits] if waits else calls, start_ns, given_ns)
+        computed_ns = length_ns - busy_ns
+        if computed_ns * 2 > length_ns:
             return "host computing", f"the host computed for {duration(computed_ns)} in between", issued_by
-        if wait is not None:
-            return _held_up(wait)
+        if waits and waits[0].start_ns <= start_ns:
+            return _held_up(waits[0])
+        if held_up and sum(held_up.values()) * 2 > length_ns:
+            return held_up.most_common(1)[0][0]
         longest = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
         if longest is not None and not longest.name.startswith(_GIVING_OUT):
             in_call_ns = min(longest.end_ns, given_ns) - max(longest.start_ns, start_ns)
-            if in_call_ns * 2 > given_ns - start_ns:
+            if in_call_ns * 2 > length_ns:
                 return "host computing", f"the host was in {longest.name}", longest.source
         return "launch-bound", f"the host was giving out work ({count(len(calls), 'call')})", issued_by
 
