@@ -3,9 +3,10 @@
 A gap lies between two operations of a stream (or of an engine), or before the first or after the last. It
 has up to two parts. Until the operation that ended it was given out, the host is to blame:
 
-* a ``hidden synchronisation``, a ``synchronisation`` or a ``pageable copy``, if its call held the
-  host up when the gap began, or for most of it;
-* ``host computing``, where it was in no call for more than half of the time, or in one that gives out nothing;
+* a ``hidden synchronisation``, a ``synchronisation`` or a ``pageable copy``, if its call held the host up
+  when the gap began, or for most of it;
+* ``host computing``, where it was in no call for more than half of the time, or in one that gives out
+  nothing;
 * else ``launch-bound``: the host was giving out work.
 
 From then on the operation waited
