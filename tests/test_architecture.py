@@ -49,7 +49,7 @@ VIRTUAL = {
 # not listed is a front (session, lab, cli, ...), bound only by MAY_TOUCH_A_SIDE.
 COURSE = {
     "real": {"virtualgpu.records", "virtualgpu.errors", "virtualgpu.protocol", "virtualgpu.compile",
-             "virtualgpu.model"},
+             "virtualgpu.model", "virtualgpu.trace"},
     "views": {"virtualgpu.records"},
     # Exercises, texts and figures: no machinery, which is in `teach`.
     "course": {"gpulab.teach", "gpulab.lab", "gpulab.session", "gpulab.views", "virtualgpu.records",

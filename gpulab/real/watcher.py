@@ -27,6 +27,7 @@ from virtualgpu.errors import GpulabError, NotSupportedError
 from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
 from virtualgpu.records import ActivityKind
 from virtualgpu.records.acts import HOST, Act, Work
+from virtualgpu.trace.cupti import kinds
 
 _P = c_void_p
 # The arguments of each call that is looked at, as CUPTI lays them out (generated_cuda_runtime_api_meta.h).
@@ -71,8 +72,8 @@ _BEFORE = frozenset(
     }
 )
 _FUNCTIONS = {
-    library.DRIVER_API: frozenset(name for name in _ARGUMENTS if not name.startswith("cuda")),
-    library.RUNTIME_API: frozenset(name for name in _ARGUMENTS if name.startswith("cuda")),
+    kinds.DRIVER_API: frozenset(name for name in _ARGUMENTS if not name.startswith("cuda")),
+    kinds.RUNTIME_API: frozenset(name for name in _ARGUMENTS if name.startswith("cuda")),
 }
 _PINNED, _DEVICE, _MANAGED = 1, 2, 3  # cudaMemoryType
 _LEGACY, _ALIAS = 0, 1

@@ -271,9 +271,9 @@ class TestLines:
         assert {c.source.file for c in t.record.calls if c.source} == {"test_timeline_gpu.py"}
 
     def test_after_python_has_fallen_silent(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-        from gpulab.real.cupti import lines
+        from virtualgpu.model.recording import line_watch
 
-        monkeypatch.setattr(lines, "KEPT", 20)
+        monkeypatch.setattr(line_watch, "KEPT", 20)
         here = sys._getframe().f_lineno
         with gl.timeline() as t:
             for _ in range(60):

@@ -425,7 +425,8 @@ class FakeCupti:
 def install() -> FakeCupti:
     """Let gpulab find a fake CUPTI, and read the modelled clock for the times of Python's lines."""
     from gpulab.real import watcher
-    from gpulab.real.cupti import library, lines, recorder
+    from gpulab.real.cupti import library, recorder
+    from virtualgpu.model.recording import line_watch
     from virtualgpu.model.recording.program_lines import ProgramLines
 
     fake = FakeCupti()
@@ -443,5 +444,5 @@ def install() -> FakeCupti:
 
     ProgramLines.belongs = outside  # type: ignore[method-assign]
     watcher.load_driver = lambda: fake.callbacks
-    library.load, lines.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
+    library.load, line_watch.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
     return fake

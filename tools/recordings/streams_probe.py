@@ -106,6 +106,7 @@ def launches() -> Any:
     cp, empty, _, _ = _kernels()
     from gpulab.real.cupti import library
     from gpulab.real.cupti.recorder import _CALLS, _KINDS
+    from virtualgpu.trace.cupti import kinds
 
     found = library.load()
     assert found is not None
@@ -121,8 +122,8 @@ def launches() -> Any:
         return spent / n * 1e6
 
     loop(2000)
-    driver = {library.DRIVER_API: _CALLS[library.DRIVER_API]}
-    runtime = {library.RUNTIME_API: _CALLS[library.RUNTIME_API]}
+    driver = {kinds.DRIVER_API: _CALLS[kinds.DRIVER_API]}
+    runtime = {kinds.RUNTIME_API: _CALLS[kinds.RUNTIME_API]}
     ways: dict[str, tuple[tuple[int, ...], dict[int, frozenset[str]]]] = {
         "kernels": ((10,), {}), "and driver": ((10,), driver), "and runtime": ((10,), driver | runtime),
         "and all kinds": (_KINDS, _CALLS),

@@ -1,1 +1,1 @@
-"""Timelines of a real GPU through CUPTI, NVIDIA's profiling interface."""
+"""CUPTI, NVIDIA's profiling interface: its library, what it records, and its callbacks."""

@@ -20,13 +20,7 @@ from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint8, c_uint32, c_uint
 from typing import Any, Final
 
 from virtualgpu.errors import GpulabError
-
-# CUpti_ActivityKind
-MEMCPY, MEMSET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
-MARKER, MARKER_DATA, OVERHEAD, MEMCPY2, CUDA_EVENT, STREAM, SYNCHRONIZATION = 12, 13, 17, 22, 36, 37, 38
-GRAPH_HOST_NODE, HOST_LAUNCH = 56, 58  # since CUDA 13.4
-# CUpti_CallbackDomain
-DRIVER_API, RUNTIME_API = 1, 2
+from virtualgpu.trace.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUNTIME, RUNTIME_API
 
 _SUCCESS, _MAX_LIMIT_REACHED, _NOT_SUPPORTED, _INVALID_KIND = 0, 12, 27, 21
 TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED

@@ -13,26 +13,27 @@ import cupy
 from cupy.cuda import runtime
 
 from gpulab.real.cupti import library as cupti
-from gpulab.real.cupti.lines import LineWatch
-from gpulab.real.cupti.records import Parts, Records, Seen
 from virtualgpu.errors import GpulabError
+from virtualgpu.model.recording.line_watch import LineWatch
 from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.timeline import HostCall, StreamInfo, Synchronization
+from virtualgpu.trace.cupti import kinds
+from virtualgpu.trace.cupti.records import Parts, Records, Seen
 
 _KINDS = (
-    cupti.CONCURRENT_KERNEL, cupti.MEMCPY, cupti.MEMCPY2, cupti.MEMSET, cupti.SYNCHRONIZATION,
-    cupti.CUDA_EVENT, cupti.STREAM, cupti.MARKER, cupti.MARKER_DATA, cupti.OVERHEAD, cupti.GRAPH_HOST_NODE,
-    cupti.HOST_LAUNCH,
+    kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMCPY2, kinds.MEMSET, kinds.SYNCHRONIZATION,
+    kinds.CUDA_EVENT, kinds.STREAM, kinds.MARKER, kinds.MARKER_DATA, kinds.OVERHEAD, kinds.GRAPH_HOST_NODE,
+    kinds.HOST_LAUNCH,
 )  # fmt: skip
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.
 _CALLS = {
-    cupti.DRIVER_API: frozenset(
+    kinds.DRIVER_API: frozenset(
         {"cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuModuleLoadData",
          "cuModuleLoadDataEx", "cuLibraryLoadData", "cuGraphLaunch", "cuStreamSynchronize",
          "cuEventSynchronize", "cuCtxSynchronize", "cuMemcpyAsync", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync",
          "cuMemcpyDtoDAsync", "cuStreamWaitEvent", "cuMemAllocAsync", "cuMemFreeAsync"}
     ),
-    cupti.RUNTIME_API: frozenset(
+    kinds.RUNTIME_API: frozenset(
         {"cudaLaunchKernel", "cudaLaunchKernelExC", "cudaLaunchCooperativeKernel", "cudaLaunchHostFunc",
          "cudaMemcpy", "cudaMemcpyAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync", "cudaMemcpy3D",
          "cudaMemcpy3DAsync", "cudaMemcpyPeer", "cudaMemcpyPeerAsync", "cudaMemcpyToSymbolAsync",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.real.cupti import library as cupti
+from virtualgpu.trace.cupti import kinds as cupti
 
 
 def _layout(**fields: tuple[str, int]) -> np.dtype[Any]:

@@ -9,10 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpulab.real.cupti import library as cupti
-from gpulab.real.cupti.layout import read
-from gpulab.real.cupti.names import kernel_name
-from gpulab.real.cupti.order import Order, StreamKey, within_graph
 from virtualgpu.records import Activity
 from virtualgpu.records.timeline import (
     ActivityKind,
@@ -24,6 +20,10 @@ from virtualgpu.records.timeline import (
     Synchronization,
     SynchronizationType,
 )
+from virtualgpu.trace.cupti import kinds as cupti
+from virtualgpu.trace.cupti.layout import read
+from virtualgpu.trace.cupti.names import kernel_name
+from virtualgpu.trace.cupti.stream_order import Order, StreamKey, within_graph
 
 # CUpti_ActivityMemcpyKind; copies within the host are no work of a device.
 _COPIES: dict[int, CopyKind] = {
