@@ -242,6 +242,97 @@ class TestReplay:
             assert (float(x[0]), float(y.get()[0])) == (3, 4)
 
 
+class TestMemoryNodes:
+    """``cudaMallocAsync`` in a capture, as an H200 does it (CUDA 13.0)."""
+
+    @staticmethod
+    def kinds(graph: Any) -> list[str]:
+        return list(nodes_of(graph.debug_dot_str()).values())
+
+    def test_arrays_of_an_asynchronous_pool(self, add: Any) -> None:
+        out, pool = cp.zeros(64, cp.float32), cp.cuda.MemoryAsyncPool()
+
+        def work(stream: Any) -> None:
+            with cp.cuda.using_allocator(pool.malloc):
+                x = cp.zeros(64, cp.float32)
+                add(x, 3)
+                cp.copyto(out, x)
+
+        graph = captured(work)
+        first, *between, last = self.kinds(graph)
+        assert (first, last) == ("MEM_ALLOC", "MEM_FREE")
+        assert "add" in between
+        for _ in range(3):
+            out.fill(0)
+            graph.launch()
+            np.testing.assert_array_equal(out.get(), np.full(64, 3))
+
+    def test_memory_that_the_last_launch_left_forbids_the_next(self, machine: Machine) -> None:
+        addresses: list[int] = []
+
+        def work(stream: Any) -> None:
+            addresses.append(runtime.mallocAsync(4096, stream.ptr))
+            runtime.memsetAsync(addresses[0], 7, 4096, stream.ptr)
+
+        stream = Stream(non_blocking=True)
+        graph = captured(work, stream)
+        with pytest.raises(CUDARuntimeError):
+            runtime.freeAsync(addresses[0], stream.ptr)  # it does not live before the first launch
+        for _ in range(2):
+            graph.launch(stream)
+            operations = len(machine.devices[0].work.log)
+            with pytest.raises(CUDARuntimeError) as error:
+                graph.launch(stream)
+            assert error.value.status == 1
+            assert str(error.value).startswith("cudaErrorInvalidValue: invalid argument")
+            assert len(machine.devices[0].work.log) == operations
+            assert machine.devices[0].memory.view(addresses[0], 4096).tolist() == [7] * 4096
+            runtime.freeAsync(addresses[0], stream.ptr)
+
+    def test_the_graph_has_its_memory_for_itself(self) -> None:
+        addresses: list[int] = []
+
+        def work(stream: Any) -> None:
+            addresses.append(runtime.mallocAsync(4096, stream.ptr))
+            runtime.freeAsync(addresses[-1], stream.ptr)
+
+        first = captured(work)
+        second = captured(work)
+        stream = Stream(non_blocking=True)
+        outside = [runtime.mallocAsync(4096, stream.ptr) for _ in range(4)]
+        assert len({*addresses, *outside}) == 6
+        del first
+        third = captured(work)  # takes the place of the one that is gone
+        assert addresses[2] == addresses[0]
+        for graph in (second, third):
+            graph.launch(stream)
+        for address in outside:
+            runtime.freeAsync(address, stream.ptr)
+
+    def test_memory_of_no_graph_is_not_freed_in_a_capture(self) -> None:
+        stream = Stream(non_blocking=True)
+        address = runtime.mallocAsync(64, stream.ptr)
+        stream.begin_capture()
+        with pytest.raises(CUDARuntimeError) as error:
+            runtime.freeAsync(address, stream.ptr)
+        assert error.value.status == 1
+        stream.end_capture()
+        runtime.freeAsync(address, stream.ptr)
+
+
+def test_a_graph_draws_on_from_a_generator() -> None:
+    """CuPy's generators are kernels; only cuRAND, behind ``cp.random.rand``, stays out."""
+    generator, kept = cp.random.default_rng(5), []
+    graph = captured(lambda _: kept.append(generator.random(1000)))
+    drawn = []
+    for _ in range(2):
+        graph.launch()
+        drawn.append(kept[0].get())
+    drawn.append(generator.random(1000).get())
+    expected = cp.random.default_rng(5).random(3000).get()
+    np.testing.assert_array_equal(np.concatenate(drawn), expected)
+
+
 class TestForkAndJoin:
     def test_an_event_brings_another_stream_in_and_back(self, machine: Machine, add: Any) -> None:
         x, y = cp.zeros(64, cp.float32), cp.zeros(64, cp.float32)
@@ -336,6 +427,33 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], int, bool]] = {
     "event synchronize": (lambda s, x: s.record().synchronize(), 907, True),
     "elapsed time": (lambda s, x: cp.cuda.get_elapsed_time(s.record(), s.record()), 907, False),
 }
+
+
+@pytest.mark.parametrize(
+    ("spoil", "called"),
+    [
+        (lambda s: s.synchronize(), "synchronize"),
+        (lambda s: s.done, "done"),
+        (lambda s: s.record().done, "done"),
+        (lambda s: s.add_callback(print, 0), "add_callback"),
+        (lambda s: cp.cuda.Device().synchronize(), "synchronize"),
+    ],
+)
+def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
+    x, stream = array(), Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        with contextlib.suppress(CUDARuntimeError):
+            spoil(stream)
+        with pytest.raises(CUDADriverError) as later:
+            x.fill(1)
+        with pytest.raises(CUDARuntimeError) as end:
+            stream.end_capture()
+    line = spoil.__code__.co_firstlineno
+    for error in (later, end):
+        assert f"error during capture: {called} in test_graphs.py, line {line}, `(lambda s: " in str(
+            error.value
+        )
 
 
 class TestRefusals:
@@ -656,6 +774,12 @@ class TestDot:
         assert label in graph.debug_dot_str(4)
 
 
+def machine_clock() -> Any:
+    from virtualgpu.model import machine as slot
+
+    return slot.current().clock
+
+
 class TestPrice:
     """Between two events, an H200 took 3.5, 13.3, 106.5 and 1,041 us for graphs of small kernels, and in a
     stream 50.9 us for 10 and 4,496 us for 1,000."""
@@ -676,16 +800,24 @@ class TestPrice:
         for _ in _fresh("H200"):
             yield
 
+    @staticmethod
+    def uploaded(work: Callable[[Any], object]) -> Callable[[], None]:
+        """The launch of a graph that was launched before."""
+        graph = captured(work)
+        graph.upload()
+        launch: Callable[[], None] = graph.launch
+        return launch
+
     @pytest.mark.parametrize(("nodes", "measured_us"), [(1, 3.49), (10, 13.28), (100, 106.5), (1000, 1041)])
     def test_graphs_cost_what_an_h200_measured(self, add: Any, nodes: int, measured_us: float) -> None:
         x = array()
-        graph = captured(lambda _: [add(x) for _ in range(nodes)])
-        assert self.us(graph.launch) == pytest.approx(measured_us, rel=0.12)
+        launch = self.uploaded(lambda _: [add(x) for _ in range(nodes)])
+        assert self.us(launch) == pytest.approx(measured_us, rel=0.12)
 
     def test_a_stream_costs_four_times_as_much(self, add: Any) -> None:
         x = array()
-        graph = captured(lambda _: [add(x) for _ in range(100)])
-        assert 3.5 < self.us(lambda: [add(x) for _ in range(100)]) / self.us(graph.launch) < 5
+        launch = self.uploaded(lambda _: [add(x) for _ in range(100)])
+        assert 3.5 < self.us(lambda: [add(x) for _ in range(100)]) / self.us(launch) < 5
 
     def test_work_that_is_large_costs_the_same_in_both(self) -> None:
         """20 additions over 64 MiB: 1,614 us in a graph, 1,655 in a stream."""
@@ -697,6 +829,46 @@ class TestPrice:
                 cp.add(z, 1, out=z)
 
         assert self.us(captured(lambda _: add()).launch) == pytest.approx(self.us(add), rel=0.05)
+
+    @pytest.mark.parametrize(
+        ("nodes", "capture_us", "end_us", "first_us", "later_us"),
+        [(10, 18.5, 62.7, 12.8, 2.4), (100, 168, 243, 110, 3.8), (1000, 1_999, 3_616, 882, 11.1)],
+    )
+    def test_what_the_host_spends_before_the_second_launch(
+        self, add: Any, nodes: int, capture_us: float, end_us: float, first_us: float, later_us: float
+    ) -> None:
+        """On the host of an H200, of small kernels; one in a stream cost 4.9 us."""
+        x, stream, clock = array(), Stream(non_blocking=True), machine_clock()
+        times = [clock.now_ns]
+        with stream:
+            stream.begin_capture()
+            for _ in range(nodes):
+                add(x)
+            times.append(clock.now_ns)
+            graph = stream.end_capture()
+            times.append(clock.now_ns)
+            graph.launch()
+            times.append(clock.now_ns)
+            graph.launch()
+            times.append(clock.now_ns)
+        took = np.diff(times) / 1000
+        assert took[:3] == pytest.approx([capture_us, end_us, first_us], rel=0.35)
+        assert took[3] < 1.2 * later_us
+
+    def test_an_upload_takes_what_the_first_launch_then_saves(self, add: Any) -> None:
+        x, clock, spent = array(), machine_clock(), []
+        for upload in (False, True):
+            graph = captured(lambda _: [add(x) for _ in range(50)])
+            before = clock.now_ns
+            if upload:
+                graph.upload()
+            after = clock.now_ns
+            graph.launch()
+            spent.append((after - before, clock.now_ns - after))
+        (none, first), (uploaded, later) = spent
+        assert none == 0
+        assert first == pytest.approx(uploaded + later)
+        assert first > 10 * later
 
     def test_branches_overlap(self, add: Any) -> None:
         """Four branches of 25 small kernels took 33 us, 100 in a row 106.5."""
@@ -711,7 +883,7 @@ class TestPrice:
                     add(x, stream=other)
                 stream.wait_event(other.record())
 
-        assert self.us(captured(work).launch) == pytest.approx(33, rel=0.2)
+        assert self.us(self.uploaded(work)) == pytest.approx(33, rel=0.2)
 
 
 def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> None:

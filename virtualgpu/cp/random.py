@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -42,10 +43,12 @@ def _refuse_captured() -> None:
         )
 
 
-def _output(host: Any, dtype: Any, name: str) -> ndarray:
-    _refuse_captured()
+def _output(host: Any, dtype: Any, name: str, again: Callable[[], Any] | None = None) -> ndarray:
+    """An array of numbers drawn; `again` draws others, at each launch of a graph that may have it."""
+    if again is None:
+        _refuse_captured()
     contents = np.asarray(host, dtype=checked_dtype(dtype))
-    return ndarray._computed(f"curand_{name}", contents, lambda: contents)
+    return ndarray._computed(f"curand_{name}", contents, again or (lambda: contents))
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
@@ -59,19 +62,30 @@ class _Distributions:
     """Distributions that `RandomState` and `Generator` share."""
 
     _host: np.random.Generator
+    _in_graphs = False  # whether a graph may draw: it then goes on where the last launch ended
+
+    def _drawn(self, draw: Callable[[], Any], dtype: Any, name: str) -> ndarray:
+        """An array of what `draw` gives."""
+        if not (self._in_graphs and is_capturing()):
+            return _output(draw(), dtype, name, draw if self._in_graphs else None)
+        before = self._host.bit_generator.state
+        try:
+            return _output(draw(), dtype, name, draw)  # for its shape: nothing is drawn in a capture
+        finally:
+            self._host.bit_generator.state = before
 
     def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         values = tuple(_parameter(value) for value in parameters)
         shape = None if size is None and any(np.ndim(v) for v in values) else _size(size)
         if shape is not None:
             check_room(math.prod(shape) * np.dtype(dtype).itemsize)
-        return _output(getattr(self._host, name)(*values, size=shape), dtype, name)
+        return self._drawn(partial(getattr(self._host, name), *values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
         kind = _float_dtype(dtype)
         shape = _size(size)
         check_room(math.prod(shape) * kind.itemsize)
-        return _output(getattr(self._host, name)(size=shape, dtype=kind), kind, name)
+        return self._drawn(partial(getattr(self._host, name), size=shape, dtype=kind), kind, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Normal distribution with mean `loc` and standard deviation `scale`."""
@@ -165,7 +179,9 @@ class RandomState(_Distributions):
 
 
 class Generator(_Distributions):
-    """A source of random arrays as `default_rng` makes it."""
+    """A source of random arrays as `default_rng` makes it. A graph may draw from it, as CuPy's kernels do."""
+
+    _in_graphs = True
 
     def __init__(self, bit_generator: Any) -> None:
         self.bit_generator = bit_generator
@@ -192,10 +208,9 @@ class Generator(_Distributions):
     ) -> ndarray:
         """Integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
         kind: Any = np.dtype(dtype)
-        host = self._host.integers(
-            _parameter(low), None if high is None else _parameter(high), _size(size), kind, endpoint
-        )
-        return _output(host, kind, "integers")
+        bounds = _parameter(low), None if high is None else _parameter(high)
+        draw = partial(self._host.integers, *bounds, _size(size), kind, endpoint)
+        return self._drawn(draw, kind, "integers")
 
 
 class Philox4x3210(np.random.Philox):

@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model.clock import Schedule
-from virtualgpu.model.closures import addresses, moved, moved_views, released
+from virtualgpu.model.closures import address_of, addresses, moved, moved_views, released
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
+from virtualgpu.model.recording.program_lines import ProgramLines
 from virtualgpu.model.recording.watch import Regions, RunWatched
 from virtualgpu.records import (
     Activity,
@@ -31,6 +32,14 @@ from virtualgpu.records import (
 )
 
 GLOBAL_MODE, THREAD_LOCAL_MODE, RELAXED_MODE = 0, 1, 2  # cudaStreamCaptureMode
+
+# What graphs cost the host, in ns; small kernels by CuPy 14.2 on the host of an H200 (CUDA 13.0, `python -m
+# tools.recordings.graphs`). A capture took 168 us for 100 kernels and 2.0 ms for 1,000, end_capture() 20, 63,
+# 243 and 3,616 us for 1, 10, 100 and 1,000 nodes, an upload 6.7, 18, 121 and 864 us: that much longer is the
+# first launch of a graph that was not uploaded.
+CAPTURE_NODE_NS = 1_750.0
+INSTANTIATE_NS, INSTANTIATE_NODE_NS = 15_000.0, 3_000.0
+UPLOAD_NS, UPLOAD_NODE_NS = 6_000.0, 950.0
 
 # A copy to or from another device comes in by the copy engine of the device whose stream it is in.
 _COPY_ENGINES: dict[CopyKind | None, EngineName] = {
@@ -89,10 +98,13 @@ _REFUSALS = {
 }
 
 
-def refusal(status: int, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
-    """CUDA's error for what a capture forbids; of the driver, which launches kernels, or of the runtime."""
+def refusal(status: int, driver: bool = False, why: str = "") -> CUDARuntimeError | CUDADriverError:
+    """CUDA's error for what a capture forbids; of the driver, which launches kernels, or of the runtime.
+
+    `why` is said after CUDA's own words.
+    """
     name, words, remedy = _REFUSALS[status]
-    message = f"{words}. {remedy}"
+    message = f"{words}{why}. {remedy}"
     if not driver:
         return CUDARuntimeError(status, f"cudaError{name}", message)
     upper = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
@@ -106,16 +118,6 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
     "MEMCPY2": "MEMCPY",
     "MEMSET": "MEMSET",
     "HOST_LAUNCH": "HOST",
-}
-
-
-# What the addresses of a copy or a memory set are, in the order in which its function has them.
-_ENDS: dict[str, tuple[str, ...]] = {
-    "MEMCPY": ("destination", "source"),
-    "MEMCPY2": ("destination", "source"),
-    "MEMSET": ("destination",),
-    "HtoD": ("destination",),
-    "DtoH": ("source",),
 }
 
 
@@ -140,7 +142,8 @@ class Operation:
 
     ``run`` does it and returns what it takes on the device in ns. ``sm_share`` is the part of the SMs that
     a kernel keeps busy, ``waves`` how often its blocks fill the places that they may have. ``call`` is there
-    for a kernel that the engine runs; ``watched`` then runs it where what it touches is to be seen, and
+    for a kernel that the engine runs. ``node_kind`` is there for what only graphs have, ``check`` raises what
+    forbids to launch a graph with it. ``watched`` then runs it where what it touches is to be seen, and
     returns that, too. ``reads`` and ``writes`` are the arrays that anything else uses, as NumPy sees them; of
     pageable host memory none, since the call itself reads or fills that.
     """
@@ -157,6 +160,8 @@ class Operation:
     sm_share: float = 1.0
     waves: int = 1
     call: KernelCall | None = None
+    node_kind: NodeKind | None = None
+    check: Callable[[], None] | None = None
     reads: Sequence[npt.NDArray[Any]] = ()
     writes: Sequence[npt.NDArray[Any]] = ()
     watched: Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None = None
@@ -217,15 +222,17 @@ class Node:
         if operation.call is not None:
             parameters = operation.call.parameters
         elif operation.kind != "HOST_LAUNCH":
-            found = [address for address, _ in addresses(operation.run, memory)]
-            names = _ENDS.get(operation.kind if len(found) > 1 else operation.copy_kind or operation.kind, ())
+            ends: dict[int, str] = {}
+            if operation.kind != "CONCURRENT_KERNEL":
+                ends |= {address_of(view): "source" for view in operation.reads}
+                ends |= {address_of(view): "destination" for view in operation.writes}
             parameters = tuple(
-                NodeParameter(address.to_bytes(8, "little"), name=name, addresses=(address,))
-                for address, name in zip(found, (*names, *[""] * len(found)), strict=False)
+                NodeParameter(address.to_bytes(8, "little"), name=ends.get(address, ""), addresses=(address,))
+                for address, _ in addresses(operation.run, memory)
             )
         return GraphNode(
             number,
-            _NODE_KINDS[operation.kind],
+            operation.node_kind or _NODE_KINDS[operation.kind],
             operation.name,
             operation.grid,
             operation.block,
@@ -234,6 +241,7 @@ class Node:
             operation.size_bytes if operation.kind != "CONCURRENT_KERNEL" else 0,
             operation.copy_kind,
             self.device_id,
+            self.source,
         )
 
     def changed(self, before: GraphNode, now: GraphNode, memory: DeviceMemory) -> Node:
@@ -262,7 +270,9 @@ class Capture:
     nodes: list[Node] = field(default_factory=list)
     frontiers: dict[Place, tuple[int, ...]] = field(default_factory=dict)
     broken: bool = False
+    spoiler: str = ""  # in words: the call that broke it
     ended: bool = False
+    lines: ProgramLines = field(default_factory=ProgramLines)
     thread: int = field(default_factory=threading.get_ident)
 
     def add(
@@ -272,6 +282,18 @@ class Capture:
         node = Node(operation.released(), self.frontiers[place], place[0], schedule, place[1], source)
         self.nodes.append(node)
         self.frontiers[place] = (len(self.nodes) - 1,)
+
+    def spoil(self) -> None:
+        """Lose the graph; the call of the program that does so first is remembered."""
+        if not self.broken:
+            self.broken = True
+            line, called = self.lines.here()
+            if line is not None:
+                self.spoiler = f": {called or 'a call'} in {line}{f', `{line.text}`' if line.text else ''}"
+
+    def lost(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
+        """The error for what is asked of a capture that is lost (901), with the call that broke it."""
+        return refusal(901, driver, self.spoiler)
 
     def join(self, place: Place, after: tuple[int, ...]) -> None:
         """Let the next node of a stream, which may be new here, follow these nodes too."""

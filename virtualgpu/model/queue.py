@@ -16,7 +16,16 @@ from functools import partial
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, HostClock, Schedule
-from virtualgpu.model.graph import RELAXED_MODE, Capture, Node, Operation, refusal
+from virtualgpu.model.graph import (
+    CAPTURE_NODE_NS,
+    INSTANTIATE_NODE_NS,
+    INSTANTIATE_NS,
+    RELAXED_MODE,
+    Capture,
+    Node,
+    Operation,
+    refusal,
+)
 from virtualgpu.model.recording.watch import StreamPlace
 from virtualgpu.records import Activity
 from virtualgpu.records.acts import Work
@@ -80,10 +89,13 @@ class WorkQueue:
             self.check_legacy(stream_id, driver)
             capture = self.capturing(stream_id, driver)
             if capture is not None:
-                source = None if self._clock.watch is None else self._clock.watch.here()
+                watch = self._clock.watch
+                source = capture.lines.here()[0] if watch is None else watch.here()
+                begun_ns = self._clock.now_ns
+                self._clock.advance(CAPTURE_NODE_NS)
                 capture.add((self._device_id, stream_id), operation, self.schedule, source)
                 if self._clock.recorder is not None:
-                    self._clock.recorder.captured(operation.kind)
+                    self._clock.recorder.captured(operation.kind, begun_ns)
                 return None
         number = self._next_number()
         schedule, watch = self.schedule, self._clock.watch
@@ -132,23 +144,51 @@ class WorkQueue:
         """Forget a stream; a graph that it was capturing is lost."""
         capture = self.captures.pop(stream_id, None)
         if capture is not None and not capture.ended:
-            capture.broken = True
+            capture.spoil()
             capture.ended = capture.origin == (self._device_id, stream_id)
         self.schedule.destroy_queue(stream_id)
 
     # Graphs
 
-    def launch_graph(self, stream_id: int, graph_id: int, nodes: Sequence[Node]) -> None:
-        """Run the nodes of a graph, each when those it follows have ended.
+    def upload_graph(self, stream_id: int, upload_ns: float) -> None:
+        """Prepare a graph for its launches in a stream; the host pays for it.
 
         Raises
         ------
         CUDARuntimeError
-            Status 900, ``cudaErrorStreamCaptureUnsupported``, if the stream captures a graph itself.
+            Status 900, if the stream captures a graph itself.
         """
         self.check_legacy(stream_id)
         self.refuse_capturing(stream_id)
         begun_ns = self._clock.now_ns
+        self._clock.advance(upload_ns)
+        self._told("cudaGraphUpload", begun_ns)
+
+    def launch_graph(
+        self, stream_id: int, graph_id: int, nodes: Sequence[Node], upload_ns: float = 0.0
+    ) -> None:
+        """Run the nodes of a graph, each when those it follows have ended.
+
+        Parameters
+        ----------
+        stream_id, graph_id, nodes
+            Where, and what.
+        upload_ns
+            What the launch takes the host longer, because it is the first.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 900, ``cudaErrorStreamCaptureUnsupported``, if the stream captures a graph itself; 1 if
+            memory that an earlier launch allocated is still there.
+        """
+        self.check_legacy(stream_id)
+        self.refuse_capturing(stream_id)
+        for node in nodes:
+            if node.operation.check is not None:
+                node.operation.check()
+        begun_ns = self._clock.now_ns
+        self._clock.advance(upload_ns)
         self._clock.advance(cost.HOST_GRAPH_LAUNCH_NS)
         before = self.schedule.point(stream_id).after
         ready_ns = self.schedule.ready_ns(stream_id) + round(cost.GRAPH_START_NS)
@@ -176,7 +216,8 @@ class WorkQueue:
                 ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
                 if self._clock.deferral is not None:
                     self._clock.deferral.hold(number, operation.run, after)
-                node.schedule.log.append(ran[-1])
+                if operation.node_kind is None:
+                    node.schedule.log.append(ran[-1])
         finally:
             inner = {number for activity in ran for number in activity.after}
             last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
@@ -186,7 +227,10 @@ class WorkQueue:
                 edges = ((first, n) for n, node in enumerate(nodes[: len(works)]) for first in node.after)
                 watch.launched(self.place(stream_id), works, edges, graph_id)
             if self._clock.recorder is not None:
-                self._clock.recorder.ran_graph(ran, self.schedule.queue(stream_id), begun_ns)
+                told = [
+                    each for each, node in zip(ran, nodes, strict=False) if node.operation.node_kind is None
+                ]
+                self._clock.recorder.ran_graph(told, self.schedule.queue(stream_id), begun_ns)
 
     def begin_capture(self, stream_id: int, mode: int = RELAXED_MODE) -> None:
         """Let a stream keep what it is given as the nodes of a graph.
@@ -228,11 +272,14 @@ class WorkQueue:
         if capture.origin != (self._device_id, stream_id):
             raise self.spoil(capture, 903)
         capture.ended = True
-        self._told("cudaStreamEndCapture")
+        begun_ns = self._clock.now_ns
+        if not capture.broken:
+            self._clock.advance(INSTANTIATE_NS + len(capture.nodes) * INSTANTIATE_NODE_NS)
+        self._told("cudaStreamEndCapture", begun_ns)
         if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
             raise refusal(908)
         if capture.broken:
-            raise refusal(901)
+            raise capture.lost()
         if capture.unjoined():
             raise refusal(904)
         return capture
@@ -252,7 +299,7 @@ class WorkQueue:
             del self.captures[stream_id]
             return None
         if capture.broken:
-            raise refusal(901, driver)
+            raise capture.lost(driver)
         return capture
 
     def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
@@ -267,17 +314,17 @@ class WorkQueue:
             raise self.spoil(capture, 906)
         own = self.capturing(stream_id)
         if own is not None and own is not capture:
-            own.broken = True
+            own.spoil()
             raise self.spoil(capture, 902)
         if capture.broken:
-            raise refusal(901)
+            raise capture.lost()
         self.captures[stream_id] = capture
         capture.join((self._device_id, stream_id), after)
 
     @staticmethod
     def spoil(capture: Capture, status: int) -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the error that did it."""
-        capture.broken = True
+        capture.spoil()
         return refusal(status)
 
     def active(self) -> list[Capture]:
@@ -302,7 +349,7 @@ class WorkQueue:
         """
         captures = self.active()
         for capture in captures:
-            capture.broken = True
+            capture.spoil()
         if captures:
             raise refusal(900)
         begun_ns = self._clock.now_ns
@@ -315,10 +362,10 @@ class WorkQueue:
                 "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None
             )
 
-    def _told(self, call: str) -> None:
-        """Tell an open timeline of a call that takes no time."""
+    def _told(self, call: str, begun_ns: int | None = None) -> None:
+        """Tell an open timeline of a call that returns now, and began then or takes no time."""
         if self._clock.recorder is not None:
-            self._clock.recorder.called(call, self._clock.now_ns)
+            self._clock.recorder.called(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
     def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
         """Refuse work in the legacy default stream while a stream that it waits for captures (906)."""
@@ -329,5 +376,6 @@ class WorkQueue:
                 device == self._device_id and self.schedule.queue(handle).blocking
                 for device, handle in capture.frontiers
             ):
-                capture.broken = capture.broken or spoils
+                if spoils:
+                    capture.spoil()
                 raise refusal(906, driver)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from virtualgpu.records.kernel import Dim3
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.timeline import CopyKind, Timeline
+from virtualgpu.records.timeline import CopyKind, SourceLine, Timeline
 
 # CUDA's kinds of node (``CUgraphNodeType``).
 NodeKind = Literal[
@@ -49,8 +49,9 @@ class NodeParameter:
 class GraphNode:
     """One node: a kernel's name, launch shape and parameters, or what is copied or set and how much of it.
 
-    A copy has the parameters ``source`` and ``destination``, a memory set ``destination``; those that lie in
-    the host's memory have no ``addresses``.
+    ``source`` is the program's line that gave it to the stream, where that is known. A copy has the
+    parameters called ``source`` and ``destination``, a memory set ``destination``; those that lie in the
+    host's memory have no ``addresses``.
     """
 
     number: int
@@ -63,6 +64,7 @@ class GraphNode:
     size_bytes: int = 0
     copy_kind: CopyKind | None = None
     device_id: int = 0
+    source: SourceLine | None = None
 
     @property
     def addresses(self) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class Event:
     def done(self) -> bool:
         """True once all work before the event is done (also if it was never recorded, as in CUDA)."""
         if self.capture is not None:
-            self.capture.broken = True
+            self.capture.spoil()
             return False
         if self._device is None:
             return True
@@ -124,7 +124,7 @@ class Event:
     def _captured(self, capture: Capture) -> Exception:
         """CUDA's error for asking about an event of a capture; one that is under way is lost."""
         if not capture.ended:
-            capture.broken = True
+            capture.spoil()
             return refusal(907)
         return CUDARuntimeError(
             1,
@@ -407,9 +407,13 @@ class _BaseStream:
                 "the stream was capturing, but an error has invalidated the capture sequence"
             ) from error
 
-    def launch_graph(self, graph_id: int, nodes: Sequence[Node]) -> None:
+    def launch_graph(self, graph_id: int, nodes: Sequence[Node], upload_ns: float) -> None:
         """Run the nodes of a graph in this stream: what `Graph.launch` does."""
-        self._work.launch_graph(self.ptr, graph_id, nodes)
+        self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
+
+    def upload_graph(self, upload_ns: float) -> None:
+        """Prepare a graph for its launches: what `Graph.upload` does."""
+        self._work.upload_graph(self.ptr, upload_ns)
 
     @property
     def _work(self) -> WorkQueue:

@@ -105,9 +105,9 @@ class Recorder:
                     return
                 self.activities[at] = planned.get(number, self.activities[at])
 
-    def captured(self, kind: ActivityKind) -> None:
+    def captured(self, kind: ActivityKind, begun_ns: int) -> None:
         """A call became a node of a graph."""
-        self.called(_CALLS.get(kind, kind), self._now())
+        self.called(_CALLS.get(kind, kind), begun_ns)
 
     def called(self, name: str, begun_ns: int, number: int = 0) -> None:
         """A call returns now; `number` is the operation it gave to a stream."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from virtualgpu.cp.cuda._memory.copies import device_at
 from virtualgpu.cp.cuda.stream import _BaseStream, is_capturing, refuse_unsafe
 from virtualgpu.cuda_errors import CUDARuntimeError
-from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
@@ -16,9 +17,14 @@ _PINNED, _NO_HANDLE, _ON_DEVICE = 1, 0, 1  # the kind of pool that the virtual G
 
 
 class _Pools:
-    """The driver's pools of all devices: each one's default pool, its current one, and those made besides."""
+    """The driver's pools of all devices: each one's default pool, its current one, and those made besides.
+
+    ``of_graphs`` has the allocations of graphs that live, by address.
+    """
 
     def __init__(self) -> None:
+        self.of_graphs: WeakValueDictionary[int, GraphMemory] = WeakValueDictionary()
+        self._graph_pools: dict[VirtualDevice, OrderedPool] = {}
         self._made: dict[int, tuple[OrderedPool, VirtualDevice]] = {}
         self._default: dict[VirtualDevice, OrderedPool] = {}
         self._current: dict[VirtualDevice, OrderedPool] = {}
@@ -28,6 +34,12 @@ class _Pools:
         self._made[pool.handle] = pool, device
         device.memory.pools.append(pool)
         return pool
+
+    def for_graphs(self, device: VirtualDevice) -> OrderedPool:
+        """What the graphs of a device allocate from."""
+        if device not in self._graph_pools:
+            self._graph_pools[device] = self.make(device)
+        return self._graph_pools[device]
 
     def default(self, device: VirtualDevice) -> OrderedPool:
         with device.clock.lock:
@@ -100,6 +112,75 @@ def make_pool(props: MemPoolProps) -> int:
     return driver_pools().make(device_of(props.devId)).handle
 
 
+class GraphMemory:
+    """What an allocation in a capture becomes: memory that its graph has for itself, at one address.
+
+    It lives from the node that allocates it to one that frees it, or until the program frees it. A graph
+    whose last launch left it alive cannot be launched, as on an H200 (CUDA 13.0).
+    """
+
+    def __init__(self, address: int, size: int, pool: OrderedPool, device: VirtualDevice) -> None:
+        self.address = address
+        self._size, self._device = size, device
+        self._lives = False
+        self._kept: list[GraphMemory] = []  # itself, while it lives
+        driver_pools().of_graphs[address] = self
+        weakref.finalize(self, pool.free, address)
+
+    @classmethod
+    def allocate(cls, size: int, stream: _BaseStream, device: VirtualDevice) -> GraphMemory:
+        """Memory for the graph that a stream captures, and the node that allocates it."""
+        pool = driver_pools().for_graphs(device)
+        address, _ = pool.malloc(size, stream.ptr)
+        memory = cls(address, size, pool, device)
+        stream.enqueue(
+            "HOST_LAUNCH",
+            "Memory allocation",
+            memory._begin,
+            device=device,
+            size_bytes=size,
+            node_kind="MEM_ALLOC",
+            check=memory._check,
+        )
+        return memory
+
+    def free_in_graph(self, stream: _BaseStream) -> None:
+        """The node that frees it."""
+        stream.enqueue("HOST_LAUNCH", "Memory free", self._end, device=self._device, node_kind="MEM_FREE")
+
+    def free(self) -> None:
+        """Free what a launch has left.
+
+        Raises
+        ------
+        CUDARuntimeError
+            Status 1, if it does not live.
+        """
+        if not self._lives:
+            raise _invalid(
+                f"the graph's allocation at {self.address:#x} does not live: launch its graph first."
+            )
+        self._end()
+
+    def _check(self) -> None:
+        if self._lives:
+            raise _invalid(
+                f"the allocation at {self.address:#x} of the graph's last launch lives still. Free it with "
+                "runtime.freeAsync before the next launch, or within the capture."
+            )
+
+    def _begin(self) -> float:
+        self._lives, self._kept = True, [self]
+        self._device.memory.track(self.address, self._size, f"{self._size:,}-byte allocation of a graph")
+        return 0.0
+
+    def _end(self) -> float:
+        self._lives = False
+        self._device.memory.untrack(self.address)
+        self._kept.clear()
+        return 0.0
+
+
 def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
     """Address of `size` bytes for a stream, from the current pool by default; 0 for 0 bytes.
 
@@ -107,17 +188,16 @@ def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None
     ------
     CUDARuntimeError
         Status 2, ``cudaErrorMemoryAllocation``.
-    NotSupportedError
-        In a stream that captures a graph.
+
+    Notes
+    -----
+    In a stream that captures a graph it becomes a node: the graph has the memory for itself from then on.
     """
     device = _machine.current().current_device
     if not size:
         return 0
     if is_capturing(stream, device):
-        raise NotSupportedError(
-            "The virtual GPU's graphs have no memory nodes: allocate before begin_capture(), or from "
-            "cp.cuda.MemoryPool."
-        )
+        return GraphMemory.allocate(size, stream, device).address
     refuse_unsafe()
     pool = pool or driver_pools().current(device)
     address, wait_ns = pool.malloc(size, stream.ptr)
@@ -140,6 +220,15 @@ def give_ordered(address: int, stream: _BaseStream) -> None:
     if not address:
         return
     device = device_at(address) or _machine.current().current_device
+    of_graph = driver_pools().of_graphs.get(address)
+    if is_capturing(stream, device):
+        if of_graph is None:
+            raise _invalid(f"{address:#x} is no allocation of a graph: free it outside of the capture.")
+        of_graph.free_in_graph(stream)
+        return
+    if of_graph is not None:
+        of_graph.free()
+        return
     memory, ready_ns = device.memory, device.work.schedule.ready_ns(stream.ptr)
     pool = next((pool for pool in memory.pools if pool.owns(address)), None)
     if device.clock.watch is not None and pool is not None:
