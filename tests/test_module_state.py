@@ -40,6 +40,7 @@ ALLOWED = {
     "font": "fonts, read once",
     "text_width": "of texts in a font",
     "records": "the index of shipped records, read once",
+    "timelines": "the index of shipped timelines, read once",
     "_store_at": "a learner's folder, opened once",
     "_prediction": "a learner's prediction, which two cells of a notebook share",
     # Kept by argument without bound.
