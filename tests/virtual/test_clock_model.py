@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import virtualgpu.cp as cp
 from virtualgpu.model import machine as slot
 from virtualgpu.model.clock import _Engine
-from virtualgpu.model.cost import HOST_LAUNCH_NS
+from virtualgpu.model.cost import HOST
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
 
@@ -51,7 +51,8 @@ class Reference:
         return max(self.now, *(self.tails[other] for other in SEEN[stream]))
 
     def work(self, stream: int, kind: str, duration: int, share: float) -> tuple[int, int]:
-        self.now += round(HOST_LAUNCH_NS)
+        calls = {"kernel": HOST.kernel_ns, "memset": HOST.memory_set_ns}
+        self.now += round(calls.get(kind, HOST.copy_ns))
         engine, ready = self.busy[KINDS[kind]], self.ready(stream)
         share = share if kind == "kernel" else 1.0
 

@@ -79,36 +79,31 @@ def test_architectures_are_those_of_cccl() -> None:
     assert compared >= 12
 
 
-def work(
-    sectors: int, requests: int, footprint: int, block: tuple[int, int, int] = (256, 1, 1)
-) -> cost.KernelWork:
-    access = AccessCounters(0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0)
+def work(sectors: int, requests: int, given: int, cold: int = 0) -> cost.KernelWork:
+    access = AccessCounters(
+        0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0, missed_sectors=sectors
+    )
     here = Provenance("modelled", "virtual A100")
-    counters = KernelCounters(here, "k", (4, 1, 1), block, 0, 4000, 0, (access,))
-    parts = np.full(4, sectors // 4, np.int64)
-    return cost.KernelWork(np.full(4, 1000, np.int64), parts, np.zeros(4, np.int64), counters, footprint)
+    counters = KernelCounters(here, "k", (4, 1, 1), (256, 1, 1), 0, 4000, 0, (access,))
+    row, parts = np.full(4, 1000, np.int64), np.full(4, sectors // 4, np.int64)
+    pace = cost.Pace(np.zeros((1, 9)), np.zeros((1, 5)), ((0,),), frozenset())
+    arrays = cost.ArrayBytes(given, given, cold)
+    return cost.KernelWork(row, row, parts, counters, np.ones(1, np.int64), pace, arrays)
 
 
 def test_bytes_from_memory() -> None:
     info = device_info("A100")
     cache = cost.L2_USABLE_SHARE * info.l2_bytes
     million = 1 << 20
-    # What fits in L2 does not come from memory; what is read once comes once.
-    assert cost._dram_bytes(info, work(million, million // 4, int(cache))) == 0
-    assert cost._dram_bytes(info, work(8 * million, 2 * million, 256 * MIB)) == 256 * MIB
-    # Scattered sectors bring their neighbours along, but no more than there is.
-    assert cost._dram_bytes(info, work(4 * million, million // 4, 1024 * MIB)) == 2 * 128 * MIB
-    assert cost._dram_bytes(info, work(4 * million, million // 4, 200 * MIB)) == 200 * MIB
+    # What fits in L2 does not come from memory, unless it is not there; what is read once comes once.
+    assert cost.dram_bytes(info, work(million // 2, million // 8, int(cache))) == 0
+    assert cost.dram_bytes(info, work(million // 2, million // 8, 16 * MIB, 8 * MIB)) == 8 * MIB
+    assert cost.dram_bytes(info, work(8 * million, 2 * million, 256 * MIB)) == 256 * MIB
+    # Scattered sectors bring their neighbours along.
+    assert cost.dram_bytes(info, work(4 * million, million // 4, 1024 * MIB)) == 2 * 128 * MIB
     # What is read again comes from L2 as often as the cache's share of it.
-    again = cost._dram_bytes(info, work(16 * million, 4 * million, 256 * MIB))
+    again = cost.dram_bytes(info, work(16 * million, 4 * million, 256 * MIB))
     assert again == pytest.approx(256 * MIB + 256 * MIB * (1 - cache / (256 * MIB)))
-
-
-@pytest.mark.parametrize(
-    ("block", "warps"), [((32, 1, 1), 1), ((33, 1, 1), 2), ((8, 8, 2), 4), ((4, 4, 33), 17)]
-)
-def test_warps_of_a_block(block: tuple[int, int, int], warps: int) -> None:
-    assert cost._warps_per_block(work(4, 4, 0, block)) == warps
 
 
 def test_launches_are_counted(machine: Machine) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from virtualgpu.launch import limits
 from virtualgpu.launch.compiled import CompiledModule
 from virtualgpu.launch.launch import Launch
+from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
 from virtualgpu.model.graph import Operation
@@ -105,7 +106,8 @@ class PreparedLaunch:
         for address, name in self.names.items():
             device.memory.name(address, name)
         program = self.module.program(device)
-        return FinishedLaunch(self, program.launch(self.packed, device.memory, options or self.options))
+        result = program.launch(self.packed, device.memory, options or self.options)
+        return FinishedLaunch(self, result, device.l2.touch(self.arrays))
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
         """Give the launch to a stream, which executes it and lets it take its modelled time.
@@ -238,22 +240,32 @@ class PreparedLaunch:
 
 @dataclass(frozen=True)
 class FinishedLaunch:
-    """A launch that has run: what it did, and where the time model puts its blocks."""
+    """A launch that has run: what it did, and where the time model puts its blocks.
+
+    ``cold_bytes`` of its arrays were not in L2 when it began.
+    """
 
     prepared: PreparedLaunch
     result: LaunchResult
+    cold_bytes: int = 0
 
     @cached_property
     def _work(self) -> cost.KernelWork:
-        result, arrays = self.result, self.prepared.arrays.values()
+        result, prepared = self.result, self.prepared
         assert result.counters is not None
+        capability = prepared.device.info.compute_capability
         return cost.KernelWork(
             warp_instructions=result.block_warp_instructions,
+            longest_warp=result.block_longest,
             sectors=result.block_sectors,
-            wavefronts=result.block_wavefronts,
             counters=result.counters,
-            footprint_bytes=sum(arrays),
-            smallest_array_bytes=min(arrays, default=0),
+            executions=result.executions,
+            pace=prepared.module.program(prepared.device).kept(
+                ("pace", result.kernel.name), lambda: pace(result.kernel, capability)
+            ),
+            arrays=cost.ArrayBytes(
+                sum(prepared.arrays.values()), min(prepared.arrays.values(), default=0), self.cold_bytes
+            ),
         )
 
     @cached_property

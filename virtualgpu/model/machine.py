@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model import cost
 from virtualgpu.model.clock import HostClock
+from virtualgpu.model.l2 import L2Contents
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.orders.deferral import Deferral, StreamOrder
 from virtualgpu.model.queue import WorkQueue
@@ -46,6 +48,8 @@ class VirtualDevice:
         Capability and limits.
     memory : DeviceMemory
         Address space and live allocations.
+    l2 : L2Contents
+        What of its arrays is in its L2 cache.
     work : WorkQueue
         Its streams: what they are given, and when it runs on the modelled clock.
     watchdog_s : float
@@ -66,9 +70,9 @@ class VirtualDevice:
             device_id,
             machine.clock,
             2 if info.copy_engines is None else info.copy_engines,
-            self.launch_ns(),
             machine.next_operation,
         )
+        self.l2 = L2Contents(cost.L2_USABLE_SHARE * info.l2_bytes)
         self.watchdog_s = DEFAULT_WATCHDOG_S
         self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
@@ -92,23 +96,13 @@ class VirtualDevice:
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
         """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
-        from virtualgpu.model import cost
-
         memory = float(cost.memory_bound_ns(self.info, bytes_moved))
         if not flop or not self.info.fp32_tflops:
             return memory
         return max(memory, flop / (self.info.fp32_tflops * 1e3))
 
-    def launch_ns(self) -> float:
-        """Host time of one launch."""
-        from virtualgpu.model import cost
-
-        return float(cost.launch_overhead_ns(self.info))
-
     def memset_ns(self, size_bytes: int) -> float:
         """Modelled duration of a memory set."""
-        from virtualgpu.model import cost
-
         return float(cost.memset_ns(self.info, size_bytes))
 
 

@@ -45,8 +45,6 @@ class WorkQueue:
         The machine's clock.
     copy_engines : int
         Copy engines of the device.
-    launch_ns : float
-        What giving out one operation costs the host.
     next_number : callable
         Numbers the operations of the machine.
 
@@ -61,12 +59,10 @@ class WorkQueue:
         device_id: int,
         clock: HostClock,
         copy_engines: int,
-        launch_ns: float,
         next_number: Callable[[], int],
     ) -> None:
         self._device_id = device_id
         self._clock = clock
-        self._launch_ns = launch_ns
         self._next_number = next_number
         self.schedule = Schedule(clock, copy_engines)
         self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
@@ -108,7 +104,7 @@ class WorkQueue:
             duration_ns = watch.run(self.place(stream_id), number, operation)
         with self._clock.lock:
             begun_ns = self._clock.now_ns
-            self._clock.advance(self._launch_ns)
+            self._clock.advance(cost.call_ns(operation.kind))
             queue = schedule.own_handle(stream_id)
             activity = schedule.take_in(
                 queue,
@@ -189,7 +185,7 @@ class WorkQueue:
                 node.operation.check()
         begun_ns = self._clock.now_ns
         self._clock.advance(upload_ns)
-        self._clock.advance(cost.HOST_GRAPH_LAUNCH_NS)
+        self._clock.advance(cost.graph_launch_ns(len(nodes)))
         before = self.schedule.point(stream_id).after
         ready_ns = self.schedule.ready_ns(stream_id) + round(cost.GRAPH_START_NS)
         ran: list[Activity] = []

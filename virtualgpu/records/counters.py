@@ -18,7 +18,8 @@ class AccessCounters:
     ``requests`` counts executed accesses with at least one active lane, ``sectors`` the distinct
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
     ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is where in its line the access
-    stands, from 1; 0 is not known.
+    stands, from 1; 0 is not known. ``missed_sectors`` are those of ``sectors`` that its block had not touched
+    before, or not lately: what an L1 cache of 128 KiB would ask L2 for.
     """
 
     pc: int
@@ -33,6 +34,7 @@ class AccessCounters:
     ideal_wavefronts: int
     bytes_requested: int
     column: int = 0
+    missed_sectors: int = 0
 
     @property
     def ideal_sectors(self) -> int:

@@ -21,7 +21,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.engine.ir.text import bump, field, splat
+from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.text import bump, field, load_field, splat
 from virtualgpu.records import SECTOR_BYTES
 
 # "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
@@ -158,6 +159,24 @@ def _swapped(step: int, low: int) -> str:
 """
 
 
+def _look_up(sector: str, tag: str) -> str:
+    """Text that asks the model of an L1 cache for a sector and leaves it there; ``%missed.<tag>`` tells.
+
+    A direct-mapped table with what the block of the moment has touched: another block's entries do not
+    match, since its number is part of them.
+    """
+    return f"""  %fold.{tag} = lshr i64 {sector}, {layout.L1_SECTORS.bit_length() - 1}
+  %mix.{tag} = xor i64 {sector}, %fold.{tag}
+  %slot.{tag} = and i64 %mix.{tag}, {layout.L1_SECTORS - 1}
+  %entry.{tag} = getelementptr i64, ptr %l1.t, i64 %slot.{tag}
+  %mark.{tag} = xor i64 {sector}, %epoch
+  %kept.{tag} = load i64, ptr %entry.{tag}
+  store i64 %mark.{tag}, ptr %entry.{tag}
+  %new.{tag} = icmp ne i64 %kept.{tag}, %mark.{tag}
+  %missed.{tag} = zext i1 %new.{tag} to i64
+"""
+
+
 _FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
 
 # Functions that the rules call, linked into every kernel that counts.
@@ -170,6 +189,10 @@ entry:
   %lanes = getelementptr i64, ptr %counters, i64 4
 {bump("%lanes", "%pop64", "lan")}
   %q = lshr <32 x i64> %a, splat (i64 5)
+  %spill = alloca <32 x i64>
+  store <32 x i64> %q, ptr %spill
+{load_field("l1_table", "%l1")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1 to ptr
+  %epoch = shl i64 %number, 44
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %fast, label %slow
 fast:
@@ -181,16 +204,26 @@ fast:
 runs:
   %differ = icmp ne <32 x i64> %q, %prev
   %differs = bitcast <32 x i1> %differ to i32
-  %changes = call i32 @llvm.ctpop.i32(i32 %differs)
-  %count.f = add i32 %changes, 1
-  br label %done
+  %firsts = or i32 %differs, 1
+  %count.f = call i32 @llvm.ctpop.i32(i32 %firsts)
+  br label %run
+run:
+  %runs.left = phi i32 [%firsts, %runs], [%runs.rest, %run]
+  %misses.f = phi i64 [0, %runs], [%misses.f1, %run]
+  %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
+  %first.p = getelementptr i64, ptr %spill, i32 %first
+  %s = load i64, ptr %first.p
+{_look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
+  %runs.minus = sub i32 %runs.left, 1
+  %runs.rest = and i32 %runs.left, %runs.minus
+  %runs.more = icmp ne i32 %runs.rest, 0
+  br i1 %runs.more, label %run, label %done
 slow:
-  %spill = alloca <32 x i64>
-  store <32 x i64> %q, ptr %spill
   br label %loop
 loop:
   %rest = phi i32 [%mask, %slow], [%rest1, %body]
   %count = phi i32 [0, %slow], [%count1, %body]
+  %misses.s = phi i64 [0, %slow], [%misses.s1, %body]
   %over = icmp eq i32 %rest, 0
   br i1 %over, label %done, label %body
 body:
@@ -203,12 +236,16 @@ body:
   %others = xor i32 %eqs, -1
   %rest1 = and i32 %rest, %others
   %count1 = add i32 %count, 1
+{_look_up("%x", "s")}  %misses.s1 = add i64 %misses.s, %missed.s
   br label %loop
 done:
-  %total = phi i32 [%count.f, %runs], [%count, %loop]
+  %total = phi i32 [%count.f, %run], [%count, %loop]
+  %misses = phi i64 [%misses.f1, %run], [%misses.s, %loop]
   %total64 = zext i32 %total to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
-{bump("%sectors", "%total64", "sec")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+{bump("%sectors", "%total64", "sec")}
+  %missed.all = getelementptr i64, ptr %counters, i64 5
+{bump("%missed.all", "%misses", "mis")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
   ret void
 }}
 

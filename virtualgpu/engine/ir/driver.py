@@ -160,6 +160,7 @@ entry:
         "block_clock",
         "block_sectors",
         "block_wavefronts",
+        "block_longest",
         "local",
         "local_stride",
         "abort_flag",
@@ -189,6 +190,7 @@ entry:
         "wavefronts",
         "exited",
         "longest_warp",
+        "longest_in_block",
     )
 }
   %status.b = inttoptr i64 %status to ptr
@@ -213,6 +215,7 @@ number:
   store i64 %clock0, ptr %clock_at_start.p
   store i64 0, ptr %sectors.p
   store i64 0, ptr %wavefronts.p
+  store i64 0, ptr %longest_in_block.p
   ; A block finds what the system keeps for itself, at the start of shared memory, full of zeros.
   %kept = inttoptr i64 %shared to ptr
   %kept.bytes = zext i32 %reserved_shared_bytes to i64
@@ -289,6 +292,9 @@ call:
   %longest = load i64, ptr %longest_warp.p
   %longest1 = call i64 @llvm.umax.i64(i64 %longest, i64 %work1)
   store i64 %longest1, ptr %longest_warp.p
+  %longest.b = load i64, ptr %longest_in_block.p
+  %longest.b1 = call i64 @llvm.umax.i64(i64 %longest.b, i64 %work1)
+  store i64 %longest.b1, ptr %longest_in_block.p
   %bad = icmp eq i32 %r, {layout.FAULT}
   br i1 %bad, label %fail, label %next
 next:
@@ -406,6 +412,10 @@ closed:
   %bw.p = getelementptr i64, ptr %bw, i64 %b
   %bw.v = load i64, ptr %wavefronts.p
   store i64 %bw.v, ptr %bw.p
+  %bl = inttoptr i64 %block_longest to ptr
+  %bl.p = getelementptr i64, ptr %bl, i64 %b
+  %bl.v = load i64, ptr %longest_in_block.p
+  store i64 %bl.v, ptr %bl.p
   ret i32 {layout.DONE}
 fail:
   ret i32 {layout.FAULT}

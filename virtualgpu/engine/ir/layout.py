@@ -68,7 +68,9 @@ LOCAL_TAG = 2 << 56
 # A function pointer: this tag and the function's number in the module.
 FUNCTION_TAG = 3 << 56
 
-ACCESS_COUNTERS = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes")
+ACCESS_COUNTERS = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes", "missed_sectors")
+# Sectors of 32 bytes that the model of an L1 cache holds for a block: 128 KiB, a power of two.
+L1_SECTORS = 4096
 ACCESS_STRIDE = 64  # bytes a memory instruction
 BRANCH_STRIDE = 16  # executed, divergent
 BLOCK_STRIDE = 16  # warp executions, lane executions
@@ -120,6 +122,8 @@ CONTEXT = np.dtype(
         ("block_clock", "<u8"),
         ("block_sectors", "<u8"),
         ("block_wavefronts", "<u8"),
+        ("block_longest", "<u8"),
+        ("l1_table", "<u8"),
         ("trace_cursor", "<u8"),
         ("trace_end", "<u8"),
         ("trace_record", "<u8"),
@@ -177,6 +181,7 @@ CONTEXT = np.dtype(
         ("barrier_counts", "<i4", BARRIERS),
         ("barrier_arrived", "<i4", BARRIERS),
         ("longest_warp", "<i8"),
+        ("longest_in_block", "<i8"),
     ],
     align=True,
 )

@@ -45,11 +45,11 @@ def counters(
             opcodes[i.root] += executions
     found = []
     for i, row in _by_place(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal, lanes = row[:5]
+        requests, sectors, wavefronts, ideal, lanes, missed = row[:6]
         size = memory_ops.size_of(i)
         found.append(
             AccessCounters(
-                _place(i),
+                place(i),
                 i.line,
                 i.text,
                 memory_ops.space_of(i),  # type: ignore[arg-type]
@@ -61,10 +61,11 @@ def counters(
                 ideal,
                 lanes * size,
                 i.column,
+                missed,
             )
         )
     forks = [
-        BranchCounters(_place(i), i.line, i.text, executed, divergent, i.column)
+        BranchCounters(place(i), i.line, i.text, executed, divergent, i.column)
         for i, (executed, divergent) in _by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(
@@ -84,7 +85,7 @@ def counters(
     )
 
 
-def _place(i: ir.Instruction) -> int:
+def place(i: ir.Instruction) -> int:
     """An instruction's index in the function it was written in."""
     return i.pc if i.home is None else i.home[1]
 

@@ -109,6 +109,7 @@ class RunningLaunch:
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    block_longest: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     abort: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
     printed: Printed = field(default_factory=Printed)
     trace_block: int = -1
@@ -122,6 +123,7 @@ class RunningLaunch:
             self.block_clock = np.zeros(blocks, np.int64)
             self.block_sectors = np.zeros(blocks, np.int64)
             self.block_wavefronts = np.zeros(blocks, np.int64)
+            self.block_longest = np.zeros(blocks, np.int64)
 
     @property
     def patience(self) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,7 @@ from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
 
+T = TypeVar("T")
 _WORKSPACE_BYTES = 64
 # Place in the order, instructions, sectors and wavefronts; SM, start, end and duration.
 _BYTES_A_BLOCK = 64
@@ -37,6 +40,9 @@ class LaunchResult:
     block_warp_instructions: npt.NDArray[np.int64]
     block_sectors: npt.NDArray[np.int64]
     block_wavefronts: npt.NDArray[np.int64]
+    block_longest: npt.NDArray[np.int64]
+    executions: npt.NDArray[np.int64]
+    kernel: codegen.Kernel
     trace: WarpTrace | None = None
     block_trace: BlockTrace | None = None
 
@@ -78,6 +84,14 @@ class Program:
         self.code = code
         self.module = _parsed(ptx)
         self._variables: dict[str, int] = {}
+        self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What was worked out for the program under a key, or is now."""
+        if key not in self._kept:
+            self._kept[key] = work_out()
+        found: T = self._kept[key]
+        return found
 
     @property
     def entries(self) -> dict[str, ir.Function]:
@@ -175,7 +189,11 @@ class Program:
             workers = run(launch, pieces)
         provenance = Provenance("modelled", options.device_name)
         counted = _counters(launch, provenance, workers) if count else None
-        columns = launch.block_clock, launch.block_sectors, launch.block_wavefronts
+        executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)[:, 0]
+        columns = (
+            launch.block_clock, launch.block_sectors, launch.block_wavefronts, launch.block_longest,
+            executed, kernel,
+        )  # fmt: skip
         if trace is None:
             return LaunchResult(counted, *columns)
         record = tracing.block_trace(traced, provenance, trace)

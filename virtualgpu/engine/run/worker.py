@@ -61,6 +61,7 @@ class Worker:
         self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
         self.blocks = np.zeros(max(len(tables.blocks), 1) * layout.BLOCK_STRIDE // 8, np.int64)
         cache = np.zeros(max(len(tables.accesses), 1) * 2, np.int64)
+        l1 = np.zeros(layout.L1_SECTORS, np.int64)
         warps = launch.warps
         frames, frames_at = _aligned(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
@@ -88,14 +89,15 @@ class Worker:
         self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
-        self._keep = [cache, frames, local, copies, shared, tids, params, starts, ends]
+        self._keep = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
             "block_counters": self.blocks, "access_cache": cache, "live_starts": starts, "live_ends": ends,
             "abort_flag": launch.abort, "globals": launch.globals, "tids": tids, "status": self.status,
             "predicates": self.predicates,
             "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
-            "block_wavefronts": launch.block_wavefronts,
+            "block_wavefronts": launch.block_wavefronts, "block_longest": launch.block_longest,
+            "l1_table": l1,
         }  # fmt: skip
         code = watched = 0
         if launch.options.observer is not None:

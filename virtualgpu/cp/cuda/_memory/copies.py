@@ -92,6 +92,9 @@ def copy(
 
     def run() -> float:
         move()
+        for end, place in ((to, into), (source, out_of)):
+            if end is not None:
+                end.l2.touch({place.ctypes.data: place.nbytes})
         return duration_ns
 
     stream = stream or get_current_stream(device.id)
@@ -136,6 +139,7 @@ def set_memory(
 
     def run() -> float:
         fill()
+        device.l2.touch({target.ctypes.data: size_bytes})
         return duration_ns
 
     stream = stream or get_current_stream(device.id)

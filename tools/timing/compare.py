@@ -1,0 +1,153 @@
+"""The modelled clock against what a GPU took: every launch, copy and graph that was recorded.
+
+``python -m tools.timing.compare h100`` prints the launches that calibrate; add ``--kept`` for those that were
+kept from it, and ``--all`` to see each launch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tools.timing.launches import LAUNCHES, Timed, source
+
+DATA = Path(__file__).parent / "data"
+DIFFERENT = 1.15  # pairs of kernels count whose times differ by so much
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One thing's recorded and modelled time in ns, and whether it was kept from calibration."""
+
+    name: str
+    recorded_ns: float
+    modelled_ns: float
+    is_kept: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """Modelled over recorded."""
+        return self.modelled_ns / self.recorded_ns
+
+    @property
+    def error(self) -> float:
+        """How far off, as a factor less 1, either way."""
+        return max(self.ratio, 1.0 / self.ratio) - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Errors of a set, as factors less 1, and the share of pairs ranked as they were recorded."""
+
+    count: int
+    median: float
+    ninth_decile: float
+    worst: float
+    ranked: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.count} compared: median error {self.median:.1%}, nine of ten within "
+            f"{self.ninth_decile:.0%}, worst {1 + self.worst:.2f}x, order right in {self.ranked:.1%} of pairs"
+        )
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """One of the recordings, ``h100`` or ``h200``."""
+    data: dict[str, Any] = json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return data
+
+
+def score(rows: Sequence[Compared]) -> Score:
+    """Sum a set up."""
+    errors = sorted(row.error for row in rows)
+    pairs = [
+        (a.recorded_ns > b.recorded_ns) == (a.modelled_ns > b.modelled_ns)
+        for a, b in itertools.combinations(rows, 2)
+        if max(a.recorded_ns / b.recorded_ns, b.recorded_ns / a.recorded_ns) >= DIFFERENT
+    ]
+    return Score(
+        len(rows),
+        statistics.median(errors),
+        errors[math.ceil(0.9 * len(errors)) - 1],
+        errors[-1],
+        sum(pairs) / len(pairs) if pairs else 1.0,
+    )
+
+
+def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tuple[float, float]]:
+    """Run launches on a virtual GPU: their modelled times in ns with their arrays in L2, and without."""
+    import virtualgpu.cp as cp
+    from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model import machine as slot
+    from virtualgpu.model.devices import device_info
+    from virtualgpu.model.machine import Machine
+    from virtualgpu.protocol import Launch
+
+    before = slot.current()
+    machine = Machine([device_info(device)])
+    slot.use(machine)
+    try:
+        backend, found, modules = VirtualBackend(machine), {}, {}
+        for timed in launches:
+            if timed.file not in modules:
+                modules[timed.file] = cp.RawModule(code=source(timed.file))
+            kernel = modules[timed.file].get_function(timed.kernel)
+            arguments = timed.make_args(cp)
+            grid, block = ((*shape, 1, 1)[:3] for shape in (timed.grid, timed.block))
+            launch = Launch.of(kernel, grid, block, arguments, timed.shared_bytes)
+            done = backend.prepared(launch).run()
+            whole = sum(done.prepared.arrays.values())
+            warm, cold = (replace(done, cold_bytes=size).duration_ns for size in (0, whole))
+            found[timed.name] = warm, cold
+        return found
+    finally:
+        slot.use(before)
+
+
+def kernels(
+    name: str, found: dict[str, tuple[float, float]] | None = None
+) -> tuple[list[Compared], list[Compared]]:
+    """Launches of a recording with warm and with cold caches, as modelled for that GPU."""
+    data = recorded(name)
+    found = found or modelled(name)
+    empty = data["host"]["launch between events, held"] - data["launches"]["empty one"]["warm_ns"]
+    warm, cold = [], []
+    for timed in LAUNCHES:
+        entry = data["launches"].get(timed.name)
+        if entry is None or timed.name not in found:
+            continue
+        floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
+        warm.append(Compared(timed.name, entry["warm_ns"], max(found[timed.name][0], floor), timed.is_kept))
+        if "cold_pair_ns" in entry:
+            cold_ns = entry["cold_pair_ns"] - empty
+            cold.append(Compared(timed.name, cold_ns, found[timed.name][1], timed.is_kept))
+    return warm, cold
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the comparison for one GPU."""
+    parser = argparse.ArgumentParser(prog="tools.timing.compare", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("gpu", choices=sorted(path.stem for path in DATA.glob("*.json")))
+    parser.add_argument("--kept", action="store_true", help="those kept from calibration")
+    parser.add_argument("--cold", action="store_true", help="with cold caches")
+    parser.add_argument("--all", action="store_true", help="list every launch")
+    options = parser.parse_args(arguments)
+    rows = [r for r in kernels(options.gpu)[options.cold] if r.is_kept == options.kept]
+    if options.all:
+        for row in sorted(rows, key=lambda row: row.ratio):
+            print(f"{row.ratio:6.2f}  {row.name:44s} {row.recorded_ns:12,.0f} {row.modelled_ns:12,.0f}")
+    print(score(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""How fast a kernel's own instructions let a warp and an SM go: its machine code, estimated from PTX.
+
+For every straight piece of PTX: what it puts into the pipes of an SM, and how long one warp alone takes for
+it, since an instruction waits for what it uses. A piece that is a loop of its own is run until its rounds
+take the same time, so that loads which do not wait for each other overlap, and chains do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.observe import results
+from virtualgpu.model.cost.instructions import (
+    ADDRESS_SUM,
+    FREE,
+    INVARIANT_DIVISION,
+    PIPES,
+    Made,
+    made_of,
+    pipe_clk,
+)
+from virtualgpu.model.cost.pace import LATENCIES, Pace
+
+# Clocks that a warp waits for shared memory, at a barrier alone, after a branch, for an atomic's answer, ...
+SHARED_CLK = 22.0
+BARRIER_CLK = 14.0
+BRANCH_CLK = 12.0
+PREDICATE_CLK = 9.0  # on top, from a comparison to the branch that asks for it
+ATOMIC_CLK = 500.0
+CONST_CLK = 30.0
+PARAMETER_CLK = 45.0
+STORE_CLK = 120.0
+ROUNDS = 4
+UNROLLED, UNROLL_LIMIT = 4, 60
+LOADS_IN_FLIGHT = 8
+
+
+def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
+    """Work out the pace of a kernel's straight pieces on a compute capability."""
+    functions, pieces = [plan.function for plan in kernel.plans], kernel.tables.blocks
+    clk = pipe_clk(capability)
+    pipes = np.zeros((len(pieces), len(PIPES)))
+    chain = np.zeros((len(pieces), len(LATENCIES)))
+    loads = []
+    for row, (function, block) in enumerate(pieces):
+        code = functions[function].instructions[block.first : block.end]
+        piece = _Piece.of(code, block.number in block.successors)
+        for each, share in zip(piece.made, piece.shares, strict=True):
+            pipes[row, 0] += share * each.issued
+            for name, count in each.pipes:
+                pipes[row, PIPES.index(name)] += share * count
+        loads.append(
+            tuple(
+                results.place(i)
+                for i, m in zip(code, piece.made, strict=True)
+                if i.root == "ld" and m.waits == "global"
+            )
+        )
+        for column, latency in enumerate(LATENCIES):
+            chain[row, column] = _chain_clk(piece, latency, clk)
+    return Pace(pipes, chain, tuple(loads), _combined(functions[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A straight piece of PTX: what becomes of it, and how often each of it is done where ptxas unrolls."""
+
+    code: Sequence[ir.Instruction]
+    made: list[Made]
+    flow: list[tuple[list[str], list[str]]]
+    loops: bool
+    copies: int
+    shares: list[float]
+
+    @classmethod
+    def of(cls, code: Sequence[ir.Instruction], loops: bool) -> _Piece:
+        flow = [cfg.definitions_and_uses(i) for i in code]
+        written = {name for defined, _ in flow for name in defined}
+        constant: set[str] = set()
+        wide: set[str] = set()
+        made = []
+        for i, (defined, used) in zip(code, flow, strict=True):
+            each = _made(i, loops, written)
+            if i.root in ("add", "sub") and i.type in ("s64", "u64") and not wide.isdisjoint(used):
+                each = ADDRESS_SUM
+            if (i.root in ("mul", "mad") and "wide" in i.parts) or i.opcode in (
+                "shl.b64",
+                "cvt.u64.u32",
+                "cvt.s64.s32",
+            ):
+                wide.update(defined)
+            plain = i.root in ("mov", "cvt") and not any(
+                isinstance(o, ir.Special | ir.Symbol) for o in i.operands
+            )
+            if plain and all(name in constant for name in used):
+                constant.update(defined)
+                each = FREE
+            else:
+                constant.difference_update(defined)
+            made.append(each)
+        control = _counter(code, flow) if loops else ()
+        unrolls = (
+            bool(control)
+            and len(code) <= UNROLL_LIMIT
+            and all(each.issued < 8 and each.waits != "barrier" for each in made)
+        )
+        copies = UNROLLED if unrolls else 1
+        return cls(
+            code, made, flow, loops, copies, [1 / copies if k in control else 1.0 for k in range(len(code))]
+        )
+
+
+def _counter(code: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]) -> tuple[int, ...]:
+    """Where a loop counts and compares, if it goes on while a counter has not come to an end."""
+    end = len(code) - 1
+    if end < 2 or code[end].root != "bra" or not code[end].guard:
+        return ()
+    tests = [k for k in range(end) if code[end].guard in flow[k][0] and code[k].root == "setp"]
+    if len(tests) != 1:
+        return ()
+    for name in flow[tests[0]][1]:
+        steps = [k for k in range(end) if name in flow[k][0]]
+        if len(steps) == 1 and code[steps[0]].root in ("add", "sub") and flow[steps[0]][1] == [name]:
+            return steps[0], tests[0], end
+    return ()
+
+
+def _made(i: ir.Instruction, loops: bool, written: set[str]) -> Made:
+    if i.root == "mov" and len(i.operands) > 1 and isinstance(i.operands[1], ir.Special):
+        return made_of("mov.special")
+    if loops and i.root in ("div", "rem") and i.type in ("s32", "u32"):
+        divisor = i.operands[-1]
+        if isinstance(divisor, ir.Register) and divisor.name not in written:
+            return INVARIANT_DIVISION
+    return made_of(i.opcode)
+
+
+def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
+    waits = {
+        "": 0.0, "global": latency, "shared": SHARED_CLK, "barrier": BARRIER_CLK,
+        "atomic": max(latency, ATOMIC_CLK), "const": CONST_CLK, "parameter": PARAMETER_CLK,
+    }  # fmt: skip
+    busy = sum(share * each.issued for each, share in zip(piece.made, piece.shares, strict=True))
+    for name in PIPES[1:]:
+        used_clk = sum(count for each in piece.made for pipe, count in each.pipes if pipe == name)
+        busy = max(busy, 4.0 * clk[name] * used_clk)
+    ready: dict[str, float] = {}
+    compared: dict[str, float] = {}
+    start = 0.0
+    marks = [0.0]
+    for _ in range(ROUNDS if piece.loops else 1):
+        last = fence = ended = start
+        stored = {"global": start, "shared": start, "local": start}
+        loads: list[float] = []
+        for _ in range(piece.copies):
+            for i, each, (defined, used) in zip(piece.code, piece.made, piece.flow, strict=True):
+                begin = max([fence, *(ready[name] for name in used if name in ready)])
+                space = "shared" if "shared" in i.parts else "local" if "local" in i.parts else "global"
+                if i.root == "ld" and each.waits not in ("", "const", "parameter"):
+                    if "nc" not in i.parts:
+                        begin = max(begin, stored[space])
+                    if space == "global":
+                        if len(loads) >= LOADS_IN_FLIGHT:
+                            begin = max(begin, loads[-LOADS_IN_FLIGHT])
+                        loads.append(begin + latency)
+                elif i.root in ("st", "red", "atom"):
+                    stored[space] = max(stored[space], begin)
+                    if space == "global":
+                        ended = max(ended, begin + STORE_CLK)
+                if i.root == "bra" and i.guard in compared:
+                    begin = max(begin, compared[i.guard] + PREDICATE_CLK)
+                last = max(last, begin + each.issued)
+                done = begin + each.latency + waits[each.waits]
+                if each.waits == "barrier":
+                    fence = done = last + BARRIER_CLK
+                for name in defined:
+                    ready[name] = done
+                    if i.root == "setp":
+                        compared[name] = done
+        start = max(last, fence, start + busy * piece.copies)
+        if piece.code and piece.code[-1].root in ("bra", "brx"):
+            start += BRANCH_CLK
+        marks.append(start)
+    if piece.loops:
+        return (marks[-1] - marks[2]) / (ROUNDS - 2) / piece.copies
+    return max([start, ended, *ready.values()])
+
+
+def _combined(function: ir.Function) -> frozenset[int]:
+    """Places of integer atomics that ptxas lets one lane do for its warp.
+
+    All lanes go to one address, known since nothing in it differs between threads, and none asks for the
+    value that was there.
+    """
+    varied: set[str] = set()
+    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    while True:
+        before = len(varied)
+        for i, (defined, used) in zip(function.instructions, flow, strict=True):
+            own = any(isinstance(o, ir.Special) and o.name.startswith(("%tid", "%lane")) for o in i.operands)
+            loaded = i.root in ("ld", "atom", "shfl") and "param" not in i.parts
+            if own or loaded or any(name in varied for name in used):
+                varied.update(defined)
+        if len(varied) == before:
+            break
+    asked = {name for _, used in flow for name in used}
+    found = set()
+    for i, (defined, _) in zip(function.instructions, flow, strict=True):
+        if i.root in ("atom", "red") and "global" in i.parts and i.type[0] in "us" and "cas" not in i.parts:
+            at = next((o for o in i.operands if isinstance(o, ir.Address)), None)
+            if (
+                at
+                and isinstance(at.base, ir.Register)
+                and at.base.name not in varied
+                and not asked & set(defined)
+            ):
+                found.add(i.pc)
+    return frozenset(found)

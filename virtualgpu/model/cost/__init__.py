@@ -1,0 +1,53 @@
+"""The virtual GPU's time model: what kernels, copies and calls of the host cost."""
+
+from virtualgpu.model.cost.copies import copy_ns, memset_ns, peer_gbps, pinned_gbps
+from virtualgpu.model.cost.host import (
+    GRAPH_NODE_NS,
+    GRAPH_START_NS,
+    HOST,
+    HOST_FUNCTION_NS,
+    HostCosts,
+    call_ns,
+    graph_launch_ns,
+    launch_overhead_ns,
+)
+from virtualgpu.model.cost.kernels import (
+    KERNEL_FLOOR_NS,
+    L2_USABLE_SHARE,
+    ArrayBytes,
+    KernelWork,
+    block_durations_ns,
+    dispatch_ns,
+    dram_bytes,
+    kernel_start_ns,
+    memory_bound_ns,
+)
+from virtualgpu.model.cost.pace import Pace
+from virtualgpu.model.cost.rates import clock_ghz, dram_gbps
+
+__all__ = [
+    "GRAPH_NODE_NS",
+    "GRAPH_START_NS",
+    "HOST",
+    "HOST_FUNCTION_NS",
+    "KERNEL_FLOOR_NS",
+    "L2_USABLE_SHARE",
+    "ArrayBytes",
+    "HostCosts",
+    "KernelWork",
+    "Pace",
+    "block_durations_ns",
+    "call_ns",
+    "clock_ghz",
+    "copy_ns",
+    "dispatch_ns",
+    "dram_bytes",
+    "dram_gbps",
+    "graph_launch_ns",
+    "kernel_start_ns",
+    "launch_overhead_ns",
+    "memory_bound_ns",
+    "memset_ns",
+    "peer_gbps",
+    "pinned_gbps",
+]

@@ -1,0 +1,123 @@
+"""Copies and memory sets: how long one takes on the device's time line.
+
+Fitted to an H100 and an H200 (``tools/timing/data``, 4 bytes to 256 MiB), between two
+events
+in a stream that something else keeps busy, so that the host's own time is not among it.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.model.cost.rates import peak_gbps
+from virtualgpu.records import CopyKind, DeviceInfo
+
+KIB, MIB = 1 << 10, 1 << 20
+
+TO_DEVICE_LATENCY_NS = 2_500.0
+TO_HOST_LATENCY_NS = 1_450.0
+DEVICE_COPY_LATENCY_NS = 1_850.0
+# Sets of up to 4 KiB, and larger ones, which a kernel does.
+SMALL_SET_LATENCY_NS, SMALL_SET_GBPS, SET_LATENCY_NS = 750.0, 6.7, 1_950.0
+SMALL_SET_BYTES = 4 * KIB
+# Copies and sets that stay in L2 are faster: 4 MiB in 1.1 us and 0.6 us above the latency.
+L2_COPY_GBPS, L2_SET_GBPS = 6_500.0, 6_000.0
+L2_SHARE = 0.55
+H200_GBPS = 4814.0  # other GPUs' L2 is taken to be as much slower as their memory
+DEVICE_COPY_EFFICIENCY = 0.87
+SET_EFFICIENCY = 0.92
+# Pinned copies reach this share of the PCIe rate. H100 and H200, 5.0: 55.2 of 63; nvbandwidth, 4.0: 26 of
+# 31.5; te42kyfo/gpu-benches, 3.0: 12.35 of 15.75 GB/s.
+PCIE_EFFICIENCY = ((60.0, 0.876), (30.0, 0.825), (0.0, 0.784))
+
+# Pageable memory is copied by a core of the host to the driver's own buffer, piece by piece; small copies to
+# the device are taken along in the command. What is larger than the host's caches goes at the rate of its
+# memory, which differs between hosts, and from run to run: 64 MiB to the device took 5.4 to 9.6 ms, to the
+# host
+# 4.0 to 6.1 ms.
+EMBEDDED_BYTES = 48 * KIB
+EMBEDDED_LATENCY_NS, EMBEDDED_GBPS = 2_900.0, 12.5
+STAGED_LATENCY_NS = 5_500.0
+TO_DEVICE_STAGED_GBPS = ((MIB, 17.0), (16 * MIB, 14.3), (None, 8.0))
+TO_HOST_STAGED_LATENCY_NS = 9_000.0
+TO_HOST_STAGED_GBPS = ((MIB, 9.7), (None, 12.8))
+# A host's core moves at most this share of what the bus moves.
+STAGED_SHARE_OF_BUS = 0.5
+
+# Copies between two GPUs with peer access, which CuPy's arrays turn on, reach this share of one direction of
+# NVLink, half of the rate that datasheets give. Two H200, 18 links: 395 of 450 GB/s for 1 GiB, 686.8 us for
+# 256 MiB, 49.9 us for 16 MiB. (Without peer access they go through the host's memory, at 38 GB/s.)
+NVLINK_EFFICIENCY = 0.878
+PEER_LATENCY_NS = 4_000.0
+
+
+def copy_ns(
+    info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False, peer: DeviceInfo | None = None
+) -> float:
+    """Duration in ns of one copy on the device's time line.
+
+    Parameters
+    ----------
+    info
+        The device.
+    kind
+        ``"HtoD"``, ``"DtoH"``, ``"DtoD"`` (within its memory) or ``"PtoP"`` (to or from another device).
+    size_bytes
+        Size of the copy.
+    pinned
+        Whether the host side is page-locked; matters for ``HtoD`` and ``DtoH``.
+    peer
+        The other device of a ``PtoP`` copy.
+
+    Raises
+    ------
+    ValueError
+        For another `kind`.
+    """
+    if kind == "DtoD":
+        return DEVICE_COPY_LATENCY_NS + _within(info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY)
+    if kind == "PtoP":
+        return PEER_LATENCY_NS + size_bytes / peer_gbps(info, peer or info)
+    if kind not in ("HtoD", "DtoH"):
+        raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH', 'DtoD' or 'PtoP'.")
+    rate = pinned_gbps(info)
+    if pinned:
+        return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / rate
+    if kind == "HtoD" and size_bytes <= EMBEDDED_BYTES:
+        return EMBEDDED_LATENCY_NS + size_bytes / min(EMBEDDED_GBPS, STAGED_SHARE_OF_BUS * rate)
+    latency_ns = STAGED_LATENCY_NS if kind == "HtoD" else TO_HOST_STAGED_LATENCY_NS
+    steps = TO_DEVICE_STAGED_GBPS if kind == "HtoD" else TO_HOST_STAGED_GBPS
+    begin = 0
+    for end, gbps in steps:
+        piece = size_bytes - begin if end is None else min(size_bytes, end) - begin
+        latency_ns += max(piece, 0) / min(gbps, STAGED_SHARE_OF_BUS * rate)
+        begin = end or size_bytes
+    return latency_ns
+
+
+def _within(info: DeviceInfo, moved_bytes: float, l2_gbps: float, efficiency: float) -> float:
+    """Moving bytes within a device: at the rate of L2 as far as they fit, else at that of its memory."""
+    memory_ns = moved_bytes / (peak_gbps(info) * efficiency)
+    room = info.l2_bytes * L2_SHARE
+    beyond = min(max(moved_bytes / max(room, 1.0) - 1.0, 0.0), 1.0)
+    scale = peak_gbps(info) / H200_GBPS
+    return min(memory_ns, moved_bytes / (l2_gbps * scale) * (1.0 - beyond) + memory_ns * beyond)
+
+
+def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
+    """Duration in ns of one memory set on the device's time line."""
+    if size_bytes <= SMALL_SET_BYTES:
+        return SMALL_SET_LATENCY_NS + size_bytes / SMALL_SET_GBPS
+    return SET_LATENCY_NS + _within(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
+
+
+def peer_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
+    """Rate of a large copy between two devices in one direction, in GB/s: over NVLink if both have it,
+    else over PCIe."""
+    if info.nvlink_gbps and peer.nvlink_gbps:
+        return min(info.nvlink_gbps, peer.nvlink_gbps) / 2 * NVLINK_EFFICIENCY
+    return min(pinned_gbps(info), pinned_gbps(peer))
+
+
+def pinned_gbps(info: DeviceInfo) -> float:
+    """Rate of a large pinned copy in one direction, in GB/s."""
+    peak = info.pcie_gbps or 15.75
+    return peak * next(share for above, share in PCIE_EFFICIENCY if peak >= above)

@@ -1,0 +1,35 @@
+"""Clocks and memory rates that kernels and copies reach on a GPU."""
+
+from __future__ import annotations
+
+from virtualgpu.records import DeviceInfo
+
+# Share of the peak that streaming kernels reach: triad or local copy of te42kyfo/gpu-benches and
+# p2pBandwidthLatencyTest over 2 x memory clock x bus.
+DRAM_EFFICIENCY = {
+    "HBM3e": 0.745,
+    "HBM3": 0.77,
+    "HBM2e": 0.86,
+    "HBM2": 0.90,
+    "GDDR6": 0.89,
+    "GDDR6X": 0.91,
+}
+
+
+def clock_ghz(info: DeviceInfo) -> float:
+    """Clocks per ns at boost."""
+    return (info.boost_clock_mhz or 1500.0) / 1000.0
+
+
+# A kernel whose blocks never waited for anything else would reach so much more (H100 and H200).
+DRAM_HEADROOM = 1.13
+
+
+def peak_gbps(info: DeviceInfo) -> float:
+    """Published memory bandwidth in GB/s."""
+    return info.memory_bandwidth_gbps or 300.0
+
+
+def dram_gbps(info: DeviceInfo) -> float:
+    """Memory bandwidth that kernels reach, in GB/s: peak times the efficiency of its memory type."""
+    return peak_gbps(info) * DRAM_EFFICIENCY.get(info.memory_type or "", 0.85)
