@@ -85,7 +85,6 @@ def score(rows: Sequence[Compared]) -> Score:
 
 def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tuple[float, float]]:
     """Run launches on a virtual GPU: their modelled times in ns with their arrays in L2, and without."""
-    import virtualgpu.cp as cp
     from virtualgpu.backend import VirtualBackend
     from virtualgpu.model import machine as slot
     from virtualgpu.model.devices import device_info
@@ -97,6 +96,7 @@ def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tup
     slot.use(machine)
     try:
         backend, found, modules = VirtualBackend(machine), {}, {}
+        cp = backend.cp
         for timed in launches:
             if timed.file not in modules:
                 modules[timed.file] = cp.RawModule(code=source(timed.file))
