@@ -8,7 +8,6 @@ takes nothing along. Never more than 64 MiB of managed memory.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import importlib
 import json
@@ -17,7 +16,6 @@ import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from gpulab.course.n08_copies import processes, storage
 
 LIMIT_S = 20
 SIZES = tuple(1 << k for k in (12, 14, 16, 18, 20, 22, 24, 26, 28))
@@ -541,160 +541,6 @@ def torch_copies() -> dict[str, Any]:
     return told
 
 
-_CHILD = """
-import sys, cupy
-runtime = cupy.cuda.runtime
-handle, n = bytes.fromhex(sys.stdin.readline()), int(sys.stdin.readline())
-address = runtime.ipcOpenMemHandle(handle)
-memory = cupy.cuda.UnownedMemory(address, 4 * n, None, 0)
-x = cupy.ndarray(n, cupy.float32, cupy.cuda.MemoryPointer(memory, 0))
-print(float(x.sum()), hex(address), flush=True)
-x *= 2
-cupy.cuda.Device().synchronize()
-del x, memory
-runtime.ipcCloseMemHandle(address)
-print("closed", flush=True)
-"""
-
-
-def ipc() -> dict[str, Any]:
-    """One array, two processes: the child adds it up and doubles it, the parent sees it doubled."""
-    cp = _cp()
-    n = BIG_BYTES // 4
-    memory = cp.cuda.Memory(BIG_BYTES)  # its own cudaMalloc: a handle stands for a whole allocation
-    x = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
-    x.fill(1)
-    cp.cuda.Device().synchronize()
-    handle = cp.cuda.runtime.ipcGetMemHandle(memory.ptr)
-    since = time.perf_counter()
-    child = subprocess.run(
-        [sys.executable, "-c", _CHILD], input=f"{handle.hex()}\n{n}\n", capture_output=True, text=True,
-        timeout=LIMIT_S - 4, check=False,
-    )  # fmt: skip
-    took_s = time.perf_counter() - since
-    return {
-        "child says": child.stdout.split(),
-        "child error": child.stderr[-300:],
-        "handle_bytes": len(handle),
-        "address here": hex(memory.ptr),
-        "sum here": float(x.sum()),
-        "took_s": round(took_s, 2),
-    }
-
-
-class _Status(ctypes.Structure):
-    _fields_ = (("error", ctypes.c_int), ("cuda", ctypes.c_int))
-
-
-class _Handle(ctypes.Union):
-    _fields_ = (("fd", ctypes.c_int), ("handle", ctypes.c_void_p))
-
-
-class _Description(ctypes.Structure):
-    _fields_ = (("type", ctypes.c_int), ("handle", _Handle), ("operations", ctypes.c_void_p))
-
-
-def cufile() -> dict[str, Any]:
-    """64 MiB from a file to device memory by cuFile, and by way of NumPy."""
-    logs = Path(tempfile.mkdtemp())
-    settings = logs / "cufile.json"
-    settings.write_text(
-        json.dumps(
-            {"properties": {"allow_compat_mode": True}, "logging": {"dir": str(logs), "level": "TRACE"}}
-        )
-    )
-    os.environ |= {
-        "CUFILE_ENV_PATH_JSON": str(settings),
-        "CUFILE_ALLOW_COMPAT_MODE": "true",
-        "CUFILE_FORCE_COMPAT_MODE": "true",
-    }
-    cp = _cp()
-    library, where = _cufile_library()
-    if library is None:
-        return {"failed": where}
-    library.cuFileDriverOpen.restype = library.cuFileHandleRegister.restype = _Status
-    library.cuFileBufRegister.restype = _Status
-    library.cuFileBufRegister.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for name in ("cuFileRead", "cuFileWrite"):
-        function = getattr(library, name)
-        function.restype = ctypes.c_ssize_t
-        function.argtypes = [
-            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int64
-        ]  # fmt: skip
-    opened = library.cuFileDriverOpen()
-    told: dict[str, Any] = {"library": where, "open": [opened.error, opened.cuda]}
-    told["nvidia_fs"] = Path("/proc/driver/nvidia-fs").exists()
-    data = np.random.default_rng(1).random(BIG_BYTES // 4, np.float32)
-    x = cp.zeros(BIG_BYTES // 4, cp.float32)
-    cp.cuda.Device().synchronize()
-    for folder in (Path(tempfile.gettempdir()), Path("/dev/shm"), Path.cwd()):
-        with contextlib.suppress(OSError):
-            told[folder.name] = _read_by_cufile(cp, library, folder / "gpulab_cufile.bin", data, x)
-    told["log"] = [
-        line[-160:] for log in logs.glob("cufile*.log") for line in log.read_text().splitlines()[-40:]
-    ]
-    return told
-
-
-def _read_by_cufile(cp: Any, library: Any, path: Path, data: Any, x: Any) -> dict[str, Any]:
-    """Read a file of 64 MiB into device memory, and by way of NumPy."""
-    told: dict[str, Any] = {}
-    data.tofile(path)
-    try:
-        for flags, name in (
-            (os.O_RDONLY | getattr(os, "O_DIRECT", 0), "O_DIRECT"),
-            (os.O_RDONLY, "buffered"),
-        ):
-            try:
-                file = os.open(path, flags)
-            except OSError as error:
-                told[name] = str(error)
-                continue
-            description = _Description(1, _Handle(fd=file), None)
-            handle = ctypes.c_void_p()
-            registered = library.cuFileHandleRegister(ctypes.byref(handle), ctypes.byref(description))
-            row: dict[str, Any] = {"register": [registered.error, registered.cuda]}
-            if not registered.error:
-                times = []
-                for _ in range(4):
-                    x.fill(0)
-                    cp.cuda.Device().synchronize()
-                    since = time.perf_counter()
-                    read = library.cuFileRead(handle, x.data.ptr, x.nbytes, 0, 0)
-                    times.append((time.perf_counter() - since) * 1e3)
-                row |= {
-                    "read": read,
-                    "ms": [round(t, 2) for t in times],
-                    "right": bool((x.get() == data).all()),
-                }
-                library.cuFileHandleDeregister(handle)
-            told[name] = row
-            os.close(file)
-        times = []
-        for _ in range(4):
-            since = time.perf_counter()
-            cp.asarray(np.fromfile(path, np.float32), blocking=True)
-            times.append(round((time.perf_counter() - since) * 1e3, 2))
-        told["by NumPy, ms"] = times
-    finally:
-        path.unlink()
-    return told
-
-
-def _cufile_library() -> tuple[Any, str]:
-    """The library and where it was, or None and why not."""
-    folders = [Path(folder) / "nvidia" for folder in sys.path if (Path(folder) / "nvidia").is_dir()]
-    found = [str(path) for folder in folders for path in folder.glob("**/libcufile.so*")]
-    found += [str(path) for path in Path("/usr/local").glob("cuda*/**/libcufile.so*")]
-    why = "no libcufile.so found"
-    for name in [*found, "libcufile.so.0", "libcufile.so"]:
-        try:
-            return ctypes.CDLL(name), Path(name).name
-        except OSError as error:
-            why = str(error)
-    return None, why[:200]
-
-
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "about": about,
     "rates": rates,
@@ -703,8 +549,8 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "zero-copy": zero_copy,
     "managed": managed,
     "refusals": refusals,
-    "ipc": ipc,
-    "cufile": cufile,
+    "ipc": processes.measure,
+    "cufile": storage.measure,
     "torch": torch_copies,
 }
 UNTIMED = ("about", "refusals", "ipc")  # these may run side by side

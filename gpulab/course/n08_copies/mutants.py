@@ -286,7 +286,10 @@ _PACK = (
 # 08-ring
 
 
-def _ring(data: Any, *, buffers: int = 2, wait: str = "event", end: bool = True, shift: int = 0) -> Any:
+def _ring(
+    data: Any, *, buffers: int = 2, wait: str = "event", end: bool = True, shift: int = 0,
+    record_first: bool = False,
+) -> Any:  # fmt: skip
     """`stream_in`, with some of it exchanged."""
     cp, cupyx = session.cp(), session.cupyx()
     out = cp.empty(data.shape, data.dtype)
@@ -298,11 +301,14 @@ def _ring(data: Any, *, buffers: int = 2, wait: str = "event", end: bool = True,
         mine = i % buffers
         if wait == "event" and i >= buffers:
             sent[mine].synchronize()
-        elif wait == "other event" and i >= buffers:
-            sent[(mine + 1) % buffers].synchronize()
+        elif wait == "first event" and i >= buffers:
+            sent[0].synchronize()
         locked[mine][...] = piece
+        if record_first:
+            sent[mine].record(stream)
         out[(i + shift) % len(data)].set(locked[mine], stream=stream)
-        sent[mine].record(stream)
+        if not record_first:
+            sent[mine].record(stream)
         if wait == "stream":
             stream.synchronize()
         elif wait == "device":
@@ -354,7 +360,24 @@ def _pageable_buffer(data: Any) -> Any:
     return out
 
 
+def _as_given(data: Any) -> Any:
+    cp, cupyx = session.cp(), session.cupyx()
+    out = cp.empty(data.shape, data.dtype)
+    stream = cp.cuda.Stream(non_blocking=True)
+    buffer = cupyx.empty_pinned(data.shape[1:], data.dtype)
+    for i, piece in enumerate(data):
+        buffer[...] = piece
+        out[i].set(buffer, stream=stream)
+    stream.synchronize()
+    return out
+
+
 _RING = (
+    Wrong("08-ring", "as given", _as_given, "hazards", "Before you fill a buffer again"),
+    Wrong("08-ring", "two buffers and no wait", lambda data: _ring(data, wait="none"), "hazards", "Before you fill a buffer again"),
+    Wrong("08-ring", "records before the copy", lambda data: _ring(data, record_first=True), "hazards",
+          "Before you fill a buffer again"),
+    Wrong("08-ring", "never waits at the end", lambda data: _ring(data, end=False), "hazards", ""),
     Wrong("08-ring", "from data itself", exercises.stream_in_pageable, "counts", "not from `data` itself"),
     Wrong("08-ring", "a pageable buffer", _pageable_buffer, "counts", "not from `data` itself"),
     Wrong("08-ring", "every piece twice", _twice, "counts", "Each piece goes once"),
@@ -367,6 +390,7 @@ _RING = (
     Wrong("08-ring", "the host's array", lambda data: data.copy(), "results", "stay on the device"),
     Right("08-ring", "two buffers", _ring),
     Right("08-ring", "three buffers", lambda data: _ring(data, buffers=3)),
+    Right("08-ring", "one event for both", lambda data: _ring(data, wait="first event")),
     Right("08-ring", "one parcel", _one_locked_parcel),
     Right("08-ring", "registered", _registered),
 )  # fmt: skip

@@ -47,7 +47,9 @@ class PinnedMemory:
             raise _invalid(f"flags {flags} of page-locked memory; they are a sum of 1, 2 and 4.")
         try:
             check_host_memory(size, "of page-locked memory")
-            self.buffer = np.empty(size, dtype=np.uint8)
+            whole = np.empty(size + _UNIT_BYTES, dtype=np.uint8)
+            skip = -int(whole.ctypes.data) % _UNIT_BYTES  # lanes side by side share sectors, as on a GPU
+            self.buffer = whole[skip : skip + size]
         except MemoryError as error:
             raise CUDARuntimeError(
                 _OUT_OF_MEMORY, "cudaErrorMemoryAllocation", f"out of memory: {error}"

@@ -1,0 +1,153 @@
+"""What only a GPU shows: recorded on an H200 and an H100, or done here where there is a GPU."""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from typing import Any
+
+from gpulab import session
+from gpulab.views._text import duration, size
+from gpulab.views.tables import Table
+from virtualgpu.records import Provenance
+
+_LIMIT_S = 90
+
+
+class Shown:
+    """A table with its origin; ``.record`` holds the figures."""
+
+    def __init__(
+        self,
+        title: str,
+        headings: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        record: Any,
+        *origins: Provenance,
+    ) -> None:
+        self.record, self.provenance = record, origins[0]
+        told = "; ".join(origin.label for origin in origins)
+        self._table = Table(f"{title}, {told}", tuple(headings), tuple(map(tuple, rows)))
+
+    def __repr__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
+
+
+@functools.lru_cache(maxsize=1)
+def recorded() -> Any:
+    """All figures, of ``h200`` and ``h100``: rates in GB/s, times in us unless a name says ms or s."""
+    return json.loads(resources.files(__package__).joinpath("recorded.json").read_text(encoding="utf-8"))
+
+
+def _origin(told: Any) -> Provenance:
+    return Provenance("recorded", told["device"], f"{told['date']}, driver {told['driver']}")
+
+
+def _us(value: float) -> str:
+    return duration(value * 1e3)
+
+
+def rates() -> Shown:
+    """Rates of copies by size, pageable and pinned."""
+    told = recorded()["h200"]
+    kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
+    rows = [
+        (size(n), *(f"{told['rates'][kind][at]:.1f} GB/s" for kind in kinds))
+        for at, n in enumerate(told["sizes"])
+    ]
+    names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
+    return Shown("Rates of copies", ("size", *names), rows, told["rates"], _origin(told))
+
+
+def frameworks() -> Shown:
+    """What torch's ``.to`` does with 64 MiB: when the call returns, and when the copy has ended."""
+    told = recorded()["h200"]["torch"]
+    calls = {
+        'pageable.to("cuda")': "pageable to cuda",
+        'pageable.to("cuda", non_blocking=True)': "pageable to cuda, non_blocking",
+        'pinned.to("cuda", non_blocking=True)': "pinned to cuda, non_blocking",
+        'x.to("cpu", non_blocking=True)': "cuda to cpu, non_blocking",
+        'x.cpu().to("cuda")': "cpu().to(cuda)",
+        "x.clone()": "clone",
+    }
+    rows = [
+        (call, _us(told[name]["call_us"]), _us(told[name]["done_us"]),
+         "yes" if told[name]["call_us"] < told[name]["done_us"] / 2 else "no")
+        for call, name in calls.items()
+    ]  # fmt: skip
+    return Shown(
+        f"64 MiB with PyTorch {told['torch']}",
+        ("call", "returns after", "done after", "asynchronous"),
+        rows,
+        told,
+        _origin(recorded()["h200"]),
+    )
+
+
+def managed() -> Shown:
+    """What host and kernels wait for in managed memory: 64 MiB, on two GPUs."""
+    steps = {
+        "kernel, all in device memory": "device memory, kernel",
+        "kernel, pages on the host": "kernel, pages on the host",
+        "the same kernel again": "kernel again",
+        "host reads all of it": "host reads, pages on the device",
+        "prefetch to the device": "prefetch",
+        "kernel after the prefetch": "kernel after prefetch",
+        "kernel, pages that nobody had": "kernel writes first",
+        "kernel touches one float every 2 MiB": "kernel, one of every 2,097,152 bytes",
+    }
+    both = [recorded()[name] for name in ("h200", "h100")]
+    rows = [(text, *(_us(told["managed"][key]) for told in both)) for text, key in steps.items()]
+    names = [told["device"].removeprefix("NVIDIA ").split()[0] for told in both]
+    return Shown("64 MiB of managed memory", ("step", *names), rows, both, *map(_origin, both))
+
+
+def two_processes() -> Shown:
+    """One array in two processes, by an IPC handle: done here on a GPU, else as recorded on an H200."""
+    told, origin = _done("gpulab.course.n08_copies.processes", "ipc")
+    rows = (
+        ("sum of 16,777,216 ones, as the second process sees them", f"{told['sum there']:,.0f}"),
+        ("their sum in the first, after the second has doubled them", f"{told['sum here']:,.0f}"),
+        ("its address in the first process", told["address here"]),
+        ("its address in the second", told["address there"]),
+        ("what went from process to process", f"{told['handle_bytes']} bytes"),
+    )
+    return Shown("One array, two processes", ("what", "value"), rows, told, origin)
+
+
+def from_file() -> Shown:
+    """64 MiB from a file to device memory: by cuFile, and by way of NumPy."""
+    told, origin = _done("gpulab.course.n08_copies.storage", "cufile")
+    best = min(told["by NumPy"])
+    rows = [
+        ("library", told["library"]),
+        ("kernel module nvidia-fs", "loaded" if told["kernel module"] else "not there: compatibility mode"),
+    ]
+    if told.get("by cuFile"):
+        fastest = min(told["by cuFile"])
+        rows.append(
+            ("cuFileRead into device memory", f"{fastest:.1f} ms, {64 * 1.048576 / fastest:.2f} GB/s")
+        )
+    else:
+        rows.append(("cuFileHandleRegister", f"refused, status {told.get('register', 'none')}"))
+    rows.append(("np.fromfile, then cp.asarray", f"{best:.1f} ms, {64 * 1.048576 / best:.2f} GB/s"))
+    return Shown("64 MiB from a file", ("step", "what happened"), rows, told, origin)
+
+
+def _done(module: str, key: str) -> tuple[Any, Provenance]:
+    """What a module measures in a process of its own on a GPU; elsewhere what was recorded."""
+    choice = session.which_device()
+    if choice.kind == "virtual":
+        told = recorded()["h200"]
+        return told[key], _origin(told)
+    done = subprocess.run(
+        [sys.executable, "-m", module], capture_output=True, text=True, check=True, timeout=_LIMIT_S
+    )
+    return json.loads(done.stdout.splitlines()[-1]), Provenance("measured", choice.device, "")
