@@ -27,6 +27,7 @@ from virtualgpu.records import (
     GraphRecord,
     KernelStats,
     Metric,
+    NotAvailable,
     Occupancy,
     Provenance,
 )
@@ -144,6 +145,12 @@ class VirtualBackend:
     def update_graph(self, graph: Any, other: Any) -> None:
         """Give a graph the parameters of another one with the same nodes and edges."""
         graph._update(other)
+
+    def graph_loop(
+        self, graph: Any, flag: Any, turns: Any, most: int
+    ) -> Callable[[Any], None] | NotAvailable:
+        """A virtual GPU's graphs have no conditional nodes."""
+        return NotAvailable("Conditional nodes", "the virtual GPU has none")
 
     def host_ns(self) -> int:
         """The host's modelled clock."""

@@ -20,6 +20,7 @@ from virtualgpu.records import (
     KernelCounters,
     KernelStats,
     LaunchTrace,
+    NotAvailable,
     Occupancy,
     Provenance,
     SanitizerReport,
@@ -226,6 +227,12 @@ class Backend(Protocol):
         CUDADriverError
             Status 910, if they differ in more.
         """
+        ...
+
+    def graph_loop(
+        self, graph: Any, flag: Any, turns: Any, most: int
+    ) -> Callable[[Any], None] | NotAvailable:
+        """Launches a graph in a stream that runs again while ``flag[0]`` is not 0, at most so often."""
         ...
 
     def host_ns(self) -> int:

@@ -16,7 +16,7 @@ from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, named_arrays
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.protocol import dims
-from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
+from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord, NotAvailable
 
 if TYPE_CHECKING:
     from gpulab.views import GraphView
@@ -395,6 +395,32 @@ class CapturedGraph:
         session.backend().set_graph_node(captured.graph, node, self._template.graph)
         captured.record = captured.record.replaced({node.number: node})
 
+    def repeat_while(self, flag: Any, most: int = 1_000) -> GraphLoop | NotAvailable:
+        """Let the device repeat the graph: once, and again while ``flag[0]`` is not 0 after it.
+
+        A conditional node does it (CUDA 12.4, by cuda.core), and the host is not asked in between.
+
+        Parameters
+        ----------
+        flag
+            A device array of one int32, which the graph writes.
+        most
+            It ends after so many turns.
+
+        Returns
+        -------
+        GraphLoop or NotAvailable
+            With ``launch()`` and ``turns``; a false value that says why where conditional nodes are missing.
+        """
+        cp, captured = session.cp(), self._alive
+        own = cp.zeros(1, cp.int32)
+        _same_kind("flag", own, flag)
+        if most < 1:
+            raise ValueError("`most` is at least 1.")
+        with self._here():
+            launch = session.backend().graph_loop(captured.graph, flag, own, most)
+        return launch if isinstance(launch, NotAvailable) else GraphLoop(launch, own, (self, flag))
+
     # What it costs
 
     def compare(self, repeats: int = 20) -> ComparedGraph:
@@ -445,6 +471,25 @@ class CapturedGraph:
         return (
             {"text/plain": repr(self)} if self._captured is None else self.view()._repr_mimebundle_(**kwargs)
         )
+
+
+class GraphLoop:
+    """A graph that repeats itself on the device.
+
+    Attributes
+    ----------
+    turns
+        A device array of one int32: how often the last launch ran the graph.
+    """
+
+    def __init__(self, launch: Callable[[Any], None], turns: Any, kept: object) -> None:
+        self._launch, self.turns, self._kept = launch, turns, kept
+        self._here = session.here()
+
+    def launch(self, stream: Any = None) -> None:
+        """Run it in `stream`, the current one by default."""
+        with self._here():
+            self._launch(stream or session.cp().cuda.get_current_stream())
 
 
 @contextmanager

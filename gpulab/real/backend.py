@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import cupy
 from cupy.cuda import driver
 
-from gpulab.real import blocks, graphs, warps
+from gpulab.real import blocks, graphs, loops, warps
 from gpulab.real.device import device_info, device_name, open_nvml
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from gpulab.real.timeline import RealRecorder
@@ -39,6 +39,7 @@ from virtualgpu.records import (
     KernelSource,
     KernelStats,
     Metric,
+    NotAvailable,
     Occupancy,
     Provenance,
 )
@@ -158,6 +159,12 @@ class CudaBackend:
     def update_graph(self, graph: Any, other: Any) -> None:
         with self._device:
             graphs.take_parameters(graph, other)
+
+    def graph_loop(
+        self, graph: Any, flag: Any, turns: Any, most: int
+    ) -> Callable[[Any], None] | NotAvailable:
+        with self._device:
+            return loops.loop(graph, flag, turns, most)
 
     def host_ns(self) -> int:
         return time.perf_counter_ns()

@@ -38,8 +38,8 @@ def record(graph: Any, provenance: Provenance) -> GraphRecord:
     number = {int(handle): at for at, handle in enumerate(handles)}
     nodes = tuple(_node(at, handle) for at, handle in enumerate(handles))
     of = driver.CUgraph(graph.graph)
-    count = _checked(driver.cuGraphGetEdges(of))[-1]
-    first, then, *_ = _checked(driver.cuGraphGetEdges(of, count)) if count else ((), ())
+    count = checked(driver.cuGraphGetEdges(of))[-1]
+    first, then, *_ = checked(driver.cuGraphGetEdges(of, count)) if count else ((), ())
     pairs = zip(first[:count], then[:count], strict=True) if count else ()
     edges = sorted((number[int(a)], number[int(b)]) for a, b in pairs)
     return GraphRecord(provenance, nodes, tuple(edges))
@@ -60,28 +60,28 @@ def set_node(graph: Any, node: GraphNode, template: Any) -> None:
     if node.kind == "KERNEL":
         assert node.grid is not None
         assert node.block is not None
-        params = _checked(driver.cuGraphKernelNodeGetParams(like))[0]
+        params = checked(driver.cuGraphKernelNodeGetParams(like))[0]
         params.gridDimX, params.gridDimY, params.gridDimZ = node.grid
         params.blockDimX, params.blockDimY, params.blockDimZ = node.block
         params.sharedMemBytes = node.shared_bytes
         values = [ctypes.create_string_buffer(each.data, len(each.data)) for each in node.parameters]
         pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
         params.kernelParams = ctypes.addressof(pointers)
-        _checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
+        checked(driver.cuGraphExecKernelNodeSetParams(executable, handle, params))
         return
     first, *rest = node.parameters
     if node.kind == "MEMSET":
-        params = _checked(driver.cuGraphMemsetNodeGetParams(like))[0]
+        params = checked(driver.cuGraphMemsetNodeGetParams(like))[0]
         params.dst = driver.CUdeviceptr(_word(first))
-        _checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
+        checked(driver.cuGraphExecMemsetNodeSetParams(executable, handle, params, _context()))
     elif node.kind == "MEMCPY":
-        params = _checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
+        params = checked(driver.cuGraphMemcpyNodeGetParams(like))[0]
         for name, parameter in (("src", first), ("dst", rest[0])):
             if parameter.addresses:
                 setattr(params, f"{name}Device", driver.CUdeviceptr(_word(parameter)))
             else:
                 setattr(params, f"{name}Host", _word(parameter))
-        _checked(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _context()))
+        checked(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, params, _context()))
 
 
 def take_parameters(graph: Any, other: Any) -> None:
@@ -98,27 +98,27 @@ def take_parameters(graph: Any, other: Any) -> None:
         # cuda-bindings gives no reason with this status.
         nowhere = Provenance("measured", "")
         raise _error(status, record(graph, nowhere).cannot_become(record(other, nowhere)))
-    _checked((status,))
+    checked((status,))
 
 
 def _handles(graph: Any) -> list[Any]:
     driver = _driver()
     of = driver.CUgraph(graph.graph)
-    count = _checked(driver.cuGraphGetNodes(of))[-1]
-    return list(_checked(driver.cuGraphGetNodes(of, count))[0][:count]) if count else []
+    count = checked(driver.cuGraphGetNodes(of))[-1]
+    return list(checked(driver.cuGraphGetNodes(of, count))[0][:count]) if count else []
 
 
 def _node(number: int, handle: Any) -> GraphNode:
     driver = _driver()
-    kind = _checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
+    kind = checked(driver.cuGraphNodeGetType(handle))[0].name.removeprefix("CU_GRAPH_NODE_TYPE_")
     device = int(cupy.cuda.Device().id)
     if kind == "KERNEL":
-        params = _checked(driver.cuGraphKernelNodeGetParams(handle))[0]
-        function = params.func if int(params.func) else _checked(driver.cuKernelGetFunction(params.kern))[0]
+        params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
+        function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
         return GraphNode(
             number,
             "KERNEL",
-            _checked(driver.cuFuncGetName(function))[0].decode(),
+            checked(driver.cuFuncGetName(function))[0].decode(),
             (params.gridDimX, params.gridDimY, params.gridDimZ),
             (params.blockDimX, params.blockDimY, params.blockDimZ),
             params.sharedMemBytes,
@@ -126,12 +126,12 @@ def _node(number: int, handle: Any) -> GraphNode:
             device_id=device,
         )
     if kind == "MEMSET":
-        params = _checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
+        params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
         return GraphNode(number, kind, "Memset", parameters=(_pointer("destination", int(params.dst)),),
                          size_bytes=size, device_id=device)  # fmt: skip
     if kind == "MEMCPY":
-        params = _checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
+        params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
         ends = [_end(params, name) for name in ("src", "dst")]
         source, destination = map(_pointer, ("source", "destination"), ends)
         copy_kind = _COPY_KINDS.get((bool(source.addresses), bool(destination.addresses)))
@@ -186,10 +186,11 @@ def _on_device(word: int) -> bool:
 
 
 def _context() -> Any:
-    return _checked(_driver().cuCtxGetCurrent())[0]
+    return checked(_driver().cuCtxGetCurrent())[0]
 
 
-def _checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+def checked(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What the driver answers behind its status; CuPy's error for one that is none of success."""
     status, *rest = answer
     if int(status):
         raise _error(status)

@@ -54,6 +54,7 @@ def install(package: str) -> None:
     bindings = ModuleType("cuda.bindings")
     bindings.driver = module  # type: ignore[attr-defined]
     sys.modules["cuda.bindings"], sys.modules["cuda.bindings.driver"] = bindings, module
+    sys.modules["cuda.core"] = None  # type: ignore[assignment]  # needs the real one
 
 
 class _Driver:

@@ -13,6 +13,7 @@ from tests.session.test_graph_capture import (  # noqa: F401  (collects these te
     TestCallable,
     TestCompare,
     TestLaunch,
+    TestLoop,
     TestPool,
     TestRecord,
     TestRefusals,

@@ -414,6 +414,38 @@ class TestRefusals:
         assert (g.record.nodes, g.record.depth) == ((), 0)
 
 
+DOWN = 'extern "C" __global__ void down(int* left) { left[0] -= left[0] > 0; }'
+
+
+class TestLoop:
+    def test_the_device_repeats_the_graph_while_the_flag_is_set(self) -> None:
+        left = gl.cp.full(1, 7, gl.cp.int32)
+        g = gl.graph(lambda left: kernel(DOWN, "down")((1,), (1,), (left,)), left)
+        loop = g.repeat_while(left)
+        if not loop:
+            assert str(loop).startswith("Conditional nodes: not available here, ")
+            return
+        loop.launch()
+        assert (int(left[0]), int(loop.turns[0])) == (0, 7)
+        loop.launch()  # once, whatever the flag says
+        assert int(loop.turns[0]) == 1
+        left[...] = 100
+        g.repeat_while(left, most=30).launch()
+        assert int(left[0]) == 70
+
+    @pytest.mark.parametrize(
+        ("flag", "error"),
+        [
+            (lambda: ones(), ValueError),
+            (lambda: gl.cp.zeros(1), ValueError),
+            (lambda: np.zeros(1, np.int32), TypeError),
+        ],
+    )
+    def test_the_flag_is_one_integer(self, flag: Any, error: type[Exception]) -> None:
+        with pytest.raises(error):
+            gl.graph(add, ones()).repeat_while(flag())
+
+
 class TestCompare:
     def test_each_node_costs_less_in_a_graph(self) -> None:
         x = ones()

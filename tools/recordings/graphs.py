@@ -37,13 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the parts and write what they tell; the result is the process's exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
+    parser.add_argument("--parts", default="", help="names of parts, by commas; all by default")
     options = parser.parse_args(arguments)
     faulthandler.dump_traceback_later(LIMIT_S, exit=True)
     found: dict[str, Any] = {"python": platform.python_version(), "errors": {}}
-    for name, part in PARTS.items():
+    for name in options.parts.split(",") if options.parts else PARTS:
         started = time.perf_counter()
         try:
-            found[name] = part()
+            found[name] = PARTS[name]()
         except Exception as error:
             found["errors"][name] = f"{type(error).__name__}: {error}"
         print(
@@ -174,7 +175,7 @@ def updates() -> dict[str, Any]:
             )
             told[f"{base} -> {name}"] = (status.name, str(getattr(info, "result", info)))
     try:
-        graphs._checked((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
+        graphs.checked((driver.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,))
     except Exception as error:
         told["words"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
     return told
@@ -356,6 +357,7 @@ def refusals() -> dict[str, str]:
 def gpulabs() -> dict[str, Any]:
     """`gl.graph` as a learner uses it."""
     import gpulab as gl
+    from virtualgpu.records import NotAvailable
 
     gl.use_device("cuda")
     cp = gl.cp
@@ -376,7 +378,20 @@ def gpulabs() -> dict[str, Any]:
     g.update_node(0, (other, np.float32(-8)))
     told["node"] = float(g()[0])
     told["expected"] = [float(np.sqrt(v * 2) + 1) for v in (3, 8, 0)]
-    told["compare"] = str(gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(10).record)
+    found = gl.graph(lambda x: [work(x) for _ in range(20)], x).compare(10)
+    told["compare"] = repr(found)
+    replay = found.record.replay
+    activities = replay.activities if replay else ()
+    told["replay"] = [(a.name, a.graph_id, a.graph_node_id, a.duration_ns) for a in activities[:9]]
+    told["replayed"] = (replay.method if replay else "", len(activities), replay.note if replay else "")
+    down = cp.RawKernel('extern "C" __global__ void down(int* left) { left[0] -= left[0] > 0; }', "down")
+    left = cp.full(1, 7, np.int32)
+    loop = gl.graph(lambda left: down((1,), (1,), (left,)), left).repeat_while(left)
+    if isinstance(loop, NotAvailable):
+        told["loop"] = str(loop)
+    else:
+        loop.launch()
+        told["loop"] = (int(left[0]), int(loop.turns[0]))
     told["names"] = [n.name for n in g.record.nodes]
     return told
 

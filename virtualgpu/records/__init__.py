@@ -18,6 +18,7 @@ from virtualgpu.records.graph import (
     GraphRecord,
     NodeKind,
     NodeParameter,
+    NotAvailable,
 )
 from virtualgpu.records.hazards import (
     Hazard,
@@ -77,6 +78,7 @@ __all__ = [
     "Metric",
     "NodeKind",
     "NodeParameter",
+    "NotAvailable",
     "NvtxRange",
     "Occupancy",
     "Overlap",

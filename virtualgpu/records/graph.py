@@ -78,6 +78,22 @@ class GraphNode:
 
 
 @dataclass(frozen=True, slots=True)
+class NotAvailable:
+    """Something that this machine does not have, and why; false where a truth value is asked for."""
+
+    what: str
+    why: str
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return f"{self.what}: not available here, {self.why}."
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, slots=True)
 class GraphArray:
     """An array that the program knows by name, at the addresses that the graph has of it."""
 
