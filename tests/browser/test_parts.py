@@ -35,7 +35,6 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "stepper": lambda: WarpStepper(synthetic.warp_trace()),
     "sample": queue_view.example,
     "timeline": lambda: TimelineView(timelines.overlapped(12, 40), summary="Copies and kernels overlap."),
-    "timelines": lambda: TimelineView(timelines.tiny_kernels(), timelines.tiny_kernels(graph=True)),
 }
 
 
@@ -123,7 +122,6 @@ ESSENTIALS = {
     "comparison": (".gl-matrix", "summary"),
     "occupancy": ("canvas", ".gl-switch .gl-bars"),
     "timeline": (".gl-tracks-tools", "canvas", ".gl-said"),
-    "timelines": (".gl-tracks-tools", "canvas", ".gl-said"),
 }
 
 

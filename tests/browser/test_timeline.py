@@ -59,22 +59,27 @@ def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None
     page.locator("canvas").wait_for()
     assert page.evaluate("document.querySelector('canvas').width") == 2 * inside
     box = chart(lanes_of([record]), "")
-    pen = picture.Pen(inside, box["height"])
-    picture.lay(box, inside)[1](pen, 0, 0)
-    track, painted = box["items"][0], np.asarray(pen.image)
-    differ = []
-    for top in track["tops"]:
-        y = round(2 * top) + 2
-        shown = page.evaluate(
-            """([x, y, wide]) => [...document.querySelector("canvas").getContext("2d")
-                 .getImageData(x, y, wide, 1).data]""",
-            [2 * box["left"], y, 2 * (inside - box["left"] - 8)],
-        )
-        shown = np.array(shown).reshape(-1, 4)[:, :3]
-        differ.append((shown != painted[y, 2 * box["left"] :][: len(shown)]).any(axis=1).mean())
-        assert len(np.unique(shown, axis=0)) > 4
+    track, (low, high) = box["items"][0], box["domain"]
+    for zoom in (1, 1.5**6):
+        half = (high - low) / 2 / zoom
+        box["domain"] = [(low + high) / 2 - half, (low + high) / 2 + half]
+        pen = picture.Pen(inside, box["height"])
+        picture.lay(box, inside)[1](pen, 0, 0)
+        painted, differ = np.asarray(pen.image), []
+        for top in track["tops"]:
+            y = round(2 * top) + 2
+            line = page.evaluate(
+                """([x, y, wide]) => [...document.querySelector("canvas").getContext("2d")
+                     .getImageData(x, y, wide, 1).data]""",
+                [2 * box["left"], y, 2 * (inside - box["left"] - 8)],
+            )
+            shown = np.array(line).reshape(-1, 4)[:, :3]
+            differ.append((shown != painted[y, 2 * box["left"] :][: len(shown)]).any(axis=1).mean())
+            assert len(np.unique(shown, axis=0)) > 2
+        assert max(differ) < 0.005, "but for pixels covered by half, where the last digit decides"
+        for _ in range(6):
+            page.locator("canvas").dispatch_event("keydown", {"key": "+"})
     page.close()
-    assert max(differ) < 0.01, "but for pixels covered by half, where the last digit decides"
 
 
 @pytest.fixture
@@ -183,13 +188,17 @@ def test_a_match_far_away_comes_into_sight(page: Callable[..., Any]) -> None:
     last = max(record.activities, key=lambda each: each.start_ns if each.name == "kernel_9" else -1)
     opened = page(record)
     box = opened.locator("input[type=search]")
+    letters = outlined(opened, "fg")
     box.fill("kernel_9")
     box.press("ArrowUp")
     assert opened.locator(".gl-said").text_content().startswith("kernel_9: ")
     # It is outlined, in the middle of what is in sight and wide enough to be seen.
     begin = duration(last.start_ns)
     assert f" from {begin}, on " in opened.locator(".gl-said").text_content()
-    assert outlined(opened, "fg") > 20
+    assert outlined(opened, "fg") > letters + 60
+    box.press("Enter")
+    assert opened.locator(".gl-tracks-tools .gl-note").text_content().startswith("1 of ")
+    assert outlined(opened, "fg") > letters + 60, "the first one, at the other end"
 
 
 def test_what_is_selected_is_outlined_and_clicks_select(page: Callable[..., Any]) -> None:
@@ -211,14 +220,19 @@ def test_dragging_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
     canvas = opened.locator("canvas")
     canvas.focus()
     canvas.press("+")
-    before, red = canvas.screenshot(), outlined(opened, "error")
+    canvas.press("+")
     box = canvas.bounding_box()
-    opened.mouse.move(box["x"] + 500, box["y"] + 100)
+    at, y = box["x"] + 300, box["y"] + 5 * 15 + 12
+    opened.mouse.move(at, y)
+    told = opened.locator(".gl-said").text_content()
+    assert " on default stream" in told
+    before, red = canvas.screenshot(), outlined(opened, "error")
     opened.mouse.down()
-    opened.mouse.move(box["x"] + 400, box["y"] + 100, steps=4)
+    opened.mouse.move(at - 60, y, steps=4)
     opened.mouse.up()
     assert canvas.screenshot() != before
-    assert abs(outlined(opened, "error") - red) < red
+    assert opened.locator(".gl-said").text_content() == told
+    assert abs(outlined(opened, "error") - red) < 0.2 * red, "but for what of the hidden wait is in sight"
 
 
 def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
@@ -245,7 +259,9 @@ def test_a_hundred_thousand_operations_follow_the_hand(
     page: Callable[..., Any], record_property: Callable[[str, object], None]
 ) -> None:
     opened = page(timelines.many())
-    found = max(opened.evaluate(MOVE) for _ in range(2))
+    found = opened.evaluate(MOVE)
+    if found[0] < FRAMES_PER_SECOND:  # the machine may be busy
+        found = max(found, opened.evaluate(MOVE))
     record_property(
         "figure",
         f"100,000 operations on a timeline, zoomed and panned: {found[0]:.0f} frames a second, the slowest "
@@ -272,9 +288,9 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
         devtools.send("Performance.enable")
         kernel.value("globals().update(w=__import__('ipywidgets.widgets.widget').widgets.widget)")
         times, left = [], []
-        for _ in range(4):
+        for _ in range(3):
             times.append(lab.page.evaluate(RUN, [1, "timeline-view"]))
-            time.sleep(0.5)
+            time.sleep(0.2)
             devtools.send("HeapProfiler.collectGarbage")
             told = {
                 each["name"]: each["value"] for each in devtools.send("Performance.getMetrics")["metrics"]
@@ -290,7 +306,7 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
         print(left)
         assert left[-1][0] == left[0][0], "a cell that runs again leaves no model behind"
         assert left[-1][1] - left[0][1] < 20, "nor listeners"
-        assert left[-1][2] - left[1][2] < 8, "nor the 2.6 MB of a timeline each time"
+        assert left[-1][2] - left[0][2] < 4, "nor the 2.6 MB of a timeline each time"
         canvas = lab.page.locator(".gpulab-timeline-view canvas").nth(1)
         canvas.scroll_into_view_if_needed()
         canvas.focus()
