@@ -302,7 +302,7 @@ def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
             f"first picture of 100,000 operations in JupyterLab: {sorted(times)[1]:.0f} ms, "
             f"goal {FIRST_PICTURE_MS} ms",
         )
-        assert min(times) < 3 * FIRST_PICTURE_MS
+        assert min(times) < 5 * FIRST_PICTURE_MS
         print(left)
         assert left[-1][0] == left[0][0], "a cell that runs again leaves no model behind"
         assert left[-1][1] - left[0][1] < 20, "nor listeners"
