@@ -116,6 +116,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/recordings/test_files.py",
         "tests/views",
     ),
+    "virtualgpu/trace": ("tests/trace",),
+    "virtualgpu/model/recording": (*_virtual("recorder", "nvtx"), "tests/session/test_timeline.py"),
     "gpulab/session": ("tests/session", "tests/real"),
     "gpulab/lab": ("tests/session", "tests/recordings", "tests/real"),
     "gpulab/real": ("tests/real", "tests/session"),

@@ -40,12 +40,22 @@ def test_the_host_s_stretches_and_the_operations_take_turns() -> None:
             Step("wait", 1),
         ]
     )
-    assert [(s.kind, s.name, s.duration_ns) for s in critical_path(timeline)] == [
+    path = critical_path(timeline)
+    assert [(s.kind, s.name, s.duration_ns) for s in path] == [
         ("host", "cuLaunchKernel", 4),
         ("operation", "k1", 50),
         ("host", "the host computes", 34),
         ("operation", "k4", 5),
     ]
+    assert [s.source and s.source.line for s in path] == [1, 1, 4, 4]
+
+
+def test_a_host_s_stretch_is_named_after_the_line_that_took_longest() -> None:
+    steps = [Step("launch", 1, 1, 3), Step("launch", 1, 1, 9), Step("launch", 1, 1, 3), Step("wait", 1)]
+    host = critical_path(simulate(steps))[0]
+    assert (host.name, host.duration_ns) == ("3 calls, 3 of them cuLaunchKernel", 15)
+    assert host.source is not None
+    assert host.source.line == 2
 
 
 def test_an_event_leads_to_the_other_stream() -> None:

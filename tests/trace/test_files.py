@@ -175,11 +175,11 @@ def test_overlap_equals_sql_over_the_exported_events(file: Path) -> None:
             assert pair.percent == pytest.approx(100 * both / min(first, second), abs=0.5)
 
 
-def test_a_hundred_thousand_operations_are_quick(file: Path) -> None:
-    timeline = generated(1, 100_000, 10_000_000, 900)
-    begun = time.perf_counter()
-    assert len(open_file(save(timeline, file)).activities) == 100_001
-    assert time.perf_counter() - begun < 20
+def test_processor_time_of_saving_and_opening(file: Path) -> None:
+    timeline = generated(1, 25_000, 2_500_000, 900)
+    begun = time.process_time()
+    assert len(open_file(save(timeline, file)).activities) == 25_001
+    assert time.process_time() - begun < 4  # so that 100,000 take seconds
 
 
 # The PyTorch profiler's: as libkineto writes them (output_json.cpp, PyTorch 2.6)

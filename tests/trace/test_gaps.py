@@ -166,6 +166,27 @@ def test_a_gap_has_a_part_of_the_host_s_and_one_of_the_device_s() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("call_ends", "parts"),
+    [
+        (58, [(50, 160, "waiting for an event")]),
+        (62, [(50, 62, "launch-bound"), (62, 160, "waiting for an event")]),
+        (148, [(50, 148, "launch-bound"), (148, 160, "waiting for an event")]),
+        (152, [(50, 160, "launch-bound")]),
+    ],
+)
+def test_a_part_of_less_than_a_tenth_counts_with_the_other(
+    call_ends: int, parts: list[tuple[int, int, str]]
+) -> None:
+    timeline = by_hand(
+        [ONE[0], kernel(3, 2, 15, 160), kernel(2, 1, 160, 170, (1, 3))],
+        [ONE[1], call(3, 10, 15), call(2, 45, call_ends)],
+        (EVENT,),
+    )
+    found = [(g.start_ns, g.end_ns, g.cause) for g in gaps(timeline) if g.where == "stream 1"]
+    assert found[1:] == parts
+
+
 def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> None:
     long = replace(WAITED, start_ns=12, end_ns=50)
     late = kernel(2, 2, 66, 70)

@@ -95,11 +95,11 @@ def test_overlap_of_generated_timelines_equals_sql(seed: int) -> None:
     assert check(generated(seed, 60, (40, 400, 4_000)[seed % 3], 50)) == 13
 
 
-def test_a_hundred_thousand_intervals_are_quick_and_right() -> None:
+def test_a_hundred_thousand_intervals_are_right_and_processor_time() -> None:
     timeline = generated(7, 100_000, 10_000_000, 900)
-    begun = time.perf_counter()
+    begun = time.process_time()
     found = overlap(timeline)
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 3
     for pair, column in ((found[0], "engine"),):
         spans = by_sql(timeline, column, pair.first, pair.second)
         assert (pair.first_ns, pair.second_ns, pair.both_ns) == spans
