@@ -418,12 +418,13 @@ class RealWatcher:
     def _instantiated(self, made: Any, graph: int) -> None:
         if graph in self._graphs:
             self._graphs[made.contents.value] = self._graphs[graph]
+            self._watch.graph_made(made.contents.value)
 
     def _graph_launched(self, graph: int, stream: int | None) -> None:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._number += len(capture.nodes)
-            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges)
+            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges, graph)
 
     def _capturing(self, stream: int) -> _Capture | None:
         return next((each for each in self._captures.values() if stream in each.frontiers), None)

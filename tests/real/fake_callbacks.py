@@ -171,6 +171,8 @@ class Callbacks:
     def launched(self, *_: Any) -> None:
         pass
 
+    graph_made = launched
+
     def here(self) -> None:
         return None
 

@@ -1182,7 +1182,7 @@ def streams_that_are_gone_have_not_ended(cp: Any) -> None:
 
 
 @right
-def temporaries_of_a_capture(cp: Any) -> None:
+def temporaries_of_a_graph(cp: Any) -> None:
     """They go back to the pool within the capture, and nobody else gets them."""
     a, _ = two(cp)
     x = made(cp)
@@ -1199,7 +1199,7 @@ def temporaries_of_a_capture(cp: Any) -> None:
 
 
 @wrong("used after it was freed")
-def temporaries_of_a_capture_that_others_get(cp: Any) -> None:
+def temporaries_of_a_graph_that_others_get(cp: Any) -> None:
     a, _ = two(cp)
     x = made(cp)
     a.begin_capture()
@@ -1213,7 +1213,7 @@ def temporaries_of_a_capture_that_others_get(cp: Any) -> None:
 
 
 @wrong("used after it was freed")
-def input_freed_after_the_capture(cp: Any) -> None:
+def input_of_a_graph_freed_after_the_capture(cp: Any) -> None:
     a, _ = two(cp)
     x, y = made(cp, N, N)
     a.begin_capture()

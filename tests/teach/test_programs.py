@@ -84,9 +84,34 @@ def test_waits_time_and_overlap_are_counted() -> None:
 
 
 def test_the_order_of_streams_is_checked() -> None:
-    assert [stage.name for stage in judge(HALVE, pieces(2, one)).stages] == ["results", "hazards", "counts"]
+    stages = [stage.name for stage in judge(HALVE, pieces(2, one)).stages]
+    assert stages == ["results", "hazards", "orders", "counts"]
     verdict = judge(HALVE, pieces(2, nothing))
     assert verdict.failed_stage == "hazards"
     assert "The host reads after the call" in verdict.message
     assert "synchronize()" in verdict.message
     assert judge(replace(HALVE, checked=False, budgets=()), pieces(2, nothing))
+
+
+def test_results_that_depend_on_the_order_are_found_where_no_hazard_shows() -> None:
+    """What the host reads of page-locked memory cannot be seen, only that it comes too early."""
+
+    def last_of(x: Any) -> float:
+        cp = gl.cp
+        stream = cp.cuda.Stream(non_blocking=True)
+        buffer = np.frombuffer(cp.cuda.alloc_pinned_memory(4), np.float32, 1)
+        with stream:
+            y = cp.asarray(x)
+            y[-1:].get(out=buffer, blocking=False)
+        seen = float(buffer[0])
+        stream.synchronize()
+        return seen
+
+    def case(data: Draw, n: int) -> ProgramCase:
+        x = data.whole(n)
+        return ProgramCase((x,), x[-1])
+
+    exercise = ProgramExercise("demo", "Demo", "last_of", case, last_of, sizes=(64,), checked=True)
+    verdict = judge(exercise, last_of)
+    assert verdict.failed_stage == "orders"
+    assert "In another order that its streams allow, last_of(array of (64,)): the result" in verdict.message

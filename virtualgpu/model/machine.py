@@ -23,7 +23,7 @@ from virtualgpu.model import cost
 from virtualgpu.model.clock import HostClock
 from virtualgpu.model.l2 import L2Contents
 from virtualgpu.model.memory import DeviceMemory
-from virtualgpu.model.orders.deferral import Deferral, StreamOrder
+from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 
@@ -190,7 +190,7 @@ class Machine:
                 setattr(device, setting, value)
 
     @contextmanager
-    def stream_order(self, order: StreamOrder, seed: int = 0) -> Iterator[None]:
+    def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
         """Hold the work of streams back until something waits for it, and run it in another lawful order.
 
         A program that lacks a wait then gets other results. Times are not modelled meanwhile. After an error

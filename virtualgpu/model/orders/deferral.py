@@ -12,10 +12,8 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Literal
 
-StreamOrder = Literal["last first", "random"]
-STREAM_ORDERS: tuple[StreamOrder, ...] = ("last first", "random")
+STREAM_ORDERS = ("last first", "random")
 # In a random order, so often an operation runs though nobody has asked for it yet.
 _EARLY = 0.3
 
@@ -40,7 +38,7 @@ class Deferral:
         For any other order.
     """
 
-    def __init__(self, order: StreamOrder, seed: int = 0) -> None:
+    def __init__(self, order: str, seed: int = 0) -> None:
         if order not in STREAM_ORDERS:
             raise ValueError(f"The order of streams is 'last first' or 'random', not {order!r}.")
         self._random = random.Random(seed) if order == "random" else None

@@ -18,32 +18,37 @@ from gpulab.teach.judge.python.counts import Seen, scored
 from gpulab.teach.judge.python.functions import call, spelt
 from gpulab.teach.judge.verdict import StageResult
 
+# Other lawful orders in which a program has to give the same results.
+ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
+
 
 def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
     """Judge a program, in a process of its own: every size, the order of its streams, and its budgets."""
     seed = seed_of(exercise.exercise_id)
-    names: list[Stage] = ["results", *(["hazards"] if exercise.checked else []), "counts"]  # type: ignore[list-item]
+    size, yours = exercise.sizes[-2:][0], None
+    names: list[Stage] = ["results", "hazards", "orders", "counts"]
+    if not exercise.checked:
+        names = ["results", "counts"]
+    results: tuple[StageResult, ...] = ()
     try:
         for size in exercise.sizes:
             yours = run(exercise, answer, exercise.case(Draw(seed), size))
+        results += (StageResult("results", "passed", f"right for {len(exercise.sizes)} sizes."),)
+        if yours is None:
+            return Told(True, exercise.praise, results)
+        if exercise.checked:
+            case = exercise.case(Draw(seed), exercise.sizes[-2:][0])
+            run(exercise, answer, case, checked=True)
+            results += (StageResult("hazards", "passed", "everything that has to wait does."),)
+            for order in ORDERS:
+                run(exercise, answer, case, order=order)
+            said = f"right in {len(ORDERS)} other orders that its streams allow."
+            results += (StageResult("orders", "passed", said),)
     except NotYet as reason:
         said = advised(exercise, str(reason))
-        left = (StageResult(name, "not reached") for name in names[1:])
-        return Told(False, said, (StageResult("results", "failed", said), *left))
-    results: tuple[StageResult, ...] = (
-        StageResult("results", "passed", f"right for {len(exercise.sizes)} sizes."),
-    )
-    if yours is None:
-        return Told(True, exercise.praise, results)
-    if exercise.checked:
-        size = exercise.sizes[-2:][0]
-        try:
-            run(exercise, answer, exercise.case(Draw(seed), size), checked=True)
-        except NotYet as reason:
-            said = advised(exercise, str(reason))
-            found = StageResult("hazards", "failed", said), StageResult("counts", "not reached")
-            return Told(False, said, (*results, *found))
-        results += (StageResult("hazards", "passed", "everything that has to wait does."),)
+        failed, *left = names[len(results) :]
+        after = (StageResult(name, "not reached") for name in left)
+        return Told(False, said, (*results, StageResult(failed, "failed", said), *after))
     if not exercise.budgets:
         return Told(True, exercise.praise, results)
     case = exercise.case(Draw(seed), exercise.sizes[-1])
@@ -65,8 +70,21 @@ def advised(exercise: ProgramExercise, said: str) -> str:
     return f"{said.rstrip()}{'' if said.endswith(('.', '!', '?')) else '.'} {more}" if more else said
 
 
-def run(exercise: ProgramExercise, program: Any, case: ProgramCase, checked: bool = False) -> Seen | None:
+def run(
+    exercise: ProgramExercise,
+    program: Any,
+    case: ProgramCase,
+    checked: bool = False,
+    order: tuple[str, int] | None = None,
+) -> Seen | None:
     """Call a program on a fresh virtual device and compare what it returns; None on a real one.
+
+    Parameters
+    ----------
+    checked
+        Look for uses of the same memory without order, instead of at the result.
+    order
+        Hold the work of streams back and run it in another order, with a seed (`Machine.stream_order`).
 
     Raises
     ------
@@ -92,12 +110,15 @@ def run(exercise: ProgramExercise, program: Any, case: ProgramCase, checked: boo
             if found:
                 raise NotYet(f"{label}: {found[0].message}")
             return None
-        result = exercise.calls(bench, called, *arguments)
-        try:
-            _compare(cp, label, result, case.wanted, case.stays)
-        except NotYet as reason:
-            known = next((says for value, says in case.mistakes if _equal(cp, result, value)), "")
-            raise NotYet(f"{reason} {known}".rstrip()) from None
+        with nullcontext() if order is None or side is None else side.machine.stream_order(*order):
+            result = exercise.calls(bench, called, *arguments)
+            try:
+                _compare(cp, label, result, case.wanted, case.stays)
+            except NotYet as reason:
+                if order is not None:
+                    raise NotYet(f"In another order that its streams allow, {reason}") from None
+                known = next((says for value, says in case.mistakes if _equal(cp, result, value)), "")
+                raise NotYet(f"{reason} {known}".rstrip()) from None
         return bench.seen
 
 
