@@ -393,7 +393,9 @@ class RealWatcher:
         self._kernels.blocks[address] = size
         self._kernels.fresh.add(address)
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
-        self._watch.allocated(self._device_id, address, size)
+        pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
+        private = pool is not cupy.get_default_memory_pool()
+        self._watch.allocated(self._device_id, address, size, private=private)
 
     def block_given_back(self, address: int, size: int) -> None:
         """A block went back to its stream's arena."""

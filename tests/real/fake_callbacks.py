@@ -197,7 +197,9 @@ class Callbacks:
         else:
             self._emit("cudaFree", address)
 
-    def allocated(self, device: int, address: int, size: int, stream: int | None = None) -> None:
+    def allocated(
+        self, device: int, address: int, size: int, stream: int | None = None, private: bool = False
+    ) -> None:
         if stream is not None:
             self._ordered.add(address)
             handle = c_void_p(address)

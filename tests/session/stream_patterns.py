@@ -1181,20 +1181,42 @@ def streams_that_are_gone_have_not_ended(cp: Any) -> None:
 # Graphs and the memory that they use
 
 
-@right
-def temporaries_of_a_graph(cp: Any) -> None:
-    """They go back to the pool within the capture, and nobody else gets them."""
-    a, _ = two(cp)
-    x = made(cp)
-    with a:
-        _ = cp.sqrt(x * 2 + 1)  # warm-up: the pool has what the capture needs
-    a.synchronize()
-    a.begin_capture()
-    with a:
+def _with_temporaries(cp: Any, stream: Any, x: Any, pool: Any) -> Any:
+    stream.begin_capture()
+    with stream, cp.cuda.using_allocator(pool.malloc):
         x[...] = cp.sqrt(x * 2 + 1)
-    graph = a.end_capture()
+    return stream.end_capture()
+
+
+@right
+def temporaries_of_a_graph_in_a_pool_of_its_own(cp: Any) -> None:
+    a, _ = two(cp)
+    x, pool = made(cp), cp.cuda.MemoryPool()
+    graph = _with_temporaries(cp, a, x, pool)
+    other = cp.full(N, 5, cp.float32)
     for _ in range(3):
         graph.launch(stream=a)
+    a.synchronize()
+    other.get()
+
+
+@wrong("used after it was freed")
+def temporaries_of_a_graph_in_a_pool_that_others_use(cp: Any) -> None:
+    a, _ = two(cp)
+    x, pool = made(cp), cp.cuda.MemoryPool()
+    graph = _with_temporaries(cp, a, x, pool)
+    with a, cp.cuda.using_allocator(pool.malloc):
+        other = cp.full(N, 5, cp.float32)
+        graph.launch()
+        other.get()
+
+
+@wrong("used after it was freed")
+def temporaries_of_a_graph_in_the_pool_of_all(cp: Any) -> None:
+    a, _ = two(cp)
+    x = made(cp)
+    graph = _with_temporaries(cp, a, x, cp.get_default_memory_pool())
+    graph.launch(stream=a)
     a.synchronize()
 
 

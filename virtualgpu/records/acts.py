@@ -190,12 +190,17 @@ class Allocation:
 class Release:
     """A block went back to where ``stream_id`` may have it next: a stream's arena, or memory that is freed in
     the order of a stream. None: to nobody in particular, as with ``cudaFree``, which waits for the device
-    itself, and with memory of the host."""
+    itself, and with memory of the host.
+
+    ``is_private`` says that the program has a pool for the block which serves only what asks for it: a graph
+    may go on using the address, as long as nobody else gets it.
+    """
 
     region: Region
     device_id: int = 0
     stream_id: int | None = None
     source: SourceLine | None = None
+    is_private: bool = False
 
 
 Act = (

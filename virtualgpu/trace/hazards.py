@@ -225,7 +225,7 @@ class StreamChecker:
         region, at = act.region, self._order.at
         stream = None if act.stream_id is None else self._key(act.device_id, act.stream_id)
         clock: Clock = dict(self._order.host) if stream is None else self._order.next_in(stream)
-        freed = Block(region, at, act.source, clock, stream is None)
+        freed = Block(region, at, act.source, clock, act.is_private)
         known = self._places.get(region.memory)
         moment = Moment(None, 0, clock)
         new = Use(region, True, moment, at, "free", stream, act.source)
@@ -252,8 +252,7 @@ class StreamChecker:
         memory = use.region.memory
         found = self._freed[memory].meeting(use.region) if memory in self._freed else []
         if made is not None:
-            # What was only needed within a capture may go back to a pool of the graph's own.
-            found = [block for block in found if block.to_device or block.at > made]
+            found = [block for block in found if not block.is_private]
             if not found and memory in self._taken:
                 found = [block for block in self._taken[memory].meeting(use.region) if block.at > made]
         for block in found:

@@ -123,7 +123,7 @@ class Block:
     at: int
     source: SourceLine | None
     clock: Clock = field(default_factory=dict)
-    to_device: bool = False
+    is_private: bool = False
 
 
 class Blocks:

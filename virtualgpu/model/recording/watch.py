@@ -123,6 +123,7 @@ class Watch:
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _Buffer] = {}
+        self._private: set[tuple[int, int]] = set()
         self._lock = threading.RLock()
         self._waiting: deque[Act] = deque()
         self._busy = False
@@ -215,8 +216,17 @@ class Watch:
 
     # Memory
 
-    def allocated(self, device_id: int, address: int, size_bytes: int, stream_id: int | None = None) -> None:
-        """A block was given out; to a stream, where the driver keeps the order."""
+    def allocated(
+        self,
+        device_id: int,
+        address: int,
+        size_bytes: int,
+        stream_id: int | None = None,
+        private: bool = False,
+    ) -> None:
+        """A block was given out: to a stream, where the driver keeps the order; from a pool that the program
+        uses for some of its arrays only."""
+        (self._private.add if private else self._private.discard)((device_id, address))
         self._names.forget(address, address + size_bytes)
         self._tell(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
 
@@ -226,7 +236,8 @@ class Watch:
         if stream_id is None:
             self._tell(HostWait("device", device_id, source=source))
         array = self._named(Region(device_id, address, size_bytes))
-        self._tell(Release(array, device_id, stream_id, source))
+        private = (device_id, address) in self._private
+        self._tell(Release(array, device_id, stream_id, source, private))
 
     def host_released(self, address: int, size_bytes: int) -> None:
         """Page-locked memory was given back."""

@@ -278,7 +278,10 @@ class SingleDeviceMemoryPool:
                 self._used += rounded
         memory = PooledMemory(chunk, self)
         if self._owner.clock.watch is not None:
-            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded)
+            machine = self._owner.machine
+            used = getattr(getattr(machine.thread, "allocator", None), "__self__", None)
+            private = used is not None and used is not machine.own(MemoryPool, machine=machine)
+            self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded, private=private)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
