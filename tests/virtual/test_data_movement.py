@@ -60,6 +60,15 @@ def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus
     assert machine.current_device.memory.bus_bytes == 2 * host.nbytes
 
 
+@pytest.mark.parametrize("pick", [lambda x, at: x[at], lambda x, at: cp.take(x, at, axis=0)])
+def test_picking_rows_moves_those_rows(machine: Machine, pick: Callable[[Any, Any], Any]) -> None:
+    host = cupyx.zeros_pinned((50_000, 16), np.float32)
+    host[:, 0] = np.arange(50_000)
+    at = cp.asarray(np.array([7, 49_999, 7], np.int32))
+    assert (pick(mapped(host), at).get()[:, 0] == [7, 49_999, 7]).all()
+    assert 0 < machine.current_device.memory.bus_bytes < 1000
+
+
 @needs_nvrtc
 def test_a_kernel_that_reads_little_pays_for_little(machine: Machine) -> None:
     code = r"""extern "C" __global__ void gather(const float* x, const int* at, float* y, int n) {

@@ -69,6 +69,7 @@ _PLACES = {
     "engine": Place("copy engine", 60, 59, 15),
     "sms": Place("SMs", 60, 134, 15),
     "memory": Place("device memory", 83, 94, 15),
+    "peer": Place("another GPU", 83, 34, 15),
 }
 # Each way: the arrows it takes, from place to place towards the device.
 _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
@@ -78,7 +79,7 @@ _ARROWS: dict[Way, tuple[tuple[str, str], ...]] = {
     "managed": (("managed", "engine"), ("engine", "memory"), ("memory", "sms")),
     "prefetch": (("managed", "engine"), ("engine", "memory")),
     "at home": (("memory", "sms"),),
-    "peer": (("memory", "engine"),),
+    "peer": (("memory", "engine"), ("engine", "peer")),
 }
 _HOW: dict[Way, str] = {
     "pageable": "A core of the CPU copies it piece by piece into a pinned buffer of the driver; the copy "
@@ -88,7 +89,7 @@ _HOW: dict[Way, str] = {
     "managed": "Each page that the kernel misses is a fault: the driver moves it, and the kernel waits.",
     "prefetch": "The driver moves the pages beforehand, in large pieces and without faults.",
     "at home": "All of it was in the device's own memory; nothing crossed the bus.",
-    "peer": "From the memory of one GPU to that of another.",
+    "peer": "From the memory of one GPU to that of another, without the host.",
 }
 
 
@@ -143,7 +144,7 @@ class WhereCopiesGo(View):
         room, colour = [1.0] * count, [int(move.way == "at home") for move in moves]
         return plot(
             bottom + 36,
-            (0.0, float(count)),
+            (0.0, float(max(count, 4))),
             rects(here, [at + 1 for at in here], tops, [bottom] * count, colour, ("accent", "other"),
                   inset=14, which=here, say=[["which", [_says(move) for move in moves]]]),
             labels(middle, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
@@ -205,14 +206,11 @@ def _edges(a: Place, b: Place) -> tuple[float, float, float, float]:
 
 
 def _name(move: Move) -> str:
-    arrow = (
-        ""
-        if move.way in ("zero-copy", "managed", "at home")
-        else " to host"
-        if move.to_host
-        else " to device"
-    )
-    return f"{move.way}{arrow}"
+    if move.way in ("zero-copy", "managed", "at home"):
+        return move.way
+    if move.way == "peer":
+        return "GPU to GPU"
+    return f"{move.way} to {'host' if move.to_host else 'device'}"
 
 
 def _rate(move: Move) -> str:

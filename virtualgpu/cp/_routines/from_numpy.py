@@ -97,6 +97,8 @@ def _refill(result: Any, raw: Any, made: list[ndarray]) -> None:
         result._assign(raw)
 
 
+# Functions that read of their first argument only what others point at.
+_PICKS = frozenset({"take", "take_along_axis"})
 # Functions that write to their first argument; the others at most to `out`.
 _CHANGES_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 
@@ -186,7 +188,8 @@ def lift(
 
         taken = _written(function, title, args, kwargs)
         if made or taken or not any(True for _ in _arrays_in(result)):
-            moved = sum(array.nbytes for array in (*sources, *made))
+            read = sources[1:] if title in _PICKS and len(sources) > 1 else sources
+            moved = sum(array.nbytes for array in (*read, *made))
             operations = flop(*hosts) if flop else 0.0
             run_kernel(device, f"cupy_{title}", moved, run, operations, sources, (*made, *taken))
             if waits:

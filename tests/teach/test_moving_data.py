@@ -1,0 +1,126 @@
+"""Notebook 08's own parts: the map of copies, what was recorded, and arrays in memory elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab import session
+from gpulab.course.n08_copies import elsewhere, where
+from gpulab.course.n08_copies.memory import managed, mapped
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Activity, HostCall, Provenance, SourceLine, Timeline
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def t4() -> Iterator[None]:
+    with session.on_device("virtual:T4"):
+        yield
+
+
+def activity(number: int, copy_kind: Any, pinned: bool | None, took_ns: int, **more: Any) -> Activity:
+    start = 10_000_000 * number
+    return Activity("MEMCPY", f"Memcpy {copy_kind}", 0, 0, number, start, start + took_ns, 16 * MIB,
+                    copy_kind, pinned, **more)  # fmt: skip
+
+
+def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeline:
+    line = SourceLine("cell [1]", 1, "  x.set(a)")
+    calls = tuple(
+        HostCall("cudaMemcpyAsync", 0, took_ns, 0, number + 1, line)
+        for number, took_ns in enumerate(calls_ns)
+    )
+    from gpulab.lab.timeline import TimelineReport
+
+    return TimelineReport(
+        Timeline(Provenance("recorded", "NVIDIA H200"), "CUPTI", 0, 1 << 40, activities, calls)
+    )
+
+
+def test_a_move_has_its_way_its_rate_and_what_the_host_did() -> None:
+    view = where.where(
+        timeline(
+            activity(1, "HtoD", False, 2_000_000),
+            activity(2, "HtoD", True, 300_000),
+            activity(3, "DtoH", True, 300_000),
+            activity(4, "DtoD", None, 10_000),
+            activity(5, "PtoP", None, 40_000),
+            replace(activity(6, "HtoD", None, 310_000), name="Memprefetch HtoD"),
+            calls_ns=(1_900_000, 4_000),
+        )
+    )
+    assert [m.way for m in view.record] == ["pageable", "pinned", "pinned", "at home", "peer", "prefetch"]
+    assert [m.to_host for m in view.record] == [False, False, True, False, False, False]
+    assert view.record[1].gbps == pytest.approx(16 * MIB / 300_000)
+    assert [m.host_waited for m in view.record[:2]] == [True, False]
+    assert "x.set(a): pageable to device, 16 MiB in 2 ms, 8.39 GB/s. The host stood still" in view.describe()
+    assert "recorded on NVIDIA H200" in repr(view)
+    assert view.png().startswith(b"\x89PNG")
+
+
+def test_every_way_is_on_the_map() -> None:
+    places = set(where._PLACES)
+    for way, arrows in where._ARROWS.items():
+        assert {name for pair in arrows for name in pair} <= places
+        assert where._HOW[way].endswith(".")
+        pictures = {str(where._map(where.Move(way, back, MIB, 1000))) for back in (False, True)}
+        assert len(pictures) == 2, way
+    assert len({str(where._map(where.Move(way, False, MIB, 1000))) for way in where._ARROWS}) == len(
+        where._ARROWS
+    )
+
+
+def test_an_empty_timeline_says_what_to_do() -> None:
+    with pytest.raises(ValueError, match="put copies into its block"):
+        where.where(timeline())
+
+
+def test_kernels_are_told_apart_by_where_their_arrays_lie() -> None:
+    cp, cupyx = gl.cp, gl.cupyx
+    n = 1 << 20
+    pinned = cupyx.zeros_pinned(n, np.float32)
+    arrays = (mapped(pinned), managed(n), cp.zeros(n, cp.float32))
+    np.from_dlpack(arrays[1])[...] = 1
+    out = cp.empty(n, cp.float32)
+    cp.cuda.Device().synchronize()
+    with gl.timeline() as t:
+        for x in (*arrays, arrays[1]):
+            cp.multiply(x, 2, out=out)
+    view = where.where(t, reads=(*arrays, arrays[1]))
+    assert [move.way for move in view.record] == ["zero-copy", "managed", "at home", "at home"]
+
+
+def test_managed_memory_is_refused_before_it_is_asked_for() -> None:
+    cp = gl.cp
+    free, total = cp.cuda.runtime.memGetInfo()
+    with pytest.raises(GpulabError, match="can hang a GPU"):
+        managed((free // 4 + 1,))
+    assert cp.cuda.runtime.memGetInfo() == (free, total)
+    x = managed((3, 5), np.int32)
+    assert (x.shape, x.dtype) == ((3, 5), np.int32)
+    assert cp.cuda.runtime.pointerGetAttributes(x.data.ptr).type == cp.cuda.runtime.memoryTypeManaged
+
+
+@pytest.mark.parametrize("shown", ["rates", "frameworks", "managed", "two_processes", "from_file"])
+def test_what_was_recorded_says_where(shown: str) -> None:
+    table = getattr(elsewhere, shown)()
+    assert "recorded on NVIDIA H200 (2026-" in repr(table)
+    assert table.provenance.source == "recorded"
+    assert "<table" in table._repr_html_()
+
+
+def test_recorded_figures_agree_with_what_the_texts_say() -> None:
+    told = elsewhere.recorded()["h200"]
+    assert told["torch"]["read before it came"] == 0.0
+    assert told["torch"]["pageable to cuda, non_blocking"]["call_us"] > 8_000
+    assert told["managed"]["kernel, pages on the host"] == pytest.approx(7_000, rel=0.05)
+    assert told["managed"]["prefetch"] == pytest.approx(1_400, rel=0.05)
+    assert told["zero-copy"]["zero-copy, 8 reads"] == pytest.approx(12_900, rel=0.01)
+    assert told["ipc"]["sum here"] == 2 * told["ipc"]["sum there"]
