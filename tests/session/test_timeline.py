@@ -125,7 +125,7 @@ def test_answers_are_data_and_tables_with_their_origin() -> None:
     assert "compute and H2D" in repr(t.overlap())
     assert re.search(r"compute +pageable copy +test_timeline.py, line \d+: x.set\(host\)", repr(t.gaps()))
     assert "Memcpy HtoD" in repr(t.critical_path())
-    assert repr(t.advice()).count("at most") == len(t.advice())
+    assert repr(t.advice()).count("up to about") == len(t.advice())
     assert all(part in t.describe() for part in (repr(t), repr(t.overlap()), repr(t.advice())))
 
 

@@ -19,10 +19,10 @@ from virtualgpu.trace.advice import MOST, advice
 SIZE = 1 << 20
 
 
-@pytest.fixture(autouse=True)
-def machine() -> Iterator[Machine]:
+@pytest.fixture(autouse=True, params=["A100", "T4"])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     previous = slot._slot.machine
-    made = Machine([device_info("A100")])
+    made = Machine([device_info(request.param)])
     slot.use(made)
     yield made
     slot._slot.machine = previous
@@ -44,12 +44,12 @@ def pinned() -> np.ndarray:
 
 
 def saved(before: Callable[[], object], after: Callable[[], object], topic: str) -> float:
-    """What following an advice saved, as a part of what it promised at most."""
+    """What following an advice saved, as a part of what it promised."""
     before(), after()
     first, second = recorded(before), recorded(after)
     told = promised(first, topic)
     assert told.text.endswith(").")
-    assert "at most" in told.text
+    assert "up to about" in told.text
     return (first.duration_ns - second.duration_ns) / told.gain_ns
 
 
@@ -62,7 +62,7 @@ def test_pinning_a_buffer_saves_what_was_promised() -> None:
             x.fill(1)
         cp.cuda.Device().synchronize()
 
-    assert 0.6 < saved(lambda: copies(slow), lambda: copies(fast), "pin") < 1.6
+    assert 0.8 < saved(lambda: copies(slow), lambda: copies(fast), "pin") < 1.25
     lines = promised(recorded(lambda: copies(slow)), "pin").sources
     assert [line.text for line in lines] == ["x.set(host)"]
 
@@ -79,7 +79,7 @@ def test_removing_a_wait_saves_what_was_promised() -> None:
         cp.cuda.Device().synchronize()
 
     # Where the launches alone take longer than the work, less is won than the idle time.
-    assert 0.3 < saved(lambda: steps(True), lambda: steps(False), "wait") < 2
+    assert 0.6 < saved(lambda: steps(True), lambda: steps(False), "wait") < 1.25
     told = promised(recorded(lambda: steps(True)), "wait")
     assert "`float(x[0])`" in told.text
 
@@ -100,7 +100,7 @@ def test_a_graph_saves_what_was_promised() -> None:
             graph.launch()
             stream.synchronize()
 
-        assert 0.6 < saved(lambda: (steps(), stream.synchronize()), launches, "graph") < 1.4
+        assert 0.8 < saved(lambda: (steps(), stream.synchronize()), launches, "graph") < 1.25
 
 
 def test_a_second_stream_saves_what_was_promised() -> None:
@@ -115,7 +115,7 @@ def test_a_second_stream_saves_what_was_promised() -> None:
                     x.fill(1)
         cp.cuda.Device().synchronize()
 
-    assert 0.5 < saved(lambda: pieces(1), lambda: pieces(2), "overlap") < 1.5
+    assert 0.8 < saved(lambda: pieces(1), lambda: pieces(2), "overlap") < 1.25
 
 
 def test_the_default_stream_s_rule_is_named() -> None:

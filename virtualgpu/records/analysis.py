@@ -91,7 +91,7 @@ class PathStep:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What would make a program faster, in a sentence, and by how much at most if nothing else is changed."""
+    """What would make a program faster, in a sentence, and by about how much if nothing else is changed."""
 
     topic: Literal["pin", "overlap", "wait", "graph", "stream", "host"]
     text: str
