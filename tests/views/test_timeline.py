@@ -15,7 +15,7 @@ from gpulab.views.timeline.chart import chart, lanes_of
 from gpulab.views.timeline.lanes import ENGINES, Lanes
 from tests.views import timelines
 from tests.views.synthetic import MEASURED
-from virtualgpu.records import Synchronization, Timeline
+from virtualgpu.records import NvtxRange, Synchronization, Timeline
 
 
 def rgb(name: str) -> tuple[int, ...]:
@@ -76,6 +76,30 @@ def test_columns_follow_the_record() -> None:
     )
     assert len(square) == len(cube) == 1
     assert square != cube
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("Memcpy HtoD (Host -> Device)", "H2D"),
+        ("[CUDA memcpy DtoD]", "D2D"),
+        ("Memset (Device)", "Memset"),
+        (timelines.LONG, "vectorized_elementwise_kernel"),
+        ("scale(float const*, float*, int)", "scale"),
+        ("softmax_warp", "softmax_warp"),
+        ("void (anonymous namespace)::fill<int>(int*)", "fill"),
+    ],
+)
+def test_bars_have_short_names(name: str, short: str) -> None:
+    made = timelines.alone()
+    record = replace(made, activities=(replace(made.activities[0], name=name),))
+    assert items(record)[0]["shorts"] == [short]
+    assert items(record)[0]["names"] == [name]
+
+
+def test_ranges_keep_their_names() -> None:
+    record = replace(timelines.alone(), ranges=(NvtxRange("chunk (3)", None, 0, 9, 1),))
+    assert items(record)[0]["shorts"][0] == "chunk (3)"
 
 
 def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:

@@ -14,14 +14,13 @@ from gpulab.views._text import count
 from gpulab.views.parts import plots
 from gpulab.views.parts.boxes import Box, Item
 from gpulab.views.parts.pen import shortened, text_width
-from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, STREAM_OF, Lanes, Place
+from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, OF_DEVICE, STREAM_OF, Lanes, Place
 from virtualgpu.records import Timeline
 
 HEADING_PX, GAP_PX = 18, 2
 LEAST_LEFT_PX, MOST_LEFT_PX = 80, 150
 # Streams have what the other rows leave, between these; more than fit share the last row.
 ROWS_PX, STREAM_PX, LEAST_STREAM_PX, SMALL_PX = 276, 30, 13, 13
-MOST_ZOOM = 1e7
 MOST_ARROWS = 150
 PICKS = {"selected": "operation", "node": "node", "panel": "panel"}
 
@@ -111,7 +110,7 @@ def chart(
         left=left,
         zoom=True,
         name="tracks",
-        most_zoom=max(1.0, min(MOST_ZOOM, (domain[1] - domain[0]) / 20)),
+        most_zoom=max(1.0, (domain[1] - domain[0]) / 20),
         **more,
     )  # fmt: skip
 
@@ -138,11 +137,13 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> It
     kernels = dict.fromkeys(name for lanes in panels for name in lanes.kernels)
     second = np.array([name in [*kernels][1::2] for name in texts["names"]], bool)
     whole["colour"] += (whole["colour"] == 0) & second[whole["name"]]
+    device = {*np.unique(whole["name"][whole["colour"] < OF_DEVICE]).tolist()}
+    shorts = [_short(name) if at in device else name for at, name in enumerate(texts["names"])]
     return plots.tracks(
         colours=[colour for colour, _ in ENGINES.values()], tops=rows.tops, heights=rows.heights,
         lanes=[n for lanes in panels for n in lanes.lanes],
         row_names=[lanes.row_name(place) for lanes in panels for place in lanes.places],
-        **whole, **texts, shorts=[_short(name) for name in texts["names"]], picks=dict(picks),
+        **whole, **texts, shorts=shorts, picks=dict(picks),
         say=[["name", "names"], ": ", ["x1", "time", "x0"], " from ", ["x0", "time"],
              ["size", "moved", "x1", "x0"], ["detail", "details"], ["line", "lines"], "."],
     )  # fmt: skip
