@@ -1,0 +1,86 @@
+"""Notebook 08 on a GPU: its programs, its map, managed memory and IPC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n08_copies import elsewhere, exercises, where
+from gpulab.course.n08_copies.memory import managed, mapped
+from gpulab.teach.judge.check import judge
+from virtualgpu.errors import GpulabError
+
+pytestmark = pytest.mark.gpu
+
+N = 4 << 20
+
+
+@pytest.mark.hardware("the process that judges takes the computer's own CuPy")
+@pytest.mark.parametrize("exercise", exercises.EXERCISES, ids=lambda found: found.exercise_id)
+def test_a_right_program_is_right_here_too(cp: Any, exercise: Any) -> None:
+    verdict = judge(exercise, exercise.reference)
+    assert verdict, str(verdict)
+    assert "The same on the " in verdict.stages[0].said
+
+
+def test_the_map_tells_the_ways_apart(cp: Any) -> None:
+    pageable, pinned = np.ones(N, np.float32), gl.cupyx.zeros_pinned(N, np.float32)
+    x, m = cp.zeros(N, cp.float32), managed(N)
+    np.from_dlpack(m)[...] = 1
+    y, lent = cp.empty_like(x), mapped(pinned)
+    for array in (x, lent):
+        cp.multiply(array, 2, out=y)
+    x.set(pinned), x.set(pageable)
+    cp.cuda.Device().synchronize()
+    with gl.timeline() as t:
+        x.set(pageable)
+        x.set(pinned)
+        x.get(out=pinned, blocking=False)
+        cp.multiply(lent, 2, out=y)
+        cp.multiply(m, 2, out=y)
+        cp.multiply(m, 2, out=y)
+    view = where.where(t, reads=(lent, m, m))
+    found = [move.way for move in view.record]
+    assert found == ["pageable", "pinned", "pinned", "zero-copy", "managed", "at home"], view.describe()
+    rates = [move.gbps for move in view.record]
+    assert rates[1] > 1.5 * rates[0]
+    assert rates[5] > 5 * rates[4]
+    assert "measured" in repr(view)
+
+
+def test_copies_return_when_the_notebook_says(cp: Any) -> None:
+    pageable, pinned = np.ones(N, np.float32), gl.cupyx.zeros_pinned(N, np.float32)
+    x, stream = cp.zeros(N, cp.float32), cp.cuda.get_current_stream()
+
+    def early(call: Any) -> bool:
+        call()
+        under_way = not stream.done
+        cp.cuda.Device().synchronize()
+        return under_way
+
+    for call in (lambda: x.set(pinned), lambda: x.set(pageable)):
+        early(call)
+    assert early(lambda: x.set(pinned))
+    assert not early(lambda: x.set(pageable))
+    assert not early(lambda: x.get(out=pageable, blocking=False))
+    assert early(lambda: x.get(out=pinned, blocking=False))
+
+
+def test_managed_memory_is_shared_and_never_too_large(cp: Any) -> None:
+    with pytest.raises(GpulabError, match="can hang a GPU"):
+        managed(cp.cuda.runtime.memGetInfo()[1])
+    x = managed(4)
+    x.fill(1)
+    cp.cuda.Device().synchronize()
+    np.from_dlpack(x)[0] = 7
+    assert float(x[0]) == 7
+
+
+@pytest.mark.hardware("no other process can open what a virtual GPU has")
+def test_two_processes_share_an_array(cp: Any) -> None:
+    shown = elsewhere.two_processes()
+    assert shown.provenance.source == "measured"
+    assert shown.record["sum here"] == 2 * shown.record["sum there"]
