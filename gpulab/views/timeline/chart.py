@@ -186,19 +186,17 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
 
 def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
     """From the end of what had to end first to the start of what waited for it."""
-    for told, colour in ((0, "fg"), (1, "tail-text")):
+    for told, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         lines = []
         for panel, lanes in enumerate(panels):
             activities, origin = lanes.record.activities, lanes.record.start_ns
-            for source, target in lanes.arrows[told]:
+            for source, target in (*lanes.arrows, lanes.faults)[told]:
                 a, b = activities[source], activities[target]
                 above, below = (rows.middle(panel, ("stream", *STREAM_OF(each))) for each in (a, b))
                 lines.append((a.end_ns - origin, above, b.start_ns - origin, below))
         if lines:
             x0, y0, x1, y1 = np.array(lines, np.float64).T
-            yield plots.rules(
-                x0, y0, x1, y1, colour, width=1.5, arrow=True, dash=bool(told), most=MOST_ARROWS
-            )
+            yield plots.rules(x0, y0, x1, y1, colour, width=1.5, arrow=True, dash=told == 1, most=MOST_ARROWS)
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
@@ -232,11 +230,13 @@ def legend_entries(plot: Box) -> list[tuple[str, str]]:
 def arrow_words(panels: Sequence[Lanes]) -> str:
     """What arrows and frames mean, of those that occur."""
     waits, implicit = (sum(len(lanes.arrows[told]) for lanes in panels) for told in (0, 1))
+    faults = sum(len(lanes.faults) for lanes in panels)
     launches = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
     parts = [
         *([f"Arrows: {count(waits, 'wait')} for an event"] if waits else []),
         *([f"dashed arrows: {count(implicit, 'order')} between streams without an event"]
           if implicit else []),
+        *([f"red arrows: {count(faults, 'read')} that came before what was to be read"] if faults else []),
         *([f"frames: {count(launches, 'graph launch', 'graph launches')}"] if launches else []),
     ]  # fmt: skip
     if waits + implicit > MOST_ARROWS:

@@ -73,6 +73,8 @@ class Lanes:
 
     def __init__(self, record: Timeline, most_depth: int, name: str = "") -> None:
         self.record = record
+        # Pairs of operations, by place: the second was to wait for the first and did not. Red arrows.
+        self.faults: list[tuple[int, int]] = []
         whole = duration(record.duration_ns)
         label = record.provenance.label
         self.heading = f"{name}: {whole}, {label}" if name else f"{label[:1].upper()}{label[1:]}: {whole}"

@@ -1,0 +1,1 @@
+"""Notebook 07: timing, streams and events."""
