@@ -35,7 +35,7 @@ def uses_of_parameters(ptx: str, name: str) -> list[int]:
         for i in function.instructions:
             if i.root in ("st", "red", "bra", "bar") or not i.operands:
                 continue
-            if i.root == "ld" and "param" not in i.parts:
+            if i.root in ("ld", "ldu", "atom") and "param" not in i.parts:
                 continue  # what memory holds
             found = {number for operand in i.operands[1:] for number in _sources(operand, places, held)}
             for register in _registers(i.operands[0]):

@@ -23,7 +23,7 @@ from virtualgpu.records.timeline import (
 from virtualgpu.trace.cupti import kinds as cupti
 from virtualgpu.trace.cupti.layout import read
 from virtualgpu.trace.cupti.names import kernel_name
-from virtualgpu.trace.cupti.stream_order import Order, StreamKey, within_graph
+from virtualgpu.trace.cupti.stream_order import StreamKey, StreamOrder
 
 # CUpti_ActivityMemcpyKind; copies within the host are no work of a device.
 _COPIES: dict[int, CopyKind] = {
@@ -215,7 +215,7 @@ class Records:
                     for operation in group}  # fmt: skip
         non_blocking = {info.stream_id for info in parts.streams if info.non_blocking}
         legacy = {number for number, info in seen.streams.items() if info.name == "default stream"}
-        order = Order(
+        order = StreamOrder(
             legacy={(context, stream) for context in contexts for stream in legacy},
             non_blocking={(context, stream) for context in contexts for stream in non_blocking},
         )
@@ -234,12 +234,11 @@ class Records:
                 self._waited(parts, order, item, by_call.get(correlation), contexts)
 
     @staticmethod
-    def _ran(parts: Parts, order: Order, group: list[_Operation]) -> None:
+    def _ran(parts: Parts, order: StreamOrder, group: list[_Operation]) -> None:
         if group[0].rest.get("graph_id"):
             parts.graphs = True
-            before = order.frontier(group[0].stream)
-            after, last = within_graph([(each.number, each.start, each.end) for each in group], before)
-            order.ran(group[0].stream, last, group[-1].number)
+            spans = sorted(((each.number, each.start, each.end) for each in group), key=lambda span: span[1:])
+            after = order.graph(group[0].stream, spans)
         else:
             after = {each.number: order.operation(each.stream, each.number) for each in group}
         for each in group:
@@ -250,7 +249,11 @@ class Records:
 
     @staticmethod
     def _waited(
-        parts: Parts, order: Order, row: tuple[int, ...], call: HostCall | None, contexts: Mapping[int, int]
+        parts: Parts,
+        order: StreamOrder,
+        row: tuple[int, ...],
+        call: HostCall | None,
+        contexts: Mapping[int, int],
     ) -> None:
         kind, start, end, _, context, stream, event, sync, status = row
         name = call.name if call is not None else ""

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+
+from virtualgpu.records.acts import EventRecord, EventWait, GraphLaunch, NewStream, Work
+from virtualgpu.trace.order import Chain, Clock, Moment, Order
 
 # Context and number of a stream, as CUPTI gives them.
 StreamKey = tuple[int, int]
+_LEGACY = 0
 
 
-@dataclass(slots=True)
-class _Stream:
-    frontier: tuple[int, ...] = ()
-    last: int = 0
-    waits: bool = False
-
-
-@dataclass(slots=True)
-class Order:
+class StreamOrder:
     """Follows the streams of a recording: give it what happened in the order of the calls.
-
-    Rules: a stream runs in order; it follows what an event stood for when it was told to wait for it; the
-    legacy default stream and the blocking streams follow each other (CUDA C++ Programming Guide, "Implicit
-    Synchronization").
 
     Parameters
     ----------
@@ -32,55 +23,71 @@ class Order:
         Streams that the rule of the default stream leaves alone.
     """
 
-    legacy: Collection[StreamKey]
-    non_blocking: Collection[StreamKey]
-    _streams: dict[StreamKey, _Stream] = field(default_factory=dict)
-    _events: dict[int, tuple[StreamKey, tuple[int, ...]]] = field(default_factory=dict)
+    def __init__(self, legacy: Collection[StreamKey], non_blocking: Collection[StreamKey]) -> None:
+        self._order = Order()
+        self._legacy = legacy
+        for context, stream in non_blocking:
+            self._order.announce(NewStream(context, stream, blocking=False))
+        self._ran: dict[tuple[Chain, int], tuple[int, Clock]] = {}
+        self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
         """Operation `number` is given to a stream; returns what it has to follow."""
         after = self.frontier(stream)
-        self.ran(stream, (number,), number)
+        self._note(self._order.work(Work(number, "", *self._key(stream))), number)
         return after
 
-    def ran(self, stream: StreamKey, frontier: tuple[int, ...], last: int) -> None:
-        """A stream ends with the operations `frontier` from now on, `last` being its newest."""
-        state = self._streams.setdefault(stream, _Stream())
-        state.frontier, state.last, state.waits = frontier, last, False
+    def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
+        """A graph is launched; returns what each of its nodes has to follow, as it was seen.
+
+        Parameters
+        ----------
+        stream
+            Where it is launched.
+        spans
+            Number, start and end of each node, by their starts.
+        """
+        after = within_graph(spans, self.frontier(stream))
+        places = {number: at for at, (number, _, _) in enumerate(spans)}
+        nodes = tuple(Work(number, "", *self._key(stream)) for number, _, _ in spans)
+        edges = tuple((places[n], at) for number, at in places.items() for n in after[number] if n in places)
+        moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
+        for (number, _, _), moment in zip(spans, moments, strict=True):
+            self._note(moment, number)
+        return after
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
         """An event is recorded in a stream."""
         self._events[sync_id] = stream, self.frontier(stream)
+        self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
         """A stream waits for an event; returns where that was recorded and what it stands for."""
-        of, after = self._events.get(sync_id, (None, ()))
-        state = self._streams.setdefault(stream, _Stream())
-        news = [number for number in after if number not in state.frontier]
-        if news:
-            state.frontier, state.waits = (*state.frontier, *news), True
-        return of, after
+        self._order.wait(EventWait(sync_id, *self._key(stream)))
+        return self._events.get(sync_id, (None, ()))
 
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
-        """What the next operation of a stream has to follow."""
-        state = self._streams.setdefault(stream, _Stream())
-        if stream in self.non_blocking:
-            return state.frontier
-        is_legacy = stream in self.legacy
-        others = [
-            other
-            for key, other in self._streams.items()
-            if key[0] == stream[0] and (key in self.legacy) != is_legacy and key not in self.non_blocking
-        ]
-        news = [other.frontier for other in others if other.waits or other.last > state.last]
-        if not news:
-            return state.frontier
-        return tuple(dict.fromkeys((*state.frontier, *(number for each in news for number in each))))
+        """What the next operation of a stream has to follow, less what that follows itself."""
+        clock = self._order.next_in(self._key(stream))
+        last = [(*self._ran[place], place) for place in clock.items() if place in self._ran]
+        return tuple(
+            sorted(
+                number
+                for number, _, (chain, tick) in last
+                if not any(other.get(chain, 0) >= tick for n, other, _ in last if n != number)
+            )
+        )
+
+    def _key(self, stream: StreamKey) -> StreamKey:
+        return (stream[0], _LEGACY) if stream in self._legacy else stream
+
+    def _note(self, moment: Moment, number: int) -> None:
+        self._ran[moment.chain, moment.tick] = number, moment.clock
 
 
 def within_graph(
     spans: Sequence[tuple[int, int, int]], before: tuple[int, ...]
-) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+) -> dict[int, tuple[int, ...]]:
     """The order of a graph's nodes as it was seen: each follows the one that had ended last when it began.
 
     CUPTI does not tell a graph's edges.
@@ -88,25 +95,15 @@ def within_graph(
     Parameters
     ----------
     spans
-        Number, start and end of each node.
+        Number, start and end of each node, by their starts.
     before
         What the graph's launch had to follow.
-
-    Returns
-    -------
-    after, last
-        What each node follows, by number, and the nodes that no other follows.
     """
     after: dict[int, tuple[int, ...]] = {}
-    followed: set[int] = set()
     by_end = sorted(spans, key=lambda span: span[2])
     ended = -1
-    for number, start, _ in sorted(spans, key=lambda span: (span[1], span[2])):
+    for number, start, _ in spans:
         while ended + 1 < len(by_end) and by_end[ended + 1][2] <= start and by_end[ended + 1][0] != number:
             ended += 1
-        if ended < 0:
-            after[number] = before
-        else:
-            after[number] = (by_end[ended][0],)
-            followed.add(by_end[ended][0])
-    return after, tuple(number for number, _, _ in spans if number not in followed)
+        after[number] = before if ended < 0 else (by_end[ended][0],)
+    return after

@@ -1,0 +1,125 @@
+"""Python's lines told from times: against a program that notes the line of each of its calls itself."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from virtualgpu.model.recording import line_watch
+from virtualgpu.model.recording.line_watch import LineWatch
+
+# What is called is a C function, as CuPy's are: it notes the time, the line that should be found and a name.
+PROGRAM = """
+import time
+def helper(note):
+    note((time.time_ns(), 4, "b"))
+    return 1
+def program(note, n):
+    for i in range(n):
+        note((time.time_ns(), 8, "a"))
+        helper(note), note((time.time_ns(), 9, "c"))
+        note((
+            time.time_ns(),
+            10 if helper(note) else 0,
+            "d",
+        ))
+    note((time.time_ns(), 15, "a"))
+    for item in sorted([3, 1, 2], key=lambda item: note((time.time_ns(), 16, "e")) or item):
+        note((time.time_ns(), 17, "f"))
+"""
+
+
+def watched(tmp_path: Path, n: int) -> tuple[LineWatch, list[tuple[int, int, str]]]:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    names: dict[str, Any] = {"__name__": "program"}
+    exec(compile(PROGRAM, str(path), "exec"), names)
+    calls: list[tuple[int, int, str]] = []
+    watch = LineWatch()
+    watch.start()
+    try:
+        names["program"](calls.append, n)
+    finally:
+        watch.stop()
+    return watch, sorted(calls)
+
+
+def found(watch: LineWatch, calls: list[tuple[int, int, str]]) -> list[int | None]:
+    here = threading.get_native_id()
+    return [line and line.line for line in (watch.line(here, at, name) for at, _, name in calls)]
+
+
+def test_each_call_has_its_line(tmp_path: Path) -> None:
+    watch, calls = watched(tmp_path, 50)
+    # Arguments over several lines: the one that was begun last, which is the name's.
+    expected = [{10: {10, 11, 12, 13}}.get(line, {line}) for _, line, _ in calls]
+    assert all(line in allowed for line, allowed in zip(found(watch, calls), expected, strict=True))
+    line = watch.line(threading.get_native_id(), calls[-1][0], "f")
+    assert line is not None
+    assert (line.file, line.text) == ("program.py", 'note((time.time_ns(), 17, "f"))')
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="lines cannot be silenced one by one")
+def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_watch, "KEPT", 20)
+    watch, calls = watched(tmp_path, 200)
+    wrong = Counter((line, name) for (_, line, name), told in zip(calls, found(watch, calls), strict=True)
+                    if told is not None and told != line and line != 10)  # fmt: skip
+    assert not wrong
+    assert found(watch, calls)[-3:] == [17, 17, 17]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
+def test_no_line_rather_than_a_wrong_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_watch, "KEPT", 20)
+    watch, calls = watched(tmp_path, 200)
+    lines = found(watch, calls)
+    silent = lines.index(None)
+    assert 20 < silent < 100
+    assert lines[silent:] == [None] * (len(lines) - silent)
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    traced = sys.gettrace()
+    watched(tmp_path, 3)
+    assert sys.gettrace() is traced
+    if sys.version_info >= (3, 12):
+        assert all(sys.monitoring.get_tool(tool) != "gpulab" for tool in range(6))
+
+
+def test_another_thread_s_calls_have_no_line_of_this_one(tmp_path: Path) -> None:
+    watch, calls = watched(tmp_path, 3)
+    assert watch.line(1, calls[0][0], "a") is None
+
+
+def test_it_gives_way_to_a_debugger(tmp_path: Path) -> None:
+    if sys.version_info >= (3, 12):
+        pytest.skip("several tools watch lines side by side")
+    sys.settrace(lambda *_: None)
+    try:
+        watch, calls = watched(tmp_path, 3)
+    finally:
+        sys.settrace(None)
+    assert set(found(watch, calls)) == {None}
+
+
+def test_the_cost_ends(tmp_path: Path) -> None:
+    """A loop of 200,000 lines is watched for its first thousand only."""
+    path = tmp_path / "loop.py"
+    text = "def loop(n):\n    for _ in range(n):\n        abs(1)\n"
+    path.write_text(text)
+    names: dict[str, Any] = {}
+    exec(compile(text, str(path), "exec"), names)
+    watch = LineWatch()
+    watch.start()
+    begun = time.perf_counter()
+    names["loop"](200_000)
+    spent = time.perf_counter() - begun
+    watch.stop()
+    assert spent < 0.5
