@@ -2,7 +2,7 @@
 
 A kernel that CuPy makes is given its arrays with shape and strides, so what it touches is known. A kernel of
 the program's is given addresses: the arrays that lie there count as touched as a whole, each as the kernel's
-PTX loads from it, stores to it or changes it atomically. Of a library's kernel only the addresses are known.
+PTX loads from it, stores to it or changes it atomically. Of a library's kernel nothing is known.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import cupy
 
 from virtualgpu.compile.ptx.parameter_uses import ATOMIC, READ, WRITTEN, uses_of_parameters
 from virtualgpu.errors import GpulabError
+from virtualgpu.protocol import kernel_source
 from virtualgpu.records.acts import Region
 from virtualgpu.trace.cupti.names import kernel_name
 
@@ -30,12 +31,11 @@ _WORD = 8
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a launch reads, writes and changes atomically; ``guessed`` where the kernel is a library's."""
+    """What a launch reads, writes and changes atomically."""
 
     reads: Regions = ()
     writes: Regions = ()
     atomics: Regions = ()
-    guessed: bool = False
 
 
 class Kernels:
@@ -52,10 +52,19 @@ class Kernels:
     def __init__(self, device_id: int, ptx: Any) -> None:
         self._device_id, self._ptx = device_id, ptx
         self._uses: dict[int, list[int] | None] = {}
-        # Blocks of memory by their start, with the size; of those that no work has written yet, the starts.
+        self._cupys: dict[int, bool] = {}
+        # Blocks of memory by their start, with the size, and what the device itself gave out.
         self.blocks: dict[int, int] = {}
-        self.segments: dict[int, int] = {}  # what the device itself gave out, a pool's among them
-        self.fresh: set[int] = set()
+        self.segments: dict[int, int] = {}
+
+    def is_cupys(self, function: int) -> bool:
+        """Whether CuPy has loaded a function; nobody else's handle may be asked for parameters."""
+        if function not in self._cupys:
+            self._cupys[function] = any(
+                type(each) is cupy.cuda.function.Function and each.ptr == function
+                for each in gc.get_objects()
+            )
+        return self._cupys[function]
 
     def touched(self, function: int, symbol: str, params: Sequence[bytes]) -> Touched:
         """What a launch touches."""
@@ -63,9 +72,11 @@ class Kernels:
         if arrays:
             return self._of_cupys(symbol, arrays)
         uses = self._uses_of(function, symbol)
-        if uses is None or len(uses) != len(params):
-            return self._of_library(params)
         regions = self._arguments(params)
+        if uses is None or len(uses) != len(params):
+            # Its source cannot be had: it may do anything with what it is given.
+            found = tuple(region for region in regions if region is not None)
+            return Touched(found, found)
         touched: dict[int, list[Region]] = defaultdict(list)
         for use, region in zip(uses, regions, strict=True):
             for what in (READ, WRITTEN, ATOMIC):
@@ -101,14 +112,13 @@ class Kernels:
 
     def _uses_of(self, function: int, symbol: str) -> list[int] | None:
         if function not in self._uses:
-            # Whoever has another name may not be compiled yet, and asking would do that.
+            # Kernels are told apart by their source: to ask one for its handle would compile it, here.
             named = [each for each in gc.get_objects() if type(each) is cupy.RawKernel
                      and each.name in (symbol, kernel_name(symbol))]  # fmt: skip
-            kernel = next((each for each in named if int(each.kernel.ptr) == function), None)
-            with suppress(GpulabError, KeyError):
-                self._uses[function] = None
-                if kernel is not None:
-                    self._uses[function] = uses_of_parameters(self._ptx(kernel), symbol)
+            self._uses[function] = None
+            with suppress(GpulabError, KeyError, TypeError, ValueError):
+                if len({kernel_source(each) for each in named}) == 1:
+                    self._uses[function] = uses_of_parameters(self._ptx(named[0]), symbol)
         return self._uses[function]
 
     def _arguments(self, params: Sequence[bytes]) -> list[Region | None]:
@@ -128,21 +138,6 @@ class Kernels:
             else:
                 regions.append(Region(self._device_id, word, block[0] + block[1] - word))
         return regions
-
-    # Libraries' kernels
-
-    def _of_library(self, params: Sequence[bytes]) -> Touched:
-        """Blocks whose addresses are among the parameters: new ones are written, the others read."""
-        blocks = set()
-        for param in params:
-            for at in range(0, len(param) - _WORD + 1, _WORD):
-                block = self._block(struct.unpack_from("<Q", param, at)[0])
-                if block is not None:
-                    blocks.add(block)
-        regions = {start: Region(self._device_id, start, size) for start, size in sorted(blocks)}
-        writes = tuple(region for start, region in regions.items() if start in self.fresh)
-        reads = tuple(region for start, region in regions.items() if start not in self.fresh)
-        return Touched(reads, writes, guessed=not writes)
 
     def _block(self, address: int) -> tuple[int, int] | None:
         """Start and size of the block that holds an address."""

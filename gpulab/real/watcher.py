@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import threading
-from collections.abc import Callable
-from contextlib import ExitStack
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from ctypes import POINTER, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +25,8 @@ from gpulab.real.cupti.callbacks import CallData, subscribed
 from gpulab.real.touched import Kernels, Touched, load_driver, read_parameters
 from virtualgpu.errors import GpulabError, NotSupportedError
 from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, Watch
-from virtualgpu.records import ActivityKind
-from virtualgpu.records.acts import HOST, Act, Work
+from virtualgpu.records import ActivityKind, SourceLine
+from virtualgpu.records.acts import HOST, Act, Region, Work
 from virtualgpu.trace.cupti import kinds
 
 _P = c_void_p
@@ -47,6 +47,9 @@ _ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "cudaStreamWaitEvent": (_P, _P, c_uint),
     "cudaStreamQuery": (_P,),
     "cudaStreamSynchronize": (_P,),
+    "cudaStreamCreate": (POINTER(_P),),
+    "cudaStreamCreateWithFlags": (POINTER(_P), c_uint),
+    "cudaStreamCreateWithPriority": (POINTER(_P), c_uint, c_int),
     "cudaStreamDestroy": (_P,),
     "cudaDeviceSynchronize": (),
     "cudaMalloc": (POINTER(_P), c_size_t),
@@ -76,7 +79,7 @@ _FUNCTIONS = {
     kinds.RUNTIME_API: frozenset(name for name in _ARGUMENTS if name.startswith("cuda")),
 }
 _PINNED, _DEVICE, _MANAGED = 1, 2, 3  # cudaMemoryType
-_LEGACY, _ALIAS = 0, 1
+_LEGACY, _ALIAS, _PER_THREAD = 0, 1, 2
 _UNSEEN = (
     "A kernel that is given an address counts as using the whole array there; what a host function does, and "
     "when the host reads page-locked memory, is not seen."
@@ -120,6 +123,7 @@ class _Operation:
 class _Capture:
     """A graph in the making: its nodes, what each follows, and where its streams stand."""
 
+    graph_id: int
     nodes: list[Work] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     frontiers: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -162,14 +166,15 @@ class RealWatcher:
         self._device_id = device_id
         self._kernels = Kernels(device_id, ptx)
         self._open = ExitStack()
-        self._inside = threading.local()
         self._events: dict[int, _Event] = {}
         self._new_events: set[int] = set()
         self._gone: dict[int, int] = {}  # how often a stream's handle was given away
         self._places: dict[int, StreamPlace] = {}
+        self._fresh: dict[int, SourceLine | None] = {}  # blocks that nothing has written, with their lines
         self._arenas: dict[int, int] = {}  # the stream that a block was taken in
         self._captures: dict[int, _Capture] = {}
         self._graphs: dict[int, _Capture] = {}
+        self._graph_ids = itertools.count(1)
         self._number = 0
         self._guessed = 0
         self._errors: list[str] = []
@@ -186,6 +191,9 @@ class RealWatcher:
             "cudaStreamWaitEvent": self._stream_waits,
             "cudaStreamQuery": self._stream_awaited,
             "cudaStreamSynchronize": self._stream_awaited,
+            "cudaStreamCreate": self._stream_made,
+            "cudaStreamCreateWithFlags": self._stream_made,
+            "cudaStreamCreateWithPriority": self._stream_made,
             "cudaStreamDestroy": self._stream_gone,
             "cudaDeviceSynchronize": self._device_awaited,
             "cudaMalloc": self._taken,
@@ -220,13 +228,17 @@ class RealWatcher:
             raise GpulabError(f"CUPTI is in use by {rival}: run this without {rival}.")
         self._driver = load_driver()
         runtime.deviceSynchronize()
-        for array in _arrays():
-            self._kernels.blocks[int(array.data.mem.ptr)] = int(array.data.mem.size)
+        for each in gc.get_objects():
+            if type(each) is cupy.ndarray and each.size:
+                self._kernels.blocks[int(each.data.mem.ptr)] = int(each.data.mem.size)
+            elif type(each) is cupy.cuda.Stream and each.ptr not in (_LEGACY, _ALIAS, _PER_THREAD):
+                self._note_stream(int(each.ptr), runtime.streamGetFlags(each.ptr))
         self._watch = _DeviceWatch()
         self._see = see
         self._watch.begin(see)
         with ExitStack() as stack:
             stack.enter_context(_Hook(self))
+            stack.enter_context(_own_reductions())
             try:
                 stack.enter_context(subscribed(cupti, _FUNCTIONS, self._called))
             except library.CuptiError as error:
@@ -246,7 +258,8 @@ class RealWatcher:
         words = [_UNSEEN]
         if self._guessed:
             words.append(
-                f"Of {self._guessed:,} kernels of libraries it is not known which arrays they write."
+                f"What {self._guessed:,} kernels of libraries read is not known, and what they write only "
+                "where their line has made it."
             )
         if self._errors:
             words.append(f"{len(self._errors):,} calls could not be read ({self._errors[0]}).")
@@ -255,20 +268,22 @@ class RealWatcher:
     # What CUPTI tells
 
     def _called(self, name: str, returned: bool, data: CallData) -> None:
-        if getattr(self._inside, "busy", False) or returned == (name in _BEFORE):
+        if name not in _ARGUMENTS or returned == (name in _BEFORE):
             return
-        self._inside.busy = True
+        if returned and (not data.return_value or data.return_value[0]):
+            return  # refused, or not ready
+        arguments = _read(data.params, _ARGUMENTS[name])
+        if name.startswith("cuLaunch"):
+            self.guarded(name, self._launched, name, arguments, (data.symbol_name or b"").decode())
+        else:
+            self.guarded(name, self._told[name], *arguments)
+
+    def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
+        """Tell of something; what goes wrong must not reach the program."""
         try:
-            status = data.return_value[0] if returned and data.return_value else 0
-            arguments = _read(data.params, _ARGUMENTS[name])
-            if name.startswith("cuLaunch"):
-                self._launched(name, arguments, (data.symbol_name or b"").decode())
-            elif status == 0:
-                self._told[name](*arguments)
+            tell(*arguments)
         except Exception as error:
             self._errors.append(f"{name}: {error!r}")
-        finally:
-            self._inside.busy = False
 
     def _launched(self, name: str, arguments: list[Any], symbol: str) -> None:
         if name == "cuLaunchKernelEx":
@@ -279,12 +294,23 @@ class RealWatcher:
             function, stream, values = arguments[0], arguments[8] or 0, arguments[9]
         if not values:
             return
-        params = read_parameters(self._driver, function, values)
-        touched = self._kernels.touched(function, symbol, params)
-        self._guessed += touched.guessed
+        if self._kernels.is_cupys(function):
+            touched = self._kernels.touched(function, symbol, read_parameters(self._driver, function, values))
+        else:
+            self._guessed += 1
+            touched = Touched(writes=self._fresh_here())
         for region in (*touched.writes, *touched.atomics):
-            self._kernels.fresh.discard(region.address)
+            self._fresh.pop(region.address, None)
         self._ran(stream, _Operation("CONCURRENT_KERNEL", symbol, touched))
+
+    def _fresh_here(self) -> Regions:
+        """Blocks that the program's present line has taken and nothing has written: a library's results."""
+        here = self._watch.here()
+        return tuple(
+            Region(self._device_id, start, self._kernels.blocks[start])
+            for start, line in self._fresh.items()
+            if line == here and start in self._kernels.blocks
+        )
 
     def _copied_at_once(self, target: int, source: int, size: int, kind: int) -> None:
         self._copied(target, source, size, kind, _LEGACY)
@@ -304,7 +330,7 @@ class RealWatcher:
         if types[0] == _PINNED:
             self._watch.forget_buffers(target, target + size)
         way = "".join("D" if kind_of in (_DEVICE, _MANAGED) else "H" for kind_of in reversed(types))
-        self._kernels.fresh.discard(target)
+        self._fresh.pop(target, None)
         self._ran(stream or 0, _Operation("MEMCPY", f"Memcpy {way[0]}to{way[1]}", None, arrays[1], arrays[0]))
         if types[0] not in (_DEVICE, _MANAGED, _PINNED):
             self._watch.host_waited("work", number=self._number)
@@ -317,7 +343,7 @@ class RealWatcher:
 
     def _set(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:
-            self._kernels.fresh.discard(address)
+            self._fresh.pop(address, None)
             self._ran(stream or 0, _Operation("MEMSET", "Memset", None, (), (_Bytes(address, size),)))
 
     def _event_made(self, event: Any, _: int) -> None:
@@ -357,9 +383,15 @@ class RealWatcher:
         self._events.pop(event, None)
         self._new_events.discard(event)
 
+    def _stream_made(self, made: Any, flags: int = 0, _: int = 0) -> None:
+        handle = made.contents.value or 0
+        if handle in self._places:  # it was another stream's before
+            self._gone[handle] = self._gone.get(handle, 0) + 1
+        self._note_stream(handle, flags)
+
     def _stream_gone(self, stream: int) -> None:
-        self._gone[stream] = self._gone.get(stream, 0) + 1
-        self._places.pop(stream, None)
+        # Blocks may still go back to its arena: the place stays until the handle is another stream's.
+        self._captures.pop(stream, None)
 
     # Memory
 
@@ -377,7 +409,7 @@ class RealWatcher:
     def _taken_in_order(self, address: Any, size: int, stream: int | None) -> None:
         start = address.contents.value
         self._kernels.blocks[start] = size
-        self._kernels.fresh.add(start)
+        self._fresh[start] = self._watch.here()
         self._watch.allocated(self._device_id, start, size, self._place(stream or 0).stream_id)
 
     def _freed_in_order(self, address: int | None, stream: int | None) -> None:
@@ -387,11 +419,12 @@ class RealWatcher:
 
     def _host_freed(self, address: int) -> None:
         self._watch.host_released(address, 1)
+        self._watch.forget_buffers()  # how far the memory reaches is not told
 
     def block_taken(self, address: int, size: int) -> None:
         """CuPy's pool gave out a block, to the current stream."""
         self._kernels.blocks[address] = size
-        self._kernels.fresh.add(address)
+        self._fresh[address] = self._watch.here()
         self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
         pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
         private = pool is not cupy.get_default_memory_pool()
@@ -400,6 +433,7 @@ class RealWatcher:
     def block_given_back(self, address: int, size: int) -> None:
         """A block went back to its stream's arena."""
         self._kernels.blocks.pop(address, None)
+        self._fresh.pop(address, None)
         arena = self._place(self._arenas.pop(address, _LEGACY)).stream_id
         self._watch.released(self._device_id, address, size, arena)
 
@@ -410,23 +444,23 @@ class RealWatcher:
         self._ran(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", Touched()))
 
     def _capture_begun(self, stream: int, _: int) -> None:
-        self._captures[stream] = _Capture(frontiers={stream: ()})
+        self._captures[stream] = _Capture(next(self._graph_ids), frontiers={stream: ()})
 
     def _capture_ended(self, stream: int, graph: Any) -> None:
         capture = self._captures.pop(stream, None)
         if capture is not None and graph.contents.value:
             self._graphs[graph.contents.value] = capture
+            self._watch.graph_made(capture.graph_id)
 
     def _instantiated(self, made: Any, graph: int) -> None:
         if graph in self._graphs:
             self._graphs[made.contents.value] = self._graphs[graph]
-            self._watch.graph_made(made.contents.value)
 
     def _graph_launched(self, graph: int, stream: int | None) -> None:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._number += len(capture.nodes)
-            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges, graph)
+            self._watch.launched(self._place(stream or 0), capture.nodes, capture.edges, capture.graph_id)
 
     def _capturing(self, stream: int) -> _Capture | None:
         return next((each for each in self._captures.values() if stream in each.frontiers), None)
@@ -448,15 +482,31 @@ class RealWatcher:
         return self._events.setdefault(handle, _Event())
 
     def _place(self, handle: int) -> StreamPlace:
-        """A stream as acts name it: a handle that had belonged to another one gets a number of its own."""
+        """A stream as acts name it. CUDA is never asked: a handle may be that of a stream that is gone."""
         handle = _LEGACY if handle == _ALIAS else handle
         if handle not in self._places:
-            blocking = True
-            if handle > 2:
-                blocking = not runtime.streamGetFlags(handle) & runtime.streamNonBlocking
-            number = handle + (self._gone.get(handle, 0) << 48)
-            self._places[handle] = StreamPlace(self._device_id, number, blocking)
+            self._note_stream(handle, 0)
         return self._places[handle]
+
+    def _note_stream(self, handle: int, flags: int) -> None:
+        """A handle that had belonged to another stream gets a number of its own."""
+        number = handle + (self._gone.get(handle, 0) << 48)
+        blocking = not flags & runtime.streamNonBlocking
+        self._places[handle] = StreamPlace(self._device_id, number, blocking)
+
+
+@contextmanager
+def _own_reductions() -> Iterator[None]:
+    """Let CuPy sum and sort with its own kernels, whose arrays are known, and not with CUB's."""
+    core = cupy._core
+    reductions, routines = core.get_reduction_accelerators(), core.get_routine_accelerators()
+    core.set_reduction_accelerators([])
+    core.set_routine_accelerators([])
+    try:
+        yield
+    finally:
+        core.set_reduction_accelerators(reductions)
+        core.set_routine_accelerators(routines)
 
 
 class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
@@ -467,11 +517,11 @@ class _Hook(memory_hook.MemoryHook):  # type: ignore[misc]
 
     def malloc_postprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
         if mem_ptr:
-            self._watcher.block_taken(int(mem_ptr), int(mem_size))
+            self._watcher.guarded("a block", self._watcher.block_taken, int(mem_ptr), int(mem_size))
 
     def free_preprocess(self, *, mem_ptr: int, mem_size: int, **_: Any) -> None:
         if mem_ptr:
-            self._watcher.block_given_back(int(mem_ptr), int(mem_size))
+            self._watcher.guarded("a block", self._watcher.block_given_back, int(mem_ptr), int(mem_size))
 
 
 def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
@@ -484,10 +534,6 @@ def _read(address: int | None, types: tuple[Any, ...]) -> list[Any]:
 
     found = Arguments.from_address(address)
     return [getattr(found, f"a{number}") for number in range(len(types))]
-
-
-def _arrays() -> list[Any]:
-    return [each for each in gc.get_objects() if type(each) is cupy.ndarray and each.size]
 
 
 def _attributes(address: int) -> Any:

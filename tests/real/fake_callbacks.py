@@ -27,6 +27,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
     "cudaEventRecord": (c_void_p, c_void_p),
     "cudaEventSynchronize": (c_void_p,),
     "cudaStreamWaitEvent": (c_void_p, c_void_p, c_uint),
+    "cudaStreamCreateWithPriority": (c_void_p, c_uint, c_int),
     "cudaStreamSynchronize": (c_void_p,),
     "cudaDeviceSynchronize": (),
     "cudaMalloc": (c_void_p, c_size_t),
@@ -53,9 +54,13 @@ class Callbacks:
         self._handler: Any = None
         self._enabled: set[tuple[int, int]] = set()
         self._sizes: dict[int, list[int]] = {}
+        self._function = importlib.import_module(f"{second_copy.NAME}.cp.cuda.function").Function
+        self._functions: dict[str, Any] = {}  # CuPy's own kernels
         self._ordered: set[int] = set()
         self._event = importlib.import_module(f"{second_copy.NAME}.cp.cuda.stream").Event
         self._event_init = self._event.__init__
+        self._stream = importlib.import_module(f"{second_copy.NAME}.cp.cuda.stream").Stream
+        self._stream_init = self._stream.__init__
         self.fills_host = False
 
     # libcupti and libcuda
@@ -76,7 +81,15 @@ class Callbacks:
             handle = c_void_p(event.ptr)
             callbacks._emit("cudaEventCreateWithFlags", ctypes.addressof(handle), 0)
 
-        self._event.__init__ = made
+        def stream_made(stream: Any, *args: Any, **options: Any) -> None:
+            callbacks._stream_init(stream, *args, **options)
+            if stream.ptr > 2:
+                handle, blocking = c_void_p(stream.ptr), machine.devices[0].work.place(stream.ptr).blocking
+                callbacks._emit(
+                    "cudaStreamCreateWithPriority", ctypes.addressof(handle), 0 if blocking else 1, 0
+                )
+
+        self._event.__init__, self._stream.__init__ = made, stream_made
         return True
 
     def unsubscribe(self) -> None:
@@ -86,7 +99,7 @@ class Callbacks:
         machine.clock.watch = None
         for device in machine.devices:
             device.memory.watched = None
-        self._event.__init__ = self._event_init
+        self._event.__init__, self._stream.__init__ = self._event_init, self._stream_init
 
     def enable(self, domain: int, cbid: int) -> None:
         self._enabled.add((domain, cbid))
@@ -161,8 +174,10 @@ class Callbacks:
             self._emit("cudaMemsetAsync", address, 0, array.nbytes, stream or None)
         elif arrays:
             params = [_carray(array) for array in arrays]
+            function = self._functions.setdefault(operation.name, object.__new__(self._function))
+            function.ptr = id(function)
             for site in (0, 1):
-                self._launch(stream, 1, operation.name, params, site)
+                self._launch(stream, function.ptr, operation.name, params, site)
         return float(duration)
 
     def node(self, place: Any, number: int, operation: Any, source: Any) -> tuple[float, Any]:

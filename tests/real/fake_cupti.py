@@ -110,6 +110,8 @@ RUNTIME_CALLS = (
     "cudaStreamWaitEvent_v3020", "cudaStreamSynchronize_v3020", "cudaDeviceSynchronize_v3020",
     "cudaEventSynchronize_v3020", "cudaStreamQuery_v3020", "cudaEventQuery_v3020",
     "cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000", "cudaEventCreateWithFlags_v3020",
+    "cudaStreamCreateWithPriority_v5050",
+    "cudaStreamCreateWithPriority_v5050",
     "cudaMalloc_v3020", "cudaFree_v3020", "cudaMallocAsync_v11020", "cudaFreeAsync_v11020",
 )  # fmt: skip
 COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
@@ -172,6 +174,11 @@ class FakeCupti:
         time._obj.value = self.now()
         return SUCCESS
 
+    def cuptiActivitySetAttribute(self, attribute: int, size: Any, value: Any) -> int:
+        assert (attribute, size._obj.value) == (5, ctypes.sizeof(value._obj))
+        self._zeroed = value._obj.value
+        return SUCCESS
+
     def cuptiSetThreadIdType(self, kind: int) -> int:
         return SUCCESS
 
@@ -189,7 +196,7 @@ class FakeCupti:
     def cuptiActivityEnable(self, kind: int) -> int:
         if self.taken:
             return MULTIPLE_SUBSCRIBERS
-        if kind not in {*SIZES, 17, 22, 37}:
+        if kind not in {*SIZES, 22, 37}:
             return INVALID_KIND
         self._begin()
         self._kinds.add(kind)
@@ -277,6 +284,8 @@ class FakeCupti:
             self._requested(ctypes.pointer(buffer), ctypes.pointer(size), ctypes.pointer(most))
             assert buffer.value
             assert buffer.value % 8 == 0
+            assert self._zeroed
+            assert not any(ctypes.string_at(buffer.value, 4096))
             used = 0
             for record in some:
                 assert used + ctypes.sizeof(record) <= size.value
@@ -435,6 +444,10 @@ def install() -> FakeCupti:
     runtime = importlib.import_module(f"{second_copy.NAME}.cp.cuda.runtime")
     runtime.streamGetFlags = lambda handle: not fake.queue(handle).blocking
     runtime.streamGetPriority = lambda handle: fake.queue(handle).priority
+    core = importlib.import_module(f"{second_copy.NAME}.cp._core")
+    for name in ("reduction", "routine"):
+        setattr(core, f"get_{name}_accelerators", list)
+        setattr(core, f"set_{name}_accelerators", lambda _: None)
     belongs = ProgramLines.belongs
 
     def outside(self: ProgramLines, name: str, module: str) -> bool:

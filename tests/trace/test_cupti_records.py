@@ -40,7 +40,6 @@ OFFSETS: dict[int, tuple[int, dict[str, int]]] = {
         "flags": 4, "time": 8, "id": 16, "object_kind": 20, "thread": 28, "name": 40, "domain": 48,
     }),
     kinds.MARKER_DATA: (32, {"flags": 4, "id": 8, "color": 24}),
-    kinds.OVERHEAD: (56, {"kind": 4, "start": 24, "end": 32}),
     kinds.CUDA_EVENT: (56, {"correlation": 4, "context": 8, "stream": 12, "event": 16, "sync": 48}),
     kinds.STREAM: (24, {"context": 4, "stream": 8, "priority": 12, "flag": 16}),
     kinds.SYNCHRONIZATION: (56, {

@@ -26,7 +26,10 @@ _SUCCESS, _MAX_LIMIT_REACHED, _NOT_SUPPORTED, _INVALID_KIND = 0, 12, 27, 21
 TAKEN = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _SYSTEM_THREADS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 _FLUSH_FORCED = 1
+_ZEROED_BUFFERS = 5  # CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER
+# A launch takes some 260 bytes; so many buffers are made ready before the recording begins.
 _BUFFER_BYTES: Final = 8 << 20
+_READY_BUFFERS = 4
 _INJECTION = "NVTX_INJECTION64_PATH"
 _VERSIONED = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 
@@ -53,6 +56,7 @@ class Cupti:
 
     def __init__(self, library: Any) -> None:
         self._library = library
+        self._ready: list[Any] = []
         self._buffers: dict[int, Any] = {}  # those that CUPTI writes to, by address
         self._full: deque[tuple[int, int]] = deque()
         # CUPTI keeps their addresses: they live as long as the process.
@@ -104,7 +108,14 @@ class Cupti:
         CuptiError
             If CUPTI refuses, with result `TAKEN` where another tool holds it. Nothing is recorded then.
         """
+        while len(self._ready) < _READY_BUFFERS:
+            made = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
+            ctypes.memset(made, 0, _BUFFER_BYTES)  # so that the system has given the pages
+            self._ready.append(made)
         if not self._registered:
+            # CUPTI would fill buffers with zeros in the thread that launches.
+            zeroed = c_uint8(1)
+            self._library.cuptiActivitySetAttribute(_ZEROED_BUFFERS, byref(c_size_t(1)), byref(zeroed))
             self.call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self.call("cuptiSetThreadIdType", _SYSTEM_THREADS)
             self._registered = True
@@ -157,7 +168,7 @@ class Cupti:
             yield memoryview(buffer).cast("B")[:size], offsets
 
     def _requested(self, buffer: Any, size: Any, records: Any) -> None:
-        made = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
+        made = self._ready.pop() if self._ready else (c_uint64 * (_BUFFER_BYTES // 8))()
         address = ctypes.addressof(made)
         self._buffers[address] = made
         buffer[0], size[0], records[0] = address, _BUFFER_BYTES, 0

@@ -22,7 +22,7 @@ from virtualgpu.trace.cupti.records import Parts, Records, Seen
 
 _KINDS = (
     kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMCPY2, kinds.MEMSET, kinds.SYNCHRONIZATION,
-    kinds.CUDA_EVENT, kinds.STREAM, kinds.MARKER, kinds.MARKER_DATA, kinds.OVERHEAD, kinds.GRAPH_HOST_NODE,
+    kinds.CUDA_EVENT, kinds.STREAM, kinds.MARKER, kinds.MARKER_DATA, kinds.GRAPH_HOST_NODE,
     kinds.HOST_LAUNCH,
 )  # fmt: skip
 # What gives work to a stream, waits, or takes long. CuPy asks for much more, such as the current device.

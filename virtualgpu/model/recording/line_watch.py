@@ -34,6 +34,7 @@ class LineWatch:
     def __init__(self) -> None:
         self._program = ProgramLines()
         self._ours: dict[CodeType, bool] = {}
+        self._files: dict[str, bool] = {}
         self._begun: list[_Beginning] = []
         self._counts: dict[tuple[CodeType, int], int] = defaultdict(int)
         self._silenced: dict[tuple[CodeType, int], int] = {}  # when Python fell silent about a line
@@ -79,21 +80,36 @@ class LineWatch:
         if not free:
             return
         tool, events, disable = free[0], monitoring.events, monitoring.DISABLE
+        lines = events.LINE | events.PY_RETURN | events.PY_YIELD
+        watched: list[CodeType] = []
+
+        def watch(code: CodeType) -> None:
+            watched.append(code)
+            monitoring.set_local_events(tool, code, lines)
+
+        def entered(code: CodeType, _: int) -> Any:
+            # Of a library's functions nothing more is told: their lines would each cost microseconds.
+            if self._is_ours(code):
+                watch(code)
+            return disable
 
         def line_began(code: CodeType, line: int) -> Any:
-            if (code, line) not in self._counts and not self._is_ours(code):
-                return disable
             return disable if self._begin(code, line) else None
 
         def went_back(code: CodeType, offset: int, _: Any) -> Any:
-            if not self._is_ours(code):
-                return disable
             return disable if self._back(sys._getframe(1).f_back, (code, -offset)) else None
 
-        callbacks = {events.LINE: line_began, events.PY_RETURN: went_back, events.PY_YIELD: went_back}
+        callbacks = {
+            events.PY_START: entered,
+            events.LINE: line_began,
+            events.PY_RETURN: went_back,
+            events.PY_YIELD: went_back,
+        }
 
         def stop() -> None:
             monitoring.set_events(tool, 0)
+            for code in watched:
+                monitoring.set_local_events(tool, code, 0)
             for event in callbacks:
                 monitoring.register_callback(tool, event, None)
             monitoring.free_tool_id(tool)
@@ -102,7 +118,12 @@ class LineWatch:
         for event, callback in callbacks.items():
             monitoring.register_callback(tool, event, callback)
         monitoring.restart_events()
-        monitoring.set_events(tool, events.LINE | events.PY_RETURN | events.PY_YIELD)
+        frame: FrameType | None = sys._getframe()
+        while frame is not None:
+            if self._is_ours(frame.f_code):
+                watch(frame.f_code)
+            frame = frame.f_back
+        monitoring.set_events(tool, events.PY_START)
         self._stop = stop
 
     def _start_tracing(self) -> None:
@@ -158,11 +179,17 @@ class LineWatch:
         """Whether code belongs to the program: in a cell or a file outside of the libraries."""
         known = self._ours.get(code)
         if known is None:
-            frame: FrameType | None = sys._getframe(1)
-            while frame is not None and frame.f_code is not code:
-                frame = frame.f_back
-            module = "" if frame is None else str(frame.f_globals.get("__name__"))
-            known = self._ours[code] = self._program.belongs(code.co_filename, module)
+            name = code.co_filename
+            known = self._files.get(name)
+            if known is None:
+                frame: FrameType | None = sys._getframe(1)
+                while frame is not None and frame.f_code is not code:
+                    frame = frame.f_back
+                module = "" if frame is None else str(frame.f_globals.get("__name__"))
+                known = self._program.belongs(name, module)
+                if not name.startswith("<"):  # a name that several modules share
+                    self._files[name] = known
+            self._ours[code] = known
         return known
 
 
@@ -177,8 +204,7 @@ class _Answers:
             self._lines[thread].append((code, line))
         self._exact_until = min(silenced.values(), default=None)
         self._learnt: dict[str, set[tuple[CodeType, int]]] = defaultdict(set)
-        self._calling: set[tuple[CodeType, int]] = set()
-        self._quiet: set[tuple[CodeType, int]] | None = None
+        self._early: set[tuple[CodeType, int]] | None = None
         self._used: dict[int, int] = {}  # by thread: the last beginning that a call was given to
 
     def line(self, thread: int, time_ns: int, call: str) -> tuple[CodeType, int] | None:
@@ -188,27 +214,29 @@ class _Answers:
         begun = self._lines[thread][at]
         if self._exact_until is None or time_ns < self._exact_until:
             self._learnt[call].add(begun)
-            self._calling.add(begun)
             self._used[thread] = at
             return begun
-        if self._quiet is None:
-            self._quiet = self._seen_before() - self._calling
-        known = self._learnt.get(call, set())
-        # A line that has just begun, and is none of those that call nothing, makes the next call.
-        fresh = self._used.get(thread) != at and begun not in self._quiet
-        self._used[thread] = at
-        if fresh or not known:
-            self._learnt[call].add(begun)
+        # Lines have fallen silent: this one, which began last, or a silent one makes the call.
+        known = self._learnt[call]
+        fresh, self._used[thread] = self._used.get(thread) != at, at
+        if begun in known:
             return begun
-        return next(iter(known)) if len(known) == 1 else None
+        if begun in self._before(self._exact_until) or not fresh:
+            return next(iter(known)) if len(known) == 1 else None
+        if any(code is not begun[0] for code, _ in known):
+            return None  # a new line, which may call a function whose lines are silent
+        known.add(begun)
+        return begun
 
-    def _seen_before(self) -> set[tuple[CodeType, int]]:
-        assert self._exact_until is not None
-        return {
-            line
-            for thread, times in self._times.items()
-            for line in self._lines[thread][: bisect.bisect_left(times, self._exact_until)]
-        }
+    def _before(self, time_ns: int) -> set[tuple[CodeType, int]]:
+        """The lines that had begun by then."""
+        if self._early is None:
+            self._early = {
+                line
+                for thread, times in self._times.items()
+                for line in self._lines[thread][: bisect.bisect_left(times, time_ns)]
+            }
+        return self._early
 
 
 def _source(code: CodeType, line: int) -> SourceLine:

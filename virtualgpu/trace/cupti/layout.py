@@ -49,7 +49,6 @@ MARKER = _layout(
     name=("u8", 40), domain=("u8", 48),
 )  # fmt: skip
 MARKER_DATA = _layout(flags=("u4", 4), id=("u4", 8), color=("u4", 24))
-OVERHEAD = _layout(kind=("u4", 4), start=("u8", 24), end=("u8", 32))
 CUDA_EVENT = _layout(
     correlation=("u4", 4), context=("u4", 8), stream=("u4", 12), event=("u4", 16), sync=("u8", 48)
 )  # fmt: skip
@@ -76,7 +75,6 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
     cupti.DRIVER: API,
     cupti.MARKER: MARKER,
     cupti.MARKER_DATA: MARKER_DATA,
-    cupti.OVERHEAD: OVERHEAD,
     cupti.CUDA_EVENT: CUDA_EVENT,
     cupti.STREAM: STREAM,
     cupti.SYNCHRONIZATION: SYNCHRONIZATION,

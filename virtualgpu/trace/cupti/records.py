@@ -61,7 +61,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Parts:
-    """A timeline's contents. ``unfinished`` counts operations without times, ``overhead_ns`` is CUPTI's."""
+    """A timeline's contents. ``unfinished`` counts operations without times."""
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[HostCall] = field(default_factory=list)
@@ -69,7 +69,6 @@ class Parts:
     ranges: list[NvtxRange] = field(default_factory=list)
     streams: list[StreamInfo] = field(default_factory=list)
     unfinished: int = 0
-    overhead_ns: int = 0
     graphs: bool = False
 
 
@@ -130,7 +129,6 @@ class Records:
         self._hidden(parts, operations, by_call)
         parts.synchronizations.sort(key=lambda wait: wait.start_ns)
         parts.ranges = self._ranges(seen)
-        parts.overhead_ns = sum(end - start for _, start, end in self._rows[cupti.OVERHEAD] if end > start)
         return parts
 
     # One kind after the other
