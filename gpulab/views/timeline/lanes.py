@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -98,14 +99,13 @@ class Lanes:
         for column in ("_place", "name", "detail", "line", "engine", "size", "operation", "node"):
             setattr(self, column, getattr(self, column)[order])
         self.small_rows = sum(place[0] != "stream" for place in self._places)
-        self.fold(len(self._places))
 
     def fold(self, most_streams: int) -> None:
         """Lay the bars on rows: a row a stream, but those with the least work share the last one."""
         streams = [at for at, place in enumerate(self._places) if place[0] == "stream"]
         work = np.bincount(self._place, minlength=len(self._places))
         streams.sort(key=lambda at: -int(work[at]))
-        rest = streams[max(0, most_streams - 1) :] if len(streams) > most_streams else []
+        rest = set(streams[max(0, most_streams - 1) :] if len(streams) > most_streams else ())
         self.folded = tuple(sorted(self._places[at] for at in rest))
         row_of = {at: REST if at in rest else place for at, place in enumerate(self._places)}
         self.places = sorted(set(row_of.values()), key=lambda place: (KINDS.index(place[0]), place[1:]))
@@ -274,7 +274,7 @@ class Lanes:
                 if source is None or (*here, before) in answered or streams[source] == here:
                     continue
                 begin = bisect_left(mine, activities[source].end_ns, key=lambda at: activities[at].start_ns)
-                for at in mine[begin:]:
+                for at in islice(mine, begin, None):
                     if called.get(activities[at].correlation_id, activities[at].start_ns) >= wait.start_ns:
                         told[True].append((source, at))
                         break
