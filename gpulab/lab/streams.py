@@ -41,6 +41,7 @@ def check_streams() -> StreamCheck:
 
     Examples
     --------
+    >>> stream = cp.cuda.Stream(non_blocking=True)
     >>> with gl.check_streams() as found:
     ...     x = cp.arange(1_000_000)
     ...     with stream:

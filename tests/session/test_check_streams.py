@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,16 +14,12 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from tests.session.stream_patterns import RIGHT, WRONG
+from virtualgpu.errors import GpulabError
+from virtualgpu.model.machine import current
 
 
-@pytest.fixture
-def cp() -> Iterator[Any]:
-    with session.bench(session.table_info("T4")) as side:
-        yield side.cp
-
-
-def checked(cp: Any, program: Any) -> Any:
-    with session.on_device("virtual:T4"), gl.check_streams() as found:
+def checked(program: Any) -> Any:
+    with gl.check_streams() as found:
         program(gl.cp)
     return found
 
@@ -32,17 +31,200 @@ def test_there_are_enough_patterns() -> None:
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_programs(name: str) -> None:
-    found = checked(None, RIGHT[name])
+    found = checked(RIGHT[name])
     assert not found.findings, found.describe()
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_programs(name: str) -> None:
     program, kinds = WRONG[name]
-    found = checked(None, program)
+    found = checked(program)
     assert {finding.kind for finding in found.findings} == kinds, found.describe()
     for finding in found.findings:
         for use in (finding.first, finding.second):
             assert use.source is not None
             assert use.source.file == "stream_patterns.py"
             assert use.source.text == linecache.getline(program.__code__.co_filename, use.source.line).strip()
+
+
+@pytest.fixture(autouse=True)
+def a_virtual_t4() -> Iterator[None]:
+    with session.on_device("virtual:T4"):
+        yield
+
+
+def race(cp: Any) -> None:
+    """Two lines without order."""
+    x = cp.arange(100)
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        x += 1
+    stream.synchronize()
+
+
+def test_an_error_in_the_block_passes_and_what_was_found_is_kept() -> None:
+    def fails() -> None:
+        with check:
+            race(gl.cp)
+            raise KeyError("mine")
+
+    check = gl.check_streams()
+    with pytest.raises(KeyError, match="mine"):
+        fails()
+    assert len(check.findings) == 1
+    with gl.check_streams() as again:
+        gl.cp.ones(3)
+    assert repr(again) == "Nothing found in 1 operations: modelled on virtual T4."
+
+
+def test_a_check_serves_one_block() -> None:
+    check = gl.check_streams()
+    with check, pytest.raises(GpulabError, match="when the block has ended"):
+        check.record  # noqa: B018
+    with pytest.raises(GpulabError, match="serves one block"), check:
+        pass
+
+
+def test_checks_nest_and_each_sees_its_own_block() -> None:
+    cp = gl.cp
+    a, b = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    x = cp.zeros(10)
+    cp.cuda.Device().synchronize()
+    with gl.check_streams() as outer:
+        with a:
+            x += 1
+        with gl.check_streams() as inner, b:
+            x += 2
+        with a:
+            x += 3
+    assert not inner.findings
+    assert len(outer.findings) == 2
+    assert inner.record.operations == 1
+
+
+def test_a_forgotten_check_ends() -> None:
+    check = gl.check_streams()
+    check.__enter__()
+    del check
+    gc.collect()
+    with session.on_device("virtual:T4"):
+        assert current().clock.watch is None
+
+
+def test_the_check_keeps_nothing_alive() -> None:
+    """Names are looked up in frames, which must not keep a function's arrays."""
+    cp = gl.cp
+    pool = cp.get_default_memory_pool()
+
+    def uses() -> int:
+        x = cp.ones(1000)
+        y = x * 2
+        used = pool.used_bytes()
+        del x
+        z = y + 1
+        del y, z
+        return int(used - pool.used_bytes())
+
+    with gl.check_streams():
+        assert uses() == 2 * 8192
+
+
+def test_streams_and_arrays_have_the_names_of_the_program() -> None:
+    cp = gl.cp
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    held = {"x": cp.zeros(8)}
+    cp.cuda.Device().synchronize()
+    with gl.check_streams() as found:
+        for stream in streams:
+            with stream:
+                held["x"] += 1
+    (finding,) = found.findings
+    assert finding.array == "held['x']"
+    assert (finding.first.stream, finding.second.stream) == ("streams[0]", "streams[1]")
+    assert finding.remedy == "streams[1].wait_event(streams[0].record())"
+
+
+@pytest.mark.parametrize("how", ["nothing", "event", "host"])
+def test_two_devices(how: str) -> None:
+    """A peer copy takes what the other device may still be writing."""
+    with session.on_device("virtual:T4", count=2), gl.check_streams() as found:
+        cp = gl.cp
+        with cp.cuda.Device(0):
+            a = cp.cuda.Stream(non_blocking=True)
+            x = cp.zeros(100, cp.float32)
+            a.wait_event(cp.cuda.Stream.null.record())
+            with a:
+                x += 1
+                ready = a.record()
+        with cp.cuda.Device(1):
+            b = cp.cuda.Stream(non_blocking=True)
+            if how == "event":
+                b.wait_event(ready)
+            elif how == "host":
+                ready.synchronize()
+            with b:
+                y = x.copy()
+            b.synchronize()
+            y.get()
+    kinds = [finding.kind for finding in found.findings]
+    assert kinds == (["read after write"] if how == "nothing" else []), found.describe()
+    if kinds:
+        assert found.findings[0].remedy == "with cp.cuda.Device(0): e = a.record()\nb.wait_event(e)"
+
+
+def test_a_peer_copy_in_the_default_streams_waits_for_both_devices() -> None:
+    with session.on_device("virtual:T4", count=2), gl.check_streams() as found:
+        cp = gl.cp
+        with cp.cuda.Device(0):
+            x = cp.zeros(100, cp.float32)
+        with cp.cuda.Device(1):
+            y = x.copy()
+            y += 1
+        with cp.cuda.Device(0):
+            x += 1
+    assert not found.findings, found.describe()
+
+
+def test_threads_have_default_streams_of_their_own() -> None:
+    cp = gl.cp
+    x = cp.zeros(100)
+    cp.cuda.Device().synchronize()
+
+    def adds() -> None:
+        with cp.cuda.Stream.ptds:
+            cp.add(x, 1, out=x)
+
+    with gl.check_streams() as found:
+        adds()
+        thread = threading.Thread(target=adds)
+        thread.start()
+        thread.join()
+    assert [finding.kind for finding in found.findings] == ["read after write"]
+
+
+def test_a_page_and_a_sentence() -> None:
+    with gl.check_streams() as found:
+        race(gl.cp)
+    page = found._repr_html_()
+    assert page is not None
+    remedy = "stream.wait_event(cp.cuda.Stream.null.record())"
+    for words in ("read after write", "x = cp.arange(100)", "x += 1", remedy):
+        assert words in page
+        assert words in found.describe()
+    assert "\n" not in repr(found)
+    assert gl.check_streams()._repr_html_() is None
+
+
+def test_ten_thousand_operations_take_seconds() -> None:
+    cp = gl.cp
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
+    x = cp.zeros(4 * 1000, cp.float32)
+    cp.cuda.Device().synchronize()
+    begun = time.process_time()
+    with gl.check_streams() as found:
+        for number in range(2_500):
+            for place, stream in enumerate(streams):
+                with stream:
+                    at = 4 * (number % 1000) + place
+                    x[at : at + 1].fill(number)
+    assert not found.findings
+    assert time.process_time() - begun < 20

@@ -50,7 +50,7 @@ def prepare_there_and_back(x: Any, limit: float) -> Any:
 
 STAY = ProgramExercise(
     "08-stay", "Stay there", "prepare", stay_case, prepare, prepare_there_and_back,
-    level="warm-up", kind="repair", sizes=(1, 33, 10_000),
+    level="warm-up", kind="repair", sizes=(1, 33, 10_000), checked=True,
     budgets=(
         Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
         Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
@@ -91,7 +91,7 @@ def report_one_by_one(x: Any) -> Any:
 
 REPORT = ProgramExercise(
     "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
-    sizes=(1, 33, 10_000),
+    sizes=(1, 33, 10_000), checked=True,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
         Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
@@ -130,6 +130,7 @@ def upload_one_by_one(parts: Any) -> Any:
 
 PACK = ProgramExercise(
     "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=(1, 3, 64),
+    checked=True,
     budgets=(
         Budget(
             "to_device_copies", "Concatenate on the host, copy once, and return slices of that array.",

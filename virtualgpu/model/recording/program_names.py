@@ -4,68 +4,84 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 # Of a list, a tuple or a dictionary, so many members are looked at; of a frame, so many variables.
 _MOST_MEMBERS = 64
 _MOST_VARIABLES = 2_000
+_LOOKS_A_LINE = 3
+_ANY_DEVICE = -1  # of a stream that does not tell
+
+Key = TypeVar("Key", bound=Hashable)
 
 
-class _Called:
-    """Names of one kind of things by their number.
+class _Called(Generic[Key]):
+    """Names of one kind of things by what identifies them.
 
     A variable that has meant several things, as that of a loop does, gives way to a place in a list.
     """
 
     def __init__(self) -> None:
-        self._plain: dict[int, str] = {}
-        self._inside: dict[int, str] = {}  # of a list, a dictionary, an object
-        self._meant: dict[str, int] = {}
+        self._plain: dict[Key, str] = {}
+        self._inside: dict[Key, str] = {}  # of a list, a dictionary, an object
+        self._meant: dict[str, Key] = {}
         self._several: set[str] = set()
 
-    def add(self, number: int, name: str) -> None:
+    def add(self, number: Key, name: str) -> bool:
+        """Note a name; True if that changes what something is called."""
+        before = self.name(number), len(self._several)
         if not name.isidentifier():
             self._inside[number] = name
-            return
-        if self._meant.setdefault(name, number) != number:
-            self._several.add(name)
-            self._meant[name] = number
-        self._plain[number] = name
+        else:
+            if self._meant.setdefault(name, number) != number:
+                self._several.add(name)
+                self._meant[name] = number
+            self._plain[number] = name
+        return before != (self.name(number), len(self._several))
 
-    def name(self, number: int) -> str:
+    def name(self, number: Key) -> str:
         plain = self._plain.get(number, "")
         if not plain or plain in self._several:
             return self._inside.get(number, plain)
         return plain
 
-    def forget(self, start: int, end: int) -> None:
+    def forget(self, gone: Callable[[Key], bool]) -> None:
+        """Forget names of what is gone."""
         for names in (self._plain, self._inside):
-            for number in [n for n in names if start <= n < end]:
+            for number in [n for n in names if gone(n)]:
                 del names[number]
 
 
 class ProgramNames:
     """Names by the streams' handles and the arrays' addresses, of CuPy's classes and of those like them.
 
-    A frame is looked at once for each of its lines, since a line that assigns has not done so when it calls.
+    A frame is looked at for each of its lines, since a line that assigns has not done so when it calls, and
+    a few times for each, since a loop's variable may mean something else by then.
+
+    Attributes
+    ----------
+    changes : int
+        How often a stream's name was new or came to mean another one.
     """
 
     def __init__(self) -> None:
-        self._seen: set[tuple[str, int]] = set()
+        self.changes = 0
+        self._seen: Counter[tuple[str, int]] = Counter()
         self._kinds: dict[type, str] = {}
-        self._streams = _Called()
-        self._arrays = _Called()
+        self._streams: _Called[tuple[int, int]] = _Called()
+        self._arrays: _Called[int] = _Called()
 
     def look(self, frame: FrameType) -> None:
         """Take in what a frame holds at its present line."""
         key = (frame.f_code.co_filename, frame.f_lineno)
-        if key in self._seen:
+        if self._seen[key] == _LOOKS_A_LINE:
             return
-        self._seen.add(key)
+        self._seen[key] += 1
         local, outer = frame.f_locals, frame.f_globals
         for variables in (outer, local) if local is not outer else (local,):
             if len(variables) <= _MOST_VARIABLES:
@@ -73,9 +89,9 @@ class ProgramNames:
         if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             local.clear()  # a function's frame keeps this copy, which would keep every array alive
 
-    def stream(self, handle: int) -> str:
+    def stream(self, device_id: int, handle: int) -> str:
         """The name of a stream, or nothing."""
-        return self._streams.name(handle)
+        return self._streams.name((device_id, handle)) or self._streams.name((_ANY_DEVICE, handle))
 
     def array(self, address: int) -> str:
         """The name of an array that begins at an address, or nothing."""
@@ -83,7 +99,7 @@ class ProgramNames:
 
     def forget(self, start: int, end: int) -> None:
         """The memory belongs to others now."""
-        self._arrays.forget(start, end)
+        self._arrays.forget(lambda address: start <= address < end)
 
     def _take(self, variables: Iterable[tuple[str, Any]]) -> None:
         for name, value in variables:
@@ -115,7 +131,9 @@ class ProgramNames:
 
     def _note(self, kind: str, name: str, value: Any) -> None:
         if kind == "stream":
-            self._streams.add(int(value.ptr), name)
+            self.changes += self._streams.add(
+                (int(getattr(value, "device_id", _ANY_DEVICE)), int(value.ptr)), name
+            )
         elif kind == "host":
             self._arrays.add(value.__array_interface__["data"][0], name)
         elif value.size:

@@ -119,7 +119,8 @@ class Watch:
         self._memories, self._is_pinned, self._run_kernel = memories, is_pinned, run_kernel
         self._see: list[Callable[[Act], None]] = []
         self._lines, self._names = ProgramLines(), ProgramNames()
-        self._streams: dict[StreamPlace, str] = {}
+        self._streams: dict[StreamPlace, str | None] = {}
+        self._told = 0
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _Buffer] = {}
@@ -327,10 +328,16 @@ class Watch:
         )  # fmt: skip
 
     def _announce(self, stream: StreamPlace) -> None:
-        name = self._names.stream(stream.stream_id)
-        if self._streams.get(stream) != name:
-            self._streams[stream] = name
-            self._tell(NewStream(stream.device_id, stream.stream_id, name, stream.blocking))
+        """Tell of a stream before its first use, and of what the program calls streams by now."""
+        if stream in self._streams and self._names.changes == self._told:
+            return
+        self._told = self._names.changes
+        self._streams.setdefault(stream, None)
+        for known, before in self._streams.items():
+            name = self._names.stream(known.device_id, known.stream_id)
+            if before != name:
+                self._streams[known] = name
+                self._tell(NewStream(known.device_id, known.stream_id, name, known.blocking))
 
     def _event(self, event: Any) -> int:
         number = self._events.get(event)
