@@ -158,7 +158,9 @@ class WhereCopiesGo(View):
 def _map(move: Move) -> Box:
     arrows = _ARROWS[move.way]
     lit = {name for pair in arrows for name in pair}
-    dark = dict.fromkeys(pair for way in _ARROWS.values() for pair in way if pair not in arrows)
+    dark = dict.fromkeys(
+        pair for way in _ARROWS.values() for pair in way if not {pair, pair[::-1]} & {*arrows}
+    )
     on = [place for name, place in _PLACES.items() if name in lit]
     off = [place for name, place in _PLACES.items() if name not in lit]
     way = " to ".join(dict.fromkeys(_PLACES[name].text for pair in arrows for name in pair))
