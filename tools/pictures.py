@@ -63,12 +63,42 @@ start = cp.arange(1, n + 1, dtype=cp.int32)
 steps = cp.zeros(n, dtype=cp.int32)
 arguments = (start, steps, np.int32(n))
 """
+# Four chunks that are copied in, computed and copied out on two streams.
+CONVEYOR = """\
+chunks, streams = 6, [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+pinned = cp.cuda.alloc_pinned_memory(4 * chunks << 20)
+host = np.frombuffer(pinned, np.int32, chunks << 20).reshape(chunks, 1 << 20)
+host[:] = np.arange(1, 1 + (1 << 20))
+rooms = [(cp.empty(1 << 20, cp.int32), cp.empty(1 << 20, cp.int32)) for _ in streams]
+cp.cuda.Device().synchronize()
+with gl.timeline() as t:
+    for chunk in range(chunks):
+        stream, (x, y) = streams[chunk % 2], rooms[chunk % 2]
+        x.set(host[chunk], stream=stream)
+        collatz((4096,), (256,), (x, y, np.int32(1 << 20)), stream=stream)
+        y.get(stream=stream, out=host[chunk], blocking=False)
+    cp.cuda.Device().synchronize()
+t
+"""
+GRAPH = """\
+x, total = cp.ones(1 << 12, cp.float32), cp.zeros((), cp.float32)
+
+def step(x, total):
+    for _ in range(6):
+        cp.multiply(x, 0.5, out=x)
+        cp.add(x, 1, out=x)
+    x.sum(out=total)
+
+gl.graph(step, x, total).compare()
+"""
 # Picture -> the cell whose output it shows.
 CELLS = {
     "device_card": "gl.device()",
     "launch_chart": "gl.launch(collatz, grid=(n + 255) // 256, block=256, args=arguments)",
     "warp_stepper": "gl.warps(collatz, grid=(n + 255) // 256, block=256, args=arguments)",
     "occupancy_chart": "gl.occupancy(collatz, block=256)",
+    "timeline": CONVEYOR,
+    "graph": GRAPH,
 }
 # A view is stepped with the right arrow key until it shows this text.
 STEP_TO = {"warp_stepper": "line 11,"}
@@ -129,7 +159,8 @@ def take(page: Any, address: str, names: list[str]) -> None:
     run_all(page)
     for number, name in enumerate(names, start=1):
         cell = page.locator(f'.jp-Cell[data-windowed-list-index="{number}"]')
-        output = cell.locator(".jp-OutputArea-output").last
+        cell.scroll_into_view_if_needed()
+        output = cell.locator(".jp-OutputArea-output:visible").last  # the picture beside a view is hidden
         output.wait_for(timeout=CELL_TIMEOUT_MS)
         output.scroll_into_view_if_needed()
         page.wait_for_timeout(1500)
