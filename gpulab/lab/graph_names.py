@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -63,6 +63,16 @@ def named_arrays(
         if isinstance(value, ndarray) and not any(value is known.array for known in found.values()):
             found.setdefault(name, Named(name, value, now))
     return tuple(found.values())
+
+
+def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
+    """The global variables next to a function whose arrays have one of these addresses."""
+    seen: dict[str, Any] = getattr(fn, "__globals__", {})
+    for name, value in tuple(seen.items()) if addresses else ():
+        if isinstance(value, ndarray) and not name.startswith("_"):
+            array = array_record(name, value)
+            if any(address in array for address in addresses):
+                yield Named(name, value, _lookup(seen, name))
 
 
 def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:

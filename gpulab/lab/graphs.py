@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpulab import session
+from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
-from gpulab.lab.graph_names import Named, array_record, named_arrays
+from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
 from virtualgpu.errors import GpulabError, warn
 from virtualgpu.protocol import dims
 from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord, NotAvailable
@@ -91,39 +91,6 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
         )
 
 
-class GraphPool:
-    """Private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose part of it they use.
-
-    Attributes
-    ----------
-    pool, stream
-        CuPy's.
-    """
-
-    def __init__(self, pool: Any, stream: Any) -> None:
-        self.pool, self.stream = pool, stream
-
-    def used_bytes(self) -> int:
-        """Bytes of the arrays that live: the graphs' results, not their temporary arrays."""
-        return int(self.pool.used_bytes())
-
-    def total_bytes(self) -> int:
-        """Bytes that the pool has taken from the device."""
-        return int(self.pool.total_bytes())
-
-    def __repr__(self) -> str:
-        return f"Private pool of {self.total_bytes():,} bytes, {self.used_bytes():,} of them in results."
-
-
-@dataclass(slots=True)
-class _Capture:
-    """What one capture gave: CuPy's graph, what the function returned, and its nodes."""
-
-    graph: Any
-    result: Any
-    record: GraphRecord
-
-
 class CapturedGraph:
     """A captured graph with the arrays, the memory pool and the stream it needs.
 
@@ -145,36 +112,24 @@ class CapturedGraph:
         self._names = {name.name: name for name in names}
         self._here = session.here()
         self.stream = pool.stream
-        self._allocator = pool.pool.malloc
-        self._captured: _Capture | None = None
+        self._captured: Capture | None = None
         self._compared: ComparedGraph | None = None
-        with _restored(arrays):
-            warm = _shapes(self._warm_up(fn, arrays))
-        self._captured = self._template = self._capture(fn, arrays)
-        _check_shapes(warm, _shapes(self._captured.result))
+        with restored(name.array for name in names):
+            warm = shapes(pool.warm_up(fn, arrays))
+        self._captured = self._template = pool.capture(fn, arrays)
+        self._name_others(fn)
+        check_shapes(warm, shapes(self._captured.result))
         if not self._captured.record.nodes and not self._captured.record.note:
             warn(EMPTY)
 
-    def _warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
-        cp = session.cp()
-        self.stream.wait_event(cp.cuda.get_current_stream().record())
-        with self.stream, cp.cuda.using_allocator(self._allocator):
-            result = fn(*arrays)
-        self.stream.synchronize()
-        return result
-
-    def _capture(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> _Capture:
-        cp, stream = session.cp(), self.stream
-        with stream, cp.cuda.using_allocator(self._allocator):
-            stream.begin_capture()
-            try:
-                result = fn(*arrays)
-            except BaseException:
-                with suppress(RuntimeError):
-                    stream.end_capture()
-                raise
-            made = stream.end_capture()
-        return _Capture(made, result, session.backend().graph(made))
+    def _name_others(self, fn: Callable[..., Any]) -> None:
+        """Find names for what nodes use and the function does not read itself, such as a model's weights."""
+        captured, ndarray = self._alive, session.cp().ndarray
+        known = [*(name.record() for name in self._names.values()), *_outputs(captured.result, ndarray)]
+        used = {address for node in captured.record.nodes for address in node.addresses}
+        rest = {address for address in used if not any(address in array for array in known)}
+        for name in global_arrays(fn, rest, ndarray):
+            self._names.setdefault(name.name, name)
 
     # Launching
 
@@ -236,11 +191,11 @@ class CapturedGraph:
     def reset(self) -> None:
         """Give up the graph, its results and its hold on arrays and pool; it cannot be launched any more."""
         self._captured = None
-        self.arrays, self._names, self.pool, self._allocator = (), {}, None, None
+        self.arrays, self._names, self.pool = (), {}, None
         self._compared = None
 
     @property
-    def _alive(self) -> _Capture:
+    def _alive(self) -> Capture:
         if self._captured is None:
             raise GpulabError("This graph was reset: capture it again with gl.graph.")
         return self._captured
@@ -328,13 +283,15 @@ class CapturedGraph:
             )
         with self._here():
             if fn is not None:
+                assert self.pool is not None
                 _check(cp, fn, arrays)
-                other = self._capture(fn, arrays)
+                other = self.pool.capture(fn, arrays)
                 session.backend().update_graph(captured.graph, other.graph)
-                self._captured = _Capture(captured.graph, other.result, other.record)
+                self._captured = Capture(captured.graph, other.result, other.record)
                 self._template = other
                 self.fn, self.arrays = fn, arrays
                 self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
+                self._name_others(fn)
                 return
             for name, array in names.items():
                 if name not in self._names:
@@ -437,7 +394,7 @@ class CapturedGraph:
         if repeats < 1:
             raise ValueError("`repeats` is at least 1.")
         record, launch = self.record, self.graph.launch
-        with self._here(), _restored(tuple(name.array for name in self._names.values())), self.stream:
+        with self._here(), restored(name.array for name in self._names.values()), self.stream:
             found = compared(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
         self._compared = ComparedGraph(found, record, self._name)
         return self._compared
@@ -492,50 +449,10 @@ class GraphLoop:
             self._launch(stream or session.cp().cuda.get_current_stream())
 
 
-@contextmanager
-def _restored(arrays: tuple[Any, ...]) -> Iterator[None]:
-    """Put back the contents of the arrays at the end."""
-    saved = [array.copy() for array in arrays]
-    try:
-        yield
-    finally:
-        with session.cp().cuda.Stream.null:
-            for array, contents in zip(arrays, saved, strict=True):
-                array[...] = contents
-        session.cp().cuda.Stream.null.synchronize()
-
-
-def _arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
-    if isinstance(value, ndarray):
-        yield value
-    elif isinstance(value, Mapping):
-        value = value.values()
-    if isinstance(value, Iterable) and not isinstance(value, (str, ndarray)):
-        for item in value:
-            yield from _arrays_in(item, ndarray)
-
-
 def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
-    arrays = list(_arrays_in(result, ndarray))
+    arrays = list(arrays_in(result, ndarray))
     names = ["result"] if len(arrays) == 1 else [f"result {number}" for number in range(1, len(arrays) + 1)]
     return [array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
-
-
-def _shapes(result: Any) -> list[tuple[Any, Any]]:
-    return [(array.shape, array.dtype) for array in _arrays_in(result, session.cp().ndarray)]
-
-
-def _check_shapes(first: list[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> None:
-    """Refuse a function that made something else the second time: its graph would repeat a chance."""
-    if first != then:
-        raise ValueError(
-            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(then)} in the capture: a "
-            "graph has one set of shapes. Let fn depend on its arguments alone."
-        )
-
-
-def _kinds(kinds: list[tuple[Any, Any]]) -> str:
-    return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"
 
 
 def _same_kind(what: str, own: Any, given: Any) -> None:

@@ -66,6 +66,18 @@ class TestLaunch:
         assert out["both"][0] is x
         assert g.result is out
 
+    def test_neither_capture_nor_comparison_changes_what_fn_reads_and_writes(self) -> None:
+        x, total = ones(), ones(0)
+
+        def work(x: Any) -> None:
+            total[...] += x
+            x[...] *= 2
+
+        g = gl.graph(work, x)
+        g.compare(repeats=2)
+        all_are(x, 1)
+        all_are(total, 0)
+
     def test_arrays_of_the_graph_stay_while_it_does(self) -> None:
         g = gl.graph(lambda x: gl.cp.sqrt(x * 2) + 1, ones(8))
         gc.collect()
@@ -81,6 +93,14 @@ class TestLaunch:
         g.launch(stream)
         stream.synchronize()
         all_are(x, 2)
+
+    def test_after_a_change_of_the_device(self) -> None:
+        if gl.which_device().kind == "cuda":
+            pytest.skip("one device")
+        g = gl.graph(add, ones())
+        gl.use_device("virtual:T4")
+        with pytest.raises(GpulabError, match="moved to another device"):
+            g.launch()
 
     def test_after_reset(self) -> None:
         g = gl.graph(add, ones())
@@ -162,10 +182,11 @@ class TestUpdate:
 
     def test_every_node_and_view_of_the_array_moves(self) -> None:
         x, other = gl.cp.arange(N, dtype=np.float32), gl.cp.arange(N, dtype=np.float32) * 100
-        halves = gl.cp.zeros(N // 2, np.float32)
+        halves, copied = gl.cp.zeros(N // 2, np.float32), ones(0)
 
         def work(x: Any) -> Any:
             add(x, 1)
+            copied.data.copy_from_device_async(x.data, 4 * N)
             x[1::2] += 1
             halves[...] = x[::-2]
             x.data.memset_async(0, 4)
@@ -175,6 +196,7 @@ class TestUpdate:
         g.update(x=other)
         out = g()
         expected = np.arange(N) * 100.0 + 1
+        np.testing.assert_allclose(gl.cp.asnumpy(copied), expected)
         expected[1::2] += 1
         np.testing.assert_allclose(gl.cp.asnumpy(halves), expected[::-2])
         expected[0] = 0
@@ -282,6 +304,13 @@ class TestAddresses:
         all_are(cell["g"](), 81)
         assert cell["g"].check() == ()
 
+    def test_what_a_called_function_reads_has_its_name(self) -> None:
+        cell = {"gl": gl, "x": ones(3), "weights": ones(2), "_kept": ones(9)}
+        exec("def model(a): return a * weights + _kept\ng = gl.graph(lambda a: model(a), x)", cell)
+        assert [array.name for array in cell["g"].record.arrays] == ["x", "weights", "result"]
+        cell["weights"] = ones(5)
+        assert [found.array.name for found in cell["g"].check()] == ["weights"]
+
     def test_an_array_that_no_node_uses_may_change(self) -> None:
         cell = {"gl": gl, "x": ones(), "y": ones(), "f": lambda x, y: add(x)}
         exec("g = gl.graph(f, x, y)", cell)
@@ -374,8 +403,13 @@ class TestRefusals:
                 gl.cp.cuda.Device().synchronize()
 
         x = ones()
-        with pytest.raises(RuntimeError, match="previous error during capture"):
+        with pytest.raises(RuntimeError, match="previous error during capture") as error:
             gl.graph(work, x)
+        # The virtual GPU says it in the message, for a real one it is found out.
+        told = " ".join([str(error.value), *getattr(error.value, "__notes__", ())])
+        line = work.__code__.co_firstlineno + 3
+        assert f"line {line}" in told
+        assert "gl.cp.cuda.Device().synchronize()" in told
         add(x)
         all_are(x, 2)
 

@@ -1,0 +1,157 @@
+"""One capture of a function: warmed up on a stream of its own, its memory from a pool of its own."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from gpulab import session
+from virtualgpu.errors import warn
+from virtualgpu.records import GraphRecord
+
+
+@dataclass(slots=True)
+class Capture:
+    """What one capture gave: CuPy's graph, what the function returned, and its nodes."""
+
+    graph: Any
+    result: Any
+    record: GraphRecord
+
+
+class GraphPool:
+    """Private memory of graphs: a ``cupy.cuda.MemoryPool``, and the stream whose part of it they use.
+
+    Attributes
+    ----------
+    pool, stream
+        CuPy's.
+    """
+
+    def __init__(self, pool: Any, stream: Any) -> None:
+        self.pool, self.stream = pool, stream
+
+    def warm_up(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Any:
+        """Call `fn` in the stream, behind what the current one was given, and wait for it."""
+        self.stream.wait_event(session.cp().cuda.get_current_stream().record())
+        with self.stream, session.cp().cuda.using_allocator(self.pool.malloc):
+            result = fn(*arrays)
+        self.stream.synchronize()
+        return result
+
+    def capture(self, fn: Callable[..., Any], arrays: tuple[Any, ...]) -> Capture:
+        """Call `fn` while the stream captures.
+
+        Raises
+        ------
+        RuntimeError, NotImplementedError
+            As CuPy and CUDA refuse what a capture cannot have; the stream captures no more then.
+        """
+        stream = self.stream
+        with stream, session.cp().cuda.using_allocator(self.pool.malloc):
+            stream.begin_capture()
+            try:
+                result = fn(*arrays)
+            except BaseException:
+                with suppress(RuntimeError):
+                    stream.end_capture()
+                raise
+            try:
+                made = stream.end_capture()
+            except RuntimeError as error:
+                if session.real_cp() is not None:
+                    error.add_note(_spoiler(fn, arrays, stream))
+                raise
+        return Capture(made, result, session.backend().graph(made))
+
+    def used_bytes(self) -> int:
+        """Bytes of the arrays that live: the graphs' results, not their temporary arrays."""
+        return int(self.pool.used_bytes())
+
+    def total_bytes(self) -> int:
+        """Bytes that the pool has taken from the device."""
+        return int(self.pool.total_bytes())
+
+    def __repr__(self) -> str:
+        return f"Private pool of {self.total_bytes():,} bytes, {self.used_bytes():,} of them in results."
+
+
+@contextmanager
+def restored(arrays: Iterable[Any]) -> Iterator[None]:
+    """Put back the contents of the arrays at the end, if there is memory to keep them in."""
+    cp, saved = session.cp(), []
+    try:
+        saved = [(array, array.copy()) for array in arrays]
+    except MemoryError:
+        warn("The arrays are too large to be kept aside: what fn does to them in the warm-up stays.")
+    try:
+        yield
+    finally:
+        with cp.cuda.Stream.null:
+            for array, contents in saved:
+                array[...] = contents
+        cp.cuda.Stream.null.synchronize()
+
+
+def _spoiler(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: Any) -> str:
+    """The line after which a capture of `fn` is lost, found by capturing once more, line by line.
+
+    CUDA does not say which call it was; the virtual GPU does.
+    """
+    lines: list[tuple[str, int]] = []
+    file = getattr(getattr(fn, "__code__", None), "co_filename", None)
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        if frame.f_code.co_filename != file:
+            return None
+        stream.is_capturing()  # raises once the capture is lost
+        lines.append((frame.f_code.co_filename, frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    with suppress(RuntimeError):
+        stream.begin_capture()
+        try:
+            sys.settrace(trace)
+            fn(*arrays)
+        finally:
+            sys.settrace(before)
+            stream.end_capture()
+    if not lines:
+        return "Look for a call in fn that waits, or asks whether something is done."
+    name, line = lines[-1]
+    return f"The graph was lost in line {line}: {linecache.getline(name, line).strip()}"
+
+
+def arrays_in(value: Any, ndarray: type) -> Iterator[Any]:
+    """The arrays in what a function returned: one, or in lists, tuples and dictionaries."""
+    if isinstance(value, ndarray):
+        yield value
+    elif isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, (list, tuple, ValuesView)):
+        for item in value:
+            yield from arrays_in(item, ndarray)
+
+
+def shapes(result: Any) -> list[tuple[Any, Any]]:
+    """Shape and dtype of the arrays in what a function returned."""
+    return [(array.shape, array.dtype) for array in arrays_in(result, session.cp().ndarray)]
+
+
+def check_shapes(first: list[tuple[Any, Any]], then: list[tuple[Any, Any]]) -> None:
+    """Refuse a function that made something else the second time: its graph would repeat a chance."""
+    if first != then:
+        raise ValueError(
+            f"fn returned arrays of {_kinds(first)} in the warm-up and of {_kinds(then)} in the capture: a "
+            "graph has one set of shapes. Let fn depend on its arguments alone."
+        )
+
+
+def _kinds(kinds: list[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"
