@@ -19,9 +19,9 @@ CUresult = IntEnum(
     {"CUDA_SUCCESS": 0, "CUDA_ERROR_INVALID_VALUE": 1, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE": 910},
 )
 SUCCESS, INVALID_VALUE, UPDATE_FAILURE = CUresult
+_KINDS = {"KERNEL": 0, "MEMCPY": 1, "MEMSET": 2, "HOST": 3, "MEM_ALLOC": 10, "MEM_FREE": 11}
 CUgraphNodeType = IntEnum(
-    "CUgraphNodeType",
-    {f"CU_GRAPH_NODE_TYPE_{name}": n for n, name in enumerate(("KERNEL", "MEMCPY", "MEMSET", "HOST"))},
+    "CUgraphNodeType", {f"CU_GRAPH_NODE_TYPE_{name}": number for name, number in _KINDS.items()}
 )
 CUpointer_attribute = IntEnum("CUpointer_attribute", {"CU_POINTER_ATTRIBUTE_MEMORY_TYPE": 2})
 Result = IntEnum("CUgraphExecUpdateResult", {"TOPOLOGY_CHANGED": 2, "NODE_TYPE_CHANGED": 3, "PARAMETERS": 5})

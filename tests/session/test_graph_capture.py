@@ -15,6 +15,13 @@ from virtualgpu.errors import GpulabError
 
 ADD = 'extern "C" __global__ void add(float* x, float y) { x[blockIdx.x * blockDim.x + threadIdx.x] += y; }'
 PUT = 'extern "C" __global__ void put(float* y, const float* x) { y[threadIdx.x] = x[threadIdx.x]; }'
+REVERSE = r"""
+extern "C" __global__ void turned(float* x) {
+    extern __shared__ float tile[];
+    tile[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = tile[blockDim.x - 1 - threadIdx.x];
+}"""
 N = 64
 
 
@@ -212,6 +219,14 @@ class TestUpdate:
         node = g.record.nodes[0]
         assert (node.grid, node.parameters[1].data) == ((1, 1, 1), np.float32(9).tobytes())
 
+    def test_dynamic_shared_memory_of_one_kernel(self) -> None:
+        x = gl.cp.arange(N, dtype=np.float32)
+        reverse = kernel(REVERSE, "turned")
+        g = gl.graph(lambda x: reverse((1,), (N // 2,), (x,), shared_mem=2 * N), x)
+        g.update_node(0, block=N, shared_bytes=4 * N)
+        g.launch()
+        np.testing.assert_array_equal(gl.cp.asnumpy(x), np.arange(N)[::-1])
+
     def test_another_function_of_the_same_shape(self) -> None:
         x, y = ones(), ones(3)
         g = gl.graph(lambda x: add(x, 1), x)
@@ -303,6 +318,9 @@ class TestAddresses:
         cell["g"].update(x=cell["x"], factor=cell["factor"])
         all_are(cell["g"](), 81)
         assert cell["g"].check() == ()
+        cell["g"].update(x=ones(4))  # which no variable means
+        assert cell["g"].check() == ()
+        all_are(cell["g"](), 36)
 
     def test_what_a_called_function_reads_has_its_name(self) -> None:
         cell = {"gl": gl, "x": ones(3), "weights": ones(2), "_kept": ones(9)}
@@ -394,6 +412,15 @@ class TestRefusals:
         with pytest.raises(error, match=says):
             gl.graph(work, x)
         add(x)  # the context lives, and the stream captures no more
+        all_are(x, 2)
+
+    def test_a_capture_that_failed_leaves_a_shared_pool_usable(self) -> None:
+        x = ones()
+        first = gl.graph(add, x)
+        with pytest.raises(RuntimeError, match="capturing"):
+            gl.graph(lambda x: float(x[0]) if gl.cp.cuda.get_current_stream().is_capturing() else None, x,
+                     pool=first.pool)  # fmt: skip
+        gl.graph(add, x, pool=first.pool).launch()
         all_are(x, 2)
 
     def test_an_error_that_fn_swallows_still_costs_the_graph(self) -> None:

@@ -67,7 +67,7 @@ def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int
 
 
 def test_crossings_are_few() -> None:
-    """Over 40 graphs of two and three layers, at most a tenth more than the best orders have."""
+    """Over 40 graphs of two and three layers, at most 8 % more than the best orders have."""
     mine = best = 0
     for seed in range(40):
         draw = random.Random(seed)
@@ -81,7 +81,23 @@ def test_crossings_are_few() -> None:
         found = layers(count, edges)
         mine += crossings(segments_of(found, edges))
         best += fewest_crossings(found, edges)
-    assert mine <= 1.1 * best
+    assert mine <= 1.08 * best
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
+    draw = random.Random(seed)
+    columns = [range(6 * at, 6 * at + 6) for at in range(4)]
+    edges = [(a, b) for left, right in itertools.pairwise(columns) for b in right
+             for a in draw.sample(left, draw.choice((1, 2, 3)))]  # fmt: skip
+    found = layers(24, edges)
+    now = crossings(segments_of(found, edges))
+    for column in columns:
+        order = sorted(column, key=lambda node: found.row[node])
+        for a, b in itertools.pairwise(order):
+            row = [*found.row]
+            row[a], row[b] = row[b], row[a]
+            assert crossings([(found.layer[x], row[x], row[y]) for x, y in edges]) >= now
 
 
 def test_a_ladder_has_no_crossing_and_lies_straight() -> None:

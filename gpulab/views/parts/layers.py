@@ -94,15 +94,13 @@ def _neighbours(steps: Sequence[Edge]) -> tuple[dict[int, list[int]], dict[int, 
 
 
 def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[list[int]]:
-    """The best of a few ways to sweep."""
+    """The best of a few ways to sweep; no exchange of two neighbours would save a crossing more."""
     left, right = _neighbours(steps)
     best, fewest = order, crossings(order, steps)
     starts = [(weigh, back) for weigh in (_median, _mean) for back in (False, True)]
     for weigh, back in starts if len(left) <= MOST_TRIED else starts[:1]:
         now = [list(nodes) for nodes in order]
-        for sweep in range(SWEEPS):
-            if not fewest:
-                return best
+        for sweep in range(SWEEPS if fewest else 0):
             forth = (sweep % 2 == 0) is not back
             for at in range(1, len(now)) if forth else range(len(now) - 2, -1, -1):
                 beside = now[at - 1] if forth else now[at + 1]
@@ -117,6 +115,11 @@ def _with_few_crossings(order: list[list[int]], steps: Sequence[Edge]) -> list[l
             found = crossings(now, steps)
             if found < fewest:
                 best, fewest = [list(nodes) for nodes in now], found
+    last = fewest + 1
+    while fewest < last:
+        for at in range(len(best)):
+            _exchange(best, at, left, right)
+        last, fewest = fewest, crossings(best, steps)
     return best
 
 

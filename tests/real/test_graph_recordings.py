@@ -1,0 +1,48 @@
+"""What an H200 did with graphs, and the virtual GPU in its place does: updates, memory nodes, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tools.recordings import graphs
+
+pytestmark = pytest.mark.gpu
+
+RECORDED = json.loads(
+    (Path(__file__).parents[1] / "recordings" / "data" / "graphs_h200.json").read_text(encoding="utf-8")
+)
+# The virtual GPU says more than CUDA does: so many letters are CUDA's.
+WORDS = 58
+
+
+@pytest.fixture(scope="module")
+def cupy() -> Any:
+    return pytest.importorskip("cupy")
+
+
+def test_updates(cupy: Any) -> None:
+    found = {name: told[0] for name, told in graphs.updates().items() if name != "words"}
+    assert found == RECORDED["updates"]
+
+
+def test_memory_nodes(cupy: Any) -> None:
+    found = graphs.memory()
+    for name, recorded in RECORDED["memory"].items():
+        launches = [found[name][f"launch {turn}"].partition(". ")[0][:WORDS] for turn in range(3)]
+        assert launches == [recorded[f"launch {turn}"][:WORDS] for turn in range(3)], name
+        memory = [
+            [kind for kind in each if "MEM_" in kind] for each in (found[name]["nodes"], recorded["nodes"])
+        ]
+        assert memory[0] == memory[1], name
+
+
+def test_refusals(cupy: Any) -> None:
+    found = graphs.refusals()
+    for name, recorded in RECORDED["refusals"].items():
+        words, _, end = recorded.partition(" | ")
+        mine, _, my_end = found[name].partition(" | ")
+        assert (mine[: len(words)], my_end) == (words, end), name
