@@ -248,6 +248,8 @@ def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
         (7.2e9, 7.2031e9),
         (1e6, 3e6),
         (5, 26),
+        (0, 4e12),
+        (-500, 9e3),
     ):
         title, ticks = time_ticks(low, high, 8, "the start")
         assert opened.evaluate("([a, b]) => ticks(a, b, 8, 'the start')", [low, high]) == [

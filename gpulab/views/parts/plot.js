@@ -13,7 +13,7 @@ export function pixelOf(colour) {
   return pixel[0];
 }
 
-const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
+export const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
 const written = (value) => (value >= 100 || Number.isInteger(value) ? grouped(Math.round(value)) : Number(value.toPrecision(3)));
 

@@ -1,5 +1,5 @@
 import { element } from "./frame.js";
-import { Plot, pixelOf, timeUnit } from "./plot.js";
+import { Plot, grouped, pixelOf, timeUnit } from "./plot.js";
 
 // Very many intervals over rows, from all of them down to a nanosecond: searched, walked, picked.
 
@@ -32,10 +32,10 @@ export function timeTicks(low, high, wanted, since) {
   const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
   const ticks = [];
   for (let at = Math.ceil((low - base) / step - 1e-9); at <= Math.floor((high - base) / step + 1e-9); at += 1) {
-    const text = ((at * step) / scale || 0).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-    ticks.push([base + at * step, text]);
+    const [whole, ...rest] = ((at * step) / scale || 0).toFixed(digits).split(".");
+    ticks.push([base + at * step, [grouped(whole), ...rest].join(".")]);
   }
-  return [`time since ${since}${base ? ` + ${(base / (scale * 1000)).toLocaleString("en")} ${larger}` : ""} (${unit})`, ticks];
+  return [`time since ${since}${base ? ` + ${grouped(base / (scale * 1000))} ${larger}` : ""} (${unit})`, ticks];
 }
 
 export class TracksPlot extends Plot {
@@ -332,7 +332,7 @@ export class TracksPlot extends Plot {
     this.matches = [];
     if (this.found) for (let at = 0; at < this.count; at += 1) if (this.found[this.item.name[at]]) this.matches.push(at);
     this.match = -1;
-    this.told.textContent = this.found ? `${this.matches.length.toLocaleString("en")} found` : "";
+    this.told.textContent = this.found ? `${grouped(this.matches.length)} found` : "";
     this.draw();
   }
 
@@ -341,7 +341,7 @@ export class TracksPlot extends Plot {
     if (!many || !this.found) return;
     this.match = this.match < 0 ? (by > 0 ? 0 : many - 1) : (this.match + by + many) % many;
     const at = this.matches[this.match];
-    this.told.textContent = `${(this.match + 1).toLocaleString("en")} of ${many.toLocaleString("en")}`;
+    this.told.textContent = `${grouped(this.match + 1)} of ${grouped(many)}`;
     const takes = Math.max(1, this.item.x1[at] - this.item.x0[at]);
     if ((takes / (this.sight[1] - this.sight[0])) * this.wide < 3) this.zoom(((this.sight[1] - this.sight[0]) / takes) * (12 / this.wide), this.item.x0[at]);
     this.choose(at);
