@@ -117,7 +117,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/views",
     ),
     "virtualgpu/trace": ("tests/trace",),
-    "virtualgpu/model/recording": (*_virtual("recorder", "nvtx"), "tests/session/test_timeline.py"),
+    "virtualgpu/model/recording": (
+        *_virtual("recorder", "nvtx", "line_watch"),
+        "tests/session/test_timeline.py",
+        "tests/session/test_check_streams.py",
+    ),
     "gpulab/session": ("tests/session", "tests/real"),
     "gpulab/lab": ("tests/session", "tests/recordings", "tests/real"),
     "gpulab/real": ("tests/real", "tests/session"),

@@ -35,6 +35,11 @@ class RangeLog:
     ----------
     clock
         Gives the host's modelled time.
+
+    Attributes
+    ----------
+    count : int
+        How many have ended so far, those among them that were forgotten since.
     """
 
     def __init__(self, clock: HostClock) -> None:
@@ -43,7 +48,7 @@ class RangeLog:
         self.stacks: dict[int, list[OpenRange]] = {}  # of RangePush, by thread
         self.started: dict[int, OpenRange] = {}  # of RangeStart, by number
         self.numbers = itertools.count(1)
-        self._count = 0
+        self.count = 0
 
     def open(self, name: str, color: int | None) -> OpenRange:
         thread = threading.get_ident()
@@ -51,11 +56,11 @@ class RangeLog:
 
     def end(self, opened: OpenRange, *, is_mark: bool = False) -> None:
         now_ns = opened.start_ns if is_mark else self._clock.now_ns
-        self._count += 1
+        self.count += 1
         self.ended.append(opened.until(now_ns, is_mark))
 
-    def within(self, start_ns: int, end_ns: int) -> tuple[tuple[NvtxRange, ...], int]:
-        """Ranges cut to a stretch of time, those still open among them, and how many were forgotten."""
+    def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
+        """Ranges cut to a stretch of time, those still open among them."""
         still_open = [opened for stack in list(self.stacks.values()) for opened in stack]
         found = [*self.ended, *(opened.until(end_ns) for opened in (*still_open, *self.started.values()))]
         cut = (
@@ -63,5 +68,4 @@ class RangeLog:
             for r in found
             if r.end_ns >= start_ns and r.start_ns <= end_ns
         )
-        full = self._count - len(self.ended) if self.ended and self.ended[0].end_ns > start_ns else 0
-        return tuple(sorted(cut, key=lambda r: (r.start_ns, r.depth))), full
+        return tuple(sorted(cut, key=lambda r: (r.start_ns, r.depth)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.errors import GpulabError
 from virtualgpu.model.clock import LEGACY_ALIAS, LEGACY_QUEUE, PER_THREAD_QUEUE
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.recording.ranges import RangeLog
+from virtualgpu.model.recording.ranges import KEPT_RANGES, RangeLog
 from virtualgpu.model.recording.recorder import Recorder
 from virtualgpu.records import StreamInfo, Timeline
 
@@ -28,6 +28,7 @@ class Recording:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._recorder: Recorder | None = None
+        self._ranges_before = 0
 
     def start(self) -> None:
         """Begin.
@@ -50,6 +51,7 @@ class Recording:
                     "A stream captures a graph, so nothing runs that a timeline could show: begin the "
                     "timeline before begin_capture(), or around the graph's launch."
                 )
+            self._ranges_before = self._machine.own(RangeLog, clock=clock).count
             self._recorder = clock.recorder = Recorder(lambda: clock.now_ns)
 
     def stop(self) -> Timeline:
@@ -63,7 +65,8 @@ class Recording:
             if clock.recorder is recorder:
                 clock.recorder = None
             now_ns = clock.now_ns
-        ranges, forgotten = machine.own(RangeLog, clock=clock).within(recorder.start_ns, now_ns)
+        log = machine.own(RangeLog, clock=clock)
+        forgotten = max(0, log.count - self._ranges_before - KEPT_RANGES)
         return Timeline(
             machine.devices[0].info.as_virtual,
             "model",
@@ -72,7 +75,7 @@ class Recording:
             tuple(sorted(recorder.activities, key=lambda a: (a.start_ns, a.correlation_id))),
             recorder.calls,
             tuple(recorder.waits),
-            ranges,
+            log.within(recorder.start_ns, now_ns),
             _streams(recorder),
             recorder.lost + forgotten,
         )
