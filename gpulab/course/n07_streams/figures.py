@@ -19,7 +19,7 @@ from gpulab.views.parts.palette import light
 from gpulab.views.timeline.chart import lanes_of
 from virtualgpu.records import Activity, Provenance, Timeline
 
-_STYLES = (("warn", "o"), ("accent", "s"), ("good", "^"))
+_STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
 PIECES = (1, 2, 4, 8, 16)
 ELEMENTS, ROUNDS = 1 << 19, 32
 
@@ -40,8 +40,12 @@ def three_clocks(
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, points), (colour, mark) in zip(times_ms.items(), _STYLES, strict=False):
-        axes.plot(turns, points, marker=mark, color=light(colour), label=name)
+    for (name, points), (colour, mark, size, line) in zip(times_ms.items(), _STYLES, strict=False):
+        # Two of them nearly coincide: hollow marks around small ones.
+        axes.plot(
+            turns, points, line, marker=mark, markersize=size, color=light(colour), label=name,
+            markerfacecolor="none" if size > 6 else light(colour),
+        )  # fmt: skip
     axes.set_xlabel("turns in the kernel")
     axes.set_ylabel("ms")
     axes.set_ylim(bottom=0)

@@ -15,7 +15,7 @@ from gpulab import session
 Floats = npt.NDArray[np.float32]
 BLOCKS, THREADS = 8, 256
 ROUNDS = 128
-PONDERED = 262_144
+PONDERED = 32_768
 
 
 @lru_cache(8)

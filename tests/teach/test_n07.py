@@ -1,0 +1,80 @@
+"""What notebook 07 shows and asks for is what the device does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n07_streams import clocks, exercises, figures, work
+
+
+@pytest.fixture(autouse=True, params=["virtual:T4", "virtual:H200"])
+def _device(request: pytest.FixtureRequest) -> None:
+    gl.use_device(request.param)
+
+
+def test_pieces_of_work_are_what_numpy_says() -> None:
+    x = np.random.default_rng(7).random(1000, dtype=np.float32)
+    a = gl.cp.asarray(x)
+    work.simmer(a)
+    np.testing.assert_array_equal(a.get(), work.simmered(x))
+    np.testing.assert_array_equal(work.decide(gl.cp.asarray(x)).get(), work.decided(x))
+    # Closed form against turn by turn.
+    bits = x.view(np.uint32)
+    for _ in range(5):
+        bits = bits * np.uint32(1664525) + np.uint32(1013904223)
+    np.testing.assert_array_equal(work.decided(x, 5), (bits >> np.uint32(8)) / np.float32(2**24))
+
+
+def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
+    whole, cut, early = (figures.conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
+    assert figures.span_ns(cut) < 0.8 * figures.span_ns(whole)
+    assert not figures.too_early(whole)
+    assert not figures.too_early(cut)
+    assert figures.too_early(early)
+    for copy, kernel in figures.too_early(early):
+        assert early.activities[copy].copy_kind == "HtoD"
+        assert early.activities[kernel].name == "simmer"
+    pageable = figures.conveyor(8, pinned=False)
+    assert figures.span_ns(pageable) > 0.9 * figures.span_ns(figures.conveyor(1, pinned=False))
+
+
+def test_the_conveyors_controls_change_what_is_shown() -> None:
+    view = figures.Conveyor(4)
+    with_event = view.summary
+    view.waits = 0
+    assert view.panels[0].faults
+    assert "began before" in view.summary
+    view.waits, view.pieces = 1, 2
+    assert not view.panels[0].faults
+    assert view.summary != with_event
+    assert view.pictures == 3
+
+
+def test_a_race_has_more_than_one_result_and_a_wait_leaves_one() -> None:
+    def total(cp: object, ordered: bool) -> float:
+        stream = gl.cp.cuda.Stream(non_blocking=True)
+        a = gl.cp.ones(64, dtype=gl.cp.float32)
+        if ordered:
+            stream.wait_event(gl.cp.cuda.Stream.null.record())
+        with stream:
+            found = a.sum()
+        stream.synchronize()
+        return float(found)
+
+    assert sorted(clocks.possible_results(lambda cp: total(cp, False))) == [0, 64]
+    assert clocks.possible_results(lambda cp: total(cp, True)) == [64]
+
+
+def test_the_hosts_clock_is_the_modelled_one() -> None:
+    begun = clocks.host_ms()
+    clocks.busy(1500)
+    assert clocks.host_ms() - begun == pytest.approx(1.5)
+
+
+def test_two_environments_overlap_and_one_does_not() -> None:
+    turns, overlapped = (figures.played(p, 4) for p in (exercises.in_turns, exercises.rollout))
+    step_us = work.Environment.STEP_US
+    assert turns.duration_ns / 8e3 > 1.3 * step_us
+    assert step_us <= overlapped.duration_ns / 8e3 < 1.25 * step_us
