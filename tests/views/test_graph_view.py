@@ -23,10 +23,15 @@ from virtualgpu.records import (
     GraphRecord,
     NodeParameter,
     Provenance,
+    SourceLine,
     Timeline,
 )
 
 WHERE = Provenance("measured", "NVIDIA H200")
+CUB = (
+    "_ZN3cub43CUB_300102_SM_750_800_860_890_900_1000_12006detail6reduce28DeviceReduceSingleTileKernelINS2_10"
+    "policy_hubIfjN4cuda3std3__44plusIvEEE10Policy1000EPfSC_jS9_ffNS7_8identityEEEvT0_T1_T2_T3_T4_T6_"
+)  # as an H200 named it
 X, OLD = 0x7000_0000, 0x7100_0000
 
 
@@ -193,6 +198,12 @@ class TestWords:
         told = words.node_sentence(record, record.nodes[1])
         assert told == "Node 1: kernel add, grid 4, block 256, with x = a (float32 1,024), y = 2.5"
 
+    def test_the_line_that_gave_it_to_the_stream(self) -> None:
+        node = replace(kernel(0), source=SourceLine("cell [3]", 4, "add(x)"))
+        view = GraphView(graph(node))
+        assert view.describe().endswith("y = 2.5; cell [3], line 4: add(x).")
+        view.close()
+
     def test_parameters_without_names(self) -> None:
         record = chain(1)
         bare = [replace(p, name="", type="") for p in record.nodes[0].parameters]
@@ -208,9 +219,12 @@ class TestWords:
             ("cupy_multiply__float32_float32_float32", "multiply"),
             ("cupy_copy", "copy"),
             ("my_cupy_add", "my_cupy_add"),
+            ("_Z5scalePfi", "scale"),
+            (CUB, "DeviceReduceSingleTileKernel"),
+            ("_Zebra", "_Zebra"),
         ],
     )
-    def test_cupys_kernels_have_short_names(self, name: str, shown: str) -> None:
+    def test_kernels_have_short_names(self, name: str, shown: str) -> None:
         assert words.name_of(kernel(0, name)) == shown
 
     def test_what_it_costs(self) -> None:

@@ -24,15 +24,25 @@ _KINDS = {
     "CONDITIONAL": "conditional node", "OTHER": "node",
 }  # fmt: skip
 # CuPy's own kernels: cupy_multiply__float32_float32_float32.
+_LENGTH = re.compile(r"\d+")
 _OF_CUPY = re.compile(r"cupy_(\w+?)(?:__\w+)?")
 
 
 def name_of(node: GraphNode) -> str:
     """What stands on a node."""
-    own = _OF_CUPY.fullmatch(node.name)
     if node.kind == "KERNEL":
-        return own[1] if own else node.name
+        own = _OF_CUPY.fullmatch(node.name)
+        return own[1] if own else _bare(node.name)
     return f"copy {node.copy_kind or ''}".strip() if node.kind == "MEMCPY" else node.name.lower()
+
+
+def _bare(name: str) -> str:
+    """The function's own name of a mangled one: ``scale`` of ``_Z5scalePf``, without its namespaces."""
+    at = 3 if name.startswith("_ZN") else 2
+    while name.startswith("_Z") and (length := _LENGTH.match(name, at)):
+        at = length.end() + int(length[0])
+        own = name[length.end() : at]
+    return own if name.startswith("_Z") and at > 3 else name
 
 
 def detail_of(node: GraphNode) -> str:
@@ -62,7 +72,9 @@ def group_sentence(record: GraphRecord, group: Group, took_ns: Mapping[int, floa
     took = [took_ns[member] for member in group.members if member in took_ns]
     time = f"; {duration(sum(took))} in the replay" if took else ""
     if group.times == 1:
-        return f"{node_sentence(record, group.pattern[0])}{time}."
+        source = group.pattern[0].source
+        line = f"; {source}: {source.text}" if source else ""
+        return f"{node_sentence(record, group.pattern[0])}{time}{line}."
     names = " → ".join(map(name_of, group.pattern))
     one = ", ".join(filter(None, (names, detail_of(group.pattern[0]))))
     pattern = f"({names})" if len(group.pattern) > 1 else one
