@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import statistics
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
@@ -158,6 +161,37 @@ class TestOperations:
             program.spin((1,), (1,), (300_000, 0))
         assert kernels(recorded(lambda: None)) == []
         assert len(kernels(recorded(program.launch))) == 1
+
+
+class TestCost:
+    @pytest.mark.hardware("what recording costs")
+    def test_of_a_launch(self, cp: Any, record_property: Callable[[str, object], None]) -> None:
+        """Each recorded run beside a plain one, since hosts are noisy; CUPTI has been used before both."""
+        empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
+        count = 20_000
+
+        def loop() -> float:
+            gc.collect()
+            begun = time.perf_counter()
+            for _ in range(count):
+                empty((1,), (32,), ())
+            spent = time.perf_counter() - begun
+            cp.cuda.Device().synchronize()
+            return spent / count * 1e6
+
+        recorded(loop)
+        plain, seen = [], []
+        for _ in range(9):
+            plain.append(loop())
+            with gl.timeline() as t:
+                seen.append(loop())
+            assert (len(kernels(t.record)), t.record.lost) == (count, 0)
+        said = [f"{statistics.median(times):.2f} (least {min(times):.2f})" for times in (plain, seen)]
+        more = statistics.median(b / a for a, b in zip(plain, seen, strict=True)) - 1
+        record_property(
+            "figure", f"a launch: {said[0]} µs, under a timeline {said[1]} µs; median of pairs {more:+.0%}"
+        )
+        assert more < 0.4
 
 
 class TestOrder:

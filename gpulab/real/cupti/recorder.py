@@ -6,6 +6,7 @@ import contextlib
 import gc
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -92,12 +93,13 @@ class CuptiRecorder:
             runtime.deviceSynchronize()
         finally:
             self._cupti.stop()
-        records = Records(self._cupti.call_names)
-        for buffer, offsets in self._cupti.buffers():
-            records.add(buffer, offsets)
-        numbers = records.take_events(len(marked))
-        streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, marked, strict=False)}
-        parts = records.parts(self._seen(streams))
+        with _without_collector():
+            records = Records(self._cupti.call_names)
+            for buffer, offsets in self._cupti.buffers():
+                records.add(buffer, offsets)
+            numbers = records.take_events(len(marked))
+            streams = {n: replace(info, stream_id=n) for n, info in zip(numbers, marked, strict=False)}
+            parts = records.parts(self._seen(streams))
         lost = self._cupti.dropped() + parts.unfinished
 
         def within(each: HostCall | Synchronization) -> bool:
@@ -137,6 +139,18 @@ class CuptiRecorder:
             },
             lambda thread, time_ns, call: line(thread, time_ns - ahead, call),
         )
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """Hundreds of thousands of records are made; looking for garbage among them would double the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _mark_streams() -> list[StreamInfo]:

@@ -29,12 +29,15 @@ class StreamOrder:
         for context, stream in non_blocking:
             self._order.announce(NewStream(context, stream, blocking=False))
         self._ran: dict[tuple[Chain, int], tuple[int, Clock]] = {}
+        self._newest: tuple[StreamKey | None, int] = None, 0
         self._events: dict[int, tuple[StreamKey, tuple[int, ...]]] = {}
 
     def operation(self, stream: StreamKey, number: int) -> tuple[int, ...]:
         """Operation `number` is given to a stream; returns what it has to follow."""
-        after = self.frontier(stream)
+        # What comes right after an operation of the same stream follows that one alone.
+        after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
         self._note(self._order.work(Work(number, "", *self._key(stream))), number)
+        self._newest = stream, number
         return after
 
     def graph(self, stream: StreamKey, spans: Sequence[tuple[int, int, int]]) -> dict[int, tuple[int, ...]]:
@@ -47,6 +50,7 @@ class StreamOrder:
         spans
             Number, start and end of each node, by their starts.
         """
+        self._newest = None, 0
         after = within_graph(spans, self.frontier(stream))
         places = {number: at for at, (number, _, _) in enumerate(spans)}
         nodes = tuple(Work(number, "", *self._key(stream)) for number, _, _ in spans)
@@ -58,11 +62,13 @@ class StreamOrder:
 
     def record(self, stream: StreamKey, sync_id: int) -> None:
         """An event is recorded in a stream."""
+        self._newest = None, 0
         self._events[sync_id] = stream, self.frontier(stream)
         self._order.record(EventRecord(sync_id, *self._key(stream)))
 
     def wait(self, stream: StreamKey, sync_id: int) -> tuple[StreamKey | None, tuple[int, ...]]:
         """A stream waits for an event; returns where that was recorded and what it stands for."""
+        self._newest = None, 0
         self._order.wait(EventWait(sync_id, *self._key(stream)))
         return self._events.get(sync_id, (None, ()))
 
