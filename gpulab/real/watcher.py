@@ -358,7 +358,6 @@ class RealWatcher:
             return
         for other in self._captures.values():
             other.events.pop(event, None)
-        self._new_events.discard(event)
         self._watch.recorded(self._event(event), self._place(stream or 0))
 
     def _stream_waits(self, stream: int | None, event: int, _: int) -> None:

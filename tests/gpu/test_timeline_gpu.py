@@ -443,6 +443,24 @@ class TestEvents:
         assert record.start_ns <= by_name["long"].start_ns <= by_name["long"].end_ns <= record.end_ns
 
     @pytest.mark.usefixtures("without_cupti")
+    def test_nvtx_goes_on_as_it_was(self, cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another tool may listen to it."""
+        nvtx, heard = cp.cuda.nvtx, []
+        monkeypatch.setattr(nvtx, "RangePush", lambda name, color: heard.append((name, color)))
+        monkeypatch.setattr(nvtx, "RangePushC", lambda name, color: heard.append((name, color)))
+        monkeypatch.setattr(nvtx, "RangePop", lambda: heard.append("pop"))
+
+        def work() -> None:
+            nvtx.RangePush("one", 3)
+            nvtx.RangePushC("two", 0xFF00FF00)
+            nvtx.RangePop()
+            nvtx.RangePop()
+
+        record = recorded(work)
+        assert heard == [("one", 3), ("two", 0xFF00FF00), "pop", "pop"]
+        assert [(r.name, r.depth) for r in record.ranges] == [("one", 0), ("two", 1)]
+
+    @pytest.mark.usefixtures("without_cupti")
     def test_launches_of_gpulab_are_ranges(self, program: Program) -> None:
         record = recorded(lambda: gl.launch(program.add, N // 256, 256, program.args))
         assert "add" in [a.name for a in record.activities]
