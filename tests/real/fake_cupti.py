@@ -329,9 +329,7 @@ class FakeCupti:
                     )  # fmt: skip
 
     def _markers(self) -> None:
-        ranges, _ = (
-            self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
-        )
+        ranges = self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
         natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
         for number, each in enumerate(ranges, 1):
             name = each.name.encode()
