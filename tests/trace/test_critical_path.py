@@ -53,7 +53,7 @@ def test_the_host_s_stretches_and_the_operations_take_turns() -> None:
 def test_a_host_s_stretch_is_named_after_the_line_that_took_longest() -> None:
     steps = [Step("launch", 1, 1, 3), Step("launch", 1, 1, 9), Step("launch", 1, 1, 3), Step("wait", 1)]
     host = critical_path(simulate(steps))[0]
-    assert (host.name, host.duration_ns) == ("3 calls, 3 of them cuLaunchKernel", 15)
+    assert (host.name, host.duration_ns) == ("3 × cuLaunchKernel", 15)
     assert host.source is not None
     assert host.source.line == 2
 

@@ -187,6 +187,17 @@ def test_a_part_of_less_than_a_tenth_counts_with_the_other(
     assert found[1:] == parts
 
 
+def test_what_held_the_host_up_for_most_of_a_gap_counts_before_what_did_when_it_began() -> None:
+    longer = replace(WAITED, start_ns=52, end_ns=80, hidden=False, source=LINE[8], after=(3,))
+    timeline = by_hand(
+        [ONE[0], kernel(3, 2, 15, 80), kernel(2, 1, 90, 95, (1,))],
+        [ONE[1], call(3, 10, 15), call(2, 80, 90)],
+        (WAITED, longer),
+    )
+    gap = next(g for g in gaps(timeline) if g.where == "stream 1" and g.start_ns == 50)
+    assert (gap.cause, gap.source) == ("synchronisation", LINE[8])
+
+
 def test_before_a_stream_s_first_operation_the_host_s_longest_wait_counts() -> None:
     long = replace(WAITED, start_ns=12, end_ns=50)
     late = kernel(2, 2, 66, 70)

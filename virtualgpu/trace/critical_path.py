@@ -14,7 +14,7 @@ from collections import Counter
 from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timeline
 from virtualgpu.trace.flow import Flow, within_ns
 from virtualgpu.trace.overlap import stream_names
-from virtualgpu.trace.words import count
+from virtualgpu.trace.words import listing
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
@@ -100,8 +100,8 @@ class _Walk:
         names = Counter(call.name for call in calls)
         name = "the host computes"
         if calls and issuing * 2 >= end_ns - start_ns:
-            most, times = names.most_common(1)[0]
-            name = most if len(calls) == 1 else f"{count(len(calls), 'call')}, {times:,} of them {most}"
+            told = [f"{times:,} × {name}" if times > 1 else name for name, times in names.most_common(2)]
+            name = listing([*told, *(["others"] if len(names) > 2 else [])])
         source = lines.most_common(1)[0][0] if lines else None
         self._add("host", name, start_ns, end_ns, "host", 0, source)
 

@@ -4,7 +4,7 @@ A gap lies between two operations of a stream (or of an engine), or before the f
 has up to two parts. Until the operation that ended it was given out, the host is to blame:
 
 * a ``hidden synchronisation``, a ``synchronisation`` or a ``pageable copy``, if its call held the host up
-  when the gap began, or for most of it;
+  for most of it, or else when the gap began;
 * ``host computing``, where it was in no call for more than half of the time, or in one that gives out
   nothing;
 * else ``launch-bound``: the host was giving out work.
@@ -141,10 +141,10 @@ class _Causes:
         computed_ns = length_ns - busy_ns
         if computed_ns * 2 > length_ns:
             return "host computing", f"the host computed for {duration(computed_ns)} in between", issued_by
-        if waits and waits[0].start_ns <= start_ns:
-            return _held_up(waits[0])
         if held_up and sum(held_up.values()) * 2 > length_ns:
             return held_up.most_common(1)[0][0]
+        if waits and waits[0].start_ns <= start_ns:
+            return _held_up(waits[0])
         longest = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
         if longest is not None and not longest.name.startswith(_GIVING_OUT):
             in_call_ns = min(longest.end_ns, given_ns) - max(longest.start_ns, start_ns)

@@ -101,9 +101,14 @@ def _added_up(
     longest = sorted(times.items(), key=lambda item: -sum(item[1]))
     whole = max(1, timeline.duration_ns)
     return tuple(
-        (*told, number(len(spans)), duration(sum(spans)), percent(sum(spans) / whole))
+        (*told, number(len(spans)), _whole(duration(sum(spans))), _whole(percent(sum(spans) / whole)))
         for told, spans in longest
     )
+
+
+def _whole(quantity: str) -> str:
+    """A number and its unit, which no line break may part."""
+    return quantity.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _caption(text: str, timeline: Timeline, rows: tuple[tuple[str, ...], ...]) -> str:
