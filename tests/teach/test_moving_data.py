@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -124,3 +125,18 @@ def test_recorded_figures_agree_with_what_the_texts_say() -> None:
     assert told["managed"]["prefetch"] == pytest.approx(1_400, rel=0.05)
     assert told["zero-copy"]["zero-copy, 8 reads"] == pytest.approx(12_900, rel=0.01)
     assert told["ipc"]["sum here"] == 2 * told["ipc"]["sum there"]
+
+
+def test_what_fails_on_a_gpu_is_said_and_the_record_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = replace(session.which_device(), kind="cuda", device="NVIDIA L4")
+    monkeypatch.setattr(session, "which_device", lambda: real)
+
+    def fails(command: list[str], **_: Any) -> None:
+        raise subprocess.CalledProcessError(1, command, stderr="Traceback\nRuntimeError: no IPC here\n")
+
+    monkeypatch.setattr(subprocess, "run", fails)
+    table = elsewhere.two_processes()
+    assert "recorded on NVIDIA H200" in repr(table)
+    assert "On this NVIDIA L4 it failed: RuntimeError: no IPC here" in capsys.readouterr().out
