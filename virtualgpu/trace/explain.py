@@ -69,19 +69,20 @@ def _what(
     freed: SourceLine | None,
 ) -> str:
     doing = f"{first.stream or 'the host'} may still be {'writing' if old.writes else 'reading'} it"
-    earlier = f"{doing} ({first.name}{_at(first.source)})"
+    earlier = f"{doing} ({first.name}{_comma(first.source)})"
     if kind == "used after it was freed":
-        uses = f"{second.stream} uses {array} ({second.name}{_at(second.source)})"
-        return f"{uses}, whose memory was given back or went to another array{_at(first.source)}: "
+        uses = f"{second.stream} uses {array} ({second.name}{_comma(second.source)})"
+        return f"{uses}, whose memory was given back or went to another array{_in(first.source)}: "
     if kind == "freed too early":
-        return f"{_capital(array)} is given back{_at(second.source)} while {earlier}: "
+        return f"{_capital(array)} is given back{_in(second.source)} while {earlier}: "
     if kind == "reused too early":
-        again = f"{second.stream or 'the host'} uses its memory again ({second.name}{_at(second.source)})"
-        return f"{_capital(array)} was given back{_at(freed)}, and {again} while {earlier}: "
+        again = f"{second.stream or 'the host'} uses its memory again ({second.name}{_comma(second.source)})"
+        return f"{_capital(array)} was given back{_in(freed)}, and {again} while {earlier}: "
     if not second.stream:
-        return f"The host {second.name} ({array}{_at(second.source)}) while {earlier}: "
+        return f"The host {second.name} ({array}{_comma(second.source)}) while {earlier}: "
     verb = "writes" if second.writes else "reads"
-    return f"{_capital(second.stream)} {verb} {array} ({second.name}{_at(second.source)}) while {earlier}: "
+    uses = f"{_capital(second.stream)} {verb} {array} ({second.name}{_comma(second.source)})"
+    return f"{uses} while {earlier}: "
 
 
 def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[StreamKey, str]) -> str:
@@ -93,9 +94,7 @@ def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[S
     waits = order.waits_of_host if new.stream is None else order.waits(new.stream)
     waiting = "the host" if new.stream is None else stream_words(new.stream, names)
     for wait in waits:
-        if wait.at > new.at:
-            continue
-        found = _misguided(wait, old, waiting, names)
+        found = _misguided(wait, old, waiting, names) if wait.at <= new.at else ""
         if found:
             return found
     if kind == "freed too early" and new.stream is not None:
@@ -105,17 +104,19 @@ def _why(kind: StreamHazardKind, old: Use, new: Use, order: Order, names: dict[S
 
 
 def _misguided(wait: Wait, old: Use, waiting: str, names: dict[StreamKey, str]) -> str:
-    waits = f"{waiting} waits{_at(wait.source)}"
     if wait.stream is None:
-        return f"{waits} for an event that was not recorded yet, which does nothing."
+        return (
+            f"{waiting} waits{_in(wait.source)} for an event that was not recorded yet, which does nothing."
+        )
     assert old.stream is not None
     if wait.stream == old.stream:
-        if wait.recorded_at < old.at:
-            return f"the event that {waits} for was recorded{_at(wait.recorded)}, before that operation."
-        return ""
+        if wait.recorded_at >= old.at:
+            return ""
+        recorded = f"recorded{_in(wait.recorded)}, before that operation"
+        return f"the event that {waiting} waits for{_in(wait.source)} was {recorded}."
     if wait.recorded_at > old.at:
-        other = stream_words(wait.stream, names)
-        return f"{waits} for {other} only, which does not wait for {stream_words(old.stream, names)}."
+        other, missed = stream_words(wait.stream, names), stream_words(old.stream, names)
+        return f"{waiting} waits{_in(wait.source)} for {other} only, which does not wait for {missed}."
     return ""
 
 
@@ -124,12 +125,11 @@ def _remedy(
 ) -> tuple[str, str]:
     """Where to put what."""
     earlier, later = _shown(old, new), _shown(new, old)
-    between = f"After {_place(old.source, 'the first')} and before {_place(new.source, 'the second')}, add"
     if kind == "used after it was freed" or earlier is None:
         return f"Keep {array} as long as something uses its address.", ""
     first = stream_code(earlier, names)
     if later is None:
-        return between + ":", f"{first}.synchronize()"
+        return f"After {_line(old.source)} and before that, add:", f"{first}.synchronize()"
     if earlier == later:
         return "Add an edge from the first node to the second.", ""
     second = stream_code(later, names)
@@ -138,14 +138,20 @@ def _remedy(
         code = f"with cp.cuda.Device({earlier[0]}): e = {first}.record()\n{second}.wait_event(e)"
     if kind in ("freed too early", "reused too early"):
         return f"Keep {array} until {first} has done with it, or add before it is given back:", code
-    return between + ":", code
+    if old.source == new.source and old.source is not None:
+        return f"After {_line(old.source)} and before it runs again, add:", code
+    return f"After {_line(old.source)} and before {_line(new.source)}, add:", code
 
 
-def _place(source: SourceLine | None, otherwise: str) -> str:
-    return f"line {source.line}" if source else otherwise
+def _line(source: SourceLine | None) -> str:
+    return f"line {source.line}" if source else "its line"
 
 
-def _at(source: SourceLine | None) -> str:
+def _in(source: SourceLine | None) -> str:
+    return f" in line {source.line}" if source else ""
+
+
+def _comma(source: SourceLine | None) -> str:
     return f", line {source.line}" if source else ""
 
 

@@ -280,7 +280,7 @@ class Watch:
                 if any(r.memory == HOST and r.start < end and start < r.end for r in regions)
             ]  # fmt: skip
         for buffer in self._changed(among):
-            self._tell(HostUse("changed", (), (buffer.region,), source))
+            self._tell(HostUse("changed a buffer", (), (buffer.region,), source))
 
     def _changed(self, among: Iterable[tuple[int, int]] | None = None) -> list[_Buffer]:
         """The buffers whose contents are others than before; what they are now counts from here on."""
