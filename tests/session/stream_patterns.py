@@ -1135,8 +1135,9 @@ def result_of_a_graph_after_its_event(cp: Any) -> None:
     del w
 
 
-@wrong(WAR, WAW, RAW)
+@right
 def graph_in_two_streams(cp: Any) -> None:
+    """Launches of one graph never overlap."""
     a, graph, arrays = _captured(cp)
     other = cp.cuda.Stream(non_blocking=True)
     graph.launch(stream=a)
@@ -1245,4 +1246,80 @@ def input_of_a_graph_freed_after_the_capture(cp: Any) -> None:
     x = cp.ones(N, cp.float32)  # the graph still reads where the old one was
     cp.cuda.Device().synchronize()
     graph.launch(stream=a)
+    a.synchronize()
+
+
+# More of page-locked memory
+
+
+@wrong("freed too early")
+def buffer_let_go_too_early(cp: Any) -> None:
+    a, _ = two(cp)
+    x = made(cp)
+    buffer = pinned(cp)
+    x.set(buffer, stream=a)
+    del buffer
+    a.synchronize()
+
+
+@wrong(RAW)
+def host_function_fills_what_another_stream_sends(cp: Any) -> None:
+    a, b = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+
+    def fill(_: Any) -> None:
+        buffer[:] = 7
+
+    a.launch_host_func(fill, None)
+    x.set(buffer, stream=b)
+    cp.cuda.Device().synchronize()
+
+
+@right
+def host_function_fills_what_its_stream_sends(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp), made(cp, N)
+
+    def fill(_: Any) -> None:
+        buffer[:] = 7
+
+    a.launch_host_func(fill, None)
+    x.set(buffer, stream=a)
+    a.synchronize()
+
+
+@right
+def parts_of_a_buffer_in_turn(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, x = pinned(cp, 4 * N), made(cp, 4 * N)
+    for k in range(4):
+        part = slice(k * N, (k + 1) * N)
+        buffer[part] = k
+        x[part].set(buffer[part], stream=a)
+    a.synchronize()
+
+
+def _mapped(cp: Any, array: Any) -> Any:
+    """Page-locked memory as a kernel's argument: it is read where it lies."""
+    memory = cp.cuda.UnownedMemory(array.ctypes.data, array.nbytes, array, cp.cuda.Device().id)
+    return cp.ndarray(array.shape, array.dtype, cp.cuda.MemoryPointer(memory, 0))
+
+
+@wrong(CHANGED)
+def zero_copy_changed_under_a_kernel(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, y = pinned(cp), made(cp, N)
+    twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
+    buffer[7] = 3
+    a.synchronize()
+
+
+@right
+def zero_copy_changed_after_a_kernel(cp: Any) -> None:
+    a, _ = two(cp)
+    buffer, y = pinned(cp), made(cp, N)
+    twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
+    a.synchronize()
+    buffer[7] = 3
+    twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     a.synchronize()

@@ -66,6 +66,7 @@ class WorkQueue:
         self._next_number = next_number
         self.schedule = Schedule(clock, copy_engines)
         self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
+        self._launched: dict[int, tuple[int, tuple[int, ...]]] = {}  # graphs' last launches: end, operations
 
     def enqueue(self, stream_id: int, operation: Operation) -> Activity | None:
         """Give an operation to a stream; the host pays for the call.
@@ -186,8 +187,11 @@ class WorkQueue:
         begun_ns = self._clock.now_ns
         self._clock.advance(upload_ns)
         self._clock.advance(cost.graph_launch_ns(len(nodes)))
-        before = self.schedule.point(stream_id).after
-        ready_ns = self.schedule.ready_ns(stream_id) + round(cost.GRAPH_START_NS)
+        # "Each launch is ordered behind both any previous work in stream and any previous launches of
+        # graphExec" (CUDA Runtime API, cudaGraphLaunch).
+        last_end_ns, launched = self._launched.get(graph_id, (0, ()))
+        before = (*self.schedule.point(stream_id).after, *launched)
+        ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         ran: list[Activity] = []
         works: list[Work] = []
         watch = self._clock.watch
@@ -219,6 +223,7 @@ class WorkQueue:
             last = tuple(a.correlation_id for a in ran if a.correlation_id not in inner)
             end_ns = max((activity.end_ns for activity in ran), default=ready_ns)
             self.schedule.extend(stream_id, end_ns, last or before)
+            self._launched[graph_id] = end_ns, last or before
             if watch is not None:
                 edges = ((first, n) for n, node in enumerate(nodes[: len(works)]) for first in node.after)
                 watch.launched(self.place(stream_id), works, edges, graph_id)

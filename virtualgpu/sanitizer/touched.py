@@ -13,7 +13,7 @@ import numpy.typing as npt
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run import jit
-from virtualgpu.records.acts import Region
+from virtualgpu.records.acts import HOST, Region
 from virtualgpu.sanitizer.compiled import (
     address_of,
     at,
@@ -162,6 +162,7 @@ class Touched:
         start, unit = int(self._starts[number]), 1 << int(self._shifts[number])
         size = int(self._ends[number]) - start
         label = _label(self._device, start)
+        memory = HOST if self._device.memory.is_lent(start) else self._device.id
         if label.startswith(_PRIVATE):
             return
         marked = np.zeros(len(self._maps[number]) + 2, np.int8)
@@ -169,7 +170,7 @@ class Touched:
         edges = np.flatnonzero(np.diff(marked))
         firsts, ends = edges[::2] * unit, np.minimum(edges[1::2] * unit, size)
         for first, item, shape, strides in _pieces(firsts, ends):
-            yield Region(self._device.id, start + first, item, shape, strides, label)
+            yield Region(memory, start + first, item, shape, strides, label)
 
 
 def _label(device: VirtualDevice, address: int) -> str:

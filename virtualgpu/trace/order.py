@@ -98,6 +98,7 @@ class Order:
         self._streams: dict[StreamKey, _Stream] = {}
         self._events: dict[int, _Event] = {}
         self._numbers: dict[int, Clock] = {}
+        self._launched: dict[int, Clock] = {}  # by graph, what its last launch leaves
 
     def announce(self, act: NewStream) -> None:
         self._stream((act.device_id, act.stream_id)).blocking = act.blocking
@@ -141,6 +142,7 @@ class Order:
         """The nodes of a graph that is launched in a stream."""
         stream = self._stream((act.device_id, act.stream_id))
         base = self._ready(stream)
+        join(base, self._launched.get(act.graph_id, {}))
         before: dict[int, list[int]] = {}
         for first, second in act.edges:
             before.setdefault(second, []).append(first)
@@ -165,6 +167,9 @@ class Order:
             join(after, clock)
             self._remember(act.nodes[number].number, clock)
         stream.clock = after
+        if act.graph_id:
+            # "Each launch is ordered behind any previous launches of graphExec" (CUDA Runtime API).
+            self._launched[act.graph_id] = after
         return moments
 
     def record(self, act: EventRecord) -> None:

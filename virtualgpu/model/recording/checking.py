@@ -34,7 +34,8 @@ class Watching:
         with clock.lock:
             if clock.watch is None:
                 memories = [device.memory for device in self._machine.devices]
-                clock.watch = Watch(memories, self._is_pinned, self._run_kernel)
+                ranges = self._machine.pinned_ranges
+                clock.watch = Watch(memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items()))
                 for device in self._machine.devices:
                     device.memory.watched = partial(_segment, clock.watch, device)
             self._see, self._watch = see, clock.watch

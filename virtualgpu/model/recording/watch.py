@@ -6,6 +6,7 @@ the program's line and hands each act on (`virtualgpu.records.acts`).
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import threading
 import weakref
@@ -43,6 +44,7 @@ RunWatched = Callable[[Any, Any], tuple[Any, tuple[Regions, ...]]]
 # Of the host's buffers whose copies may still run, so many are looked at again, so many bytes at every act.
 _MOST_BUFFERS = 256
 _CHEAP_BYTES = 1 << 20
+_MOST_COPIED_BYTES = 64 << 20
 
 
 class WatchedOperation(Protocol):
@@ -108,6 +110,9 @@ class Watch:
         Whether a host address lies in page-locked memory.
     run_kernel
         Runs a launch, and tells what it touches.
+    pinned_ranges
+        Gives all page-locked memory, start and bytes: what a host function changes of it is found by
+        comparing.
     """
 
     def __init__(
@@ -115,8 +120,10 @@ class Watch:
         memories: Sequence[Memory],
         is_pinned: Callable[[int], bool],
         run_kernel: RunWatched,
+        pinned_ranges: Callable[[], Iterable[tuple[int, int]]] = tuple,
     ) -> None:
         self._memories, self._is_pinned, self._run_kernel = memories, is_pinned, run_kernel
+        self._pinned_ranges = pinned_ranges
         self._see: list[Callable[[Act], None]] = []
         self._lines, self._names = ProgramLines(), ProgramNames()
         self._streams: dict[StreamPlace, str | None] = {}
@@ -167,6 +174,7 @@ class Watch:
         is to be told."""
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
+        before = self._locked() if changes_host else {}
         reads, writes = self._regions(operation.reads), self._regions(operation.writes)
         atomics: Regions = ()
         self._look_at_buffers(source, None if changes_host else (*reads, *writes))
@@ -176,15 +184,15 @@ class Watch:
             duration_ns, touched = operation.watched(self._run_kernel)
             reads, writes, atomics = (tuple(map(self._named, regions)) for regions in touched)
         if changes_host:
-            writes = tuple(buffer.region for buffer in self._changed())
+            self._changed()
+            writes = self._changes(before)
         elif any(region.memory == HOST for region in writes):
             self.fills_host = True
             self._changed()
         peer = operation.kind == "MEMCPY2"
-        for array in operation.reads:
-            for region in self._regions((array,)):
-                if region.memory == HOST:
-                    self._keep(region, array)
+        for region in reads:
+            if region.memory == HOST and not changes_host:
+                self._keep(region)
         work = Work(number, operation.name, *stream[:2], reads, writes, source, peer, atomics)
         return duration_ns, work
 
@@ -261,9 +269,27 @@ class Watch:
 
     # The host's buffers: changes show in their contents only
 
-    def _keep(self, region: Region, array: npt.NDArray[Any]) -> None:
-        contents = _bytes_of(array)
-        if contents is not None and contents.size:
+    def _locked(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
+        """Copies of all page-locked memory, as far as they take moments."""
+        ranges = list(self._pinned_ranges())
+        if sum(size for _, size in ranges) > _MOST_COPIED_BYTES:
+            ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
+        return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
+
+    def _changes(self, before: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
+        """What of these bytes is no longer as it was: from the first to the last such byte of each range."""
+        found = []
+        for (start, size), contents in before.items():
+            if self._is_pinned(start):
+                changed = np.flatnonzero(_bytes_at(start, size) != contents)
+                if changed.size:
+                    first, last = int(changed[0]), int(changed[-1])
+                    found.append(self._named(Region(HOST, start + first, last + 1 - first)))
+        return tuple(found)
+
+    def _keep(self, region: Region) -> None:
+        contents = _bytes_at(region.start, region.end - region.start)
+        if self._is_pinned(region.start):
             self._buffers.pop((region.start, region.end), None)
             self._buffers[region.start, region.end] = _Buffer(region, contents, zlib.crc32(contents.data))
             while len(self._buffers) > _MOST_BUFFERS:
@@ -368,9 +394,6 @@ class Watch:
                 self._busy = False
 
 
-def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8] | None:
-    """An array's bytes as they lie in memory; None if it has gaps."""
-    for order in (array, array.T):
-        if order.flags.c_contiguous:
-            return order.reshape(-1).view(np.uint8)
-    return None
+def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:
+    """Host memory as it is at any time."""
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

@@ -37,6 +37,7 @@ class Bench:
         self.seen: Seen | None = None
         self._side = side
         self._checker: StreamChecker | None = None
+        self._pinned: list[npt.NDArray[Any]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
         """Call a program and note what it costs."""
@@ -52,10 +53,11 @@ class Bench:
             self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes)
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """A copy in page-locked memory."""
+        """A copy in page-locked memory, which the caller keeps."""
         memory = self.cp.cuda.alloc_pinned_memory(max(array.nbytes, 1))
         copy: npt.NDArray[Any] = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
         copy[...] = array
+        self._pinned.append(copy)
         return copy
 
     def read(self, result: Any) -> Any:
