@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -146,7 +147,7 @@ class CapturedGraph:
         """Run all nodes in `stream`, the current one by default."""
         captured = self._alive
         with self._here():
-            captured.graph.launch(stream)
+            captured.graph.launch(_stream(stream))
 
     def __call__(self, stream: Any = None) -> Any:
         """`launch`, and return the arrays that hold its results."""
@@ -156,7 +157,7 @@ class CapturedGraph:
     def upload(self, stream: Any = None) -> None:
         """Bring the graph to the device ahead of its first launch."""
         with self._here():
-            self.graph.upload(stream)
+            self.graph.upload(_stream(stream))
 
     def callable(self, *inputs: Any) -> Any:
         """Copy inputs into the graph's own arrays, launch it, and return its results.
@@ -371,8 +372,9 @@ class CapturedGraph:
         """
         cp, captured = session.cp(), self._alive
         own = cp.zeros(1, cp.int32)
-        _same_kind("flag", own, flag)
-        if most < 1:
+        if not isinstance(flag, cp.ndarray) or (flag.shape, flag.dtype) != (own.shape, own.dtype):
+            raise TypeError("`flag` is a device array of one int32, such as cp.ones(1, cp.int32).")
+        if operator.index(most) < 1:
             raise ValueError("`most` is at least 1.")
         with self._here():
             launch = session.backend().graph_loop(captured.graph, flag, own, most)
@@ -391,7 +393,7 @@ class CapturedGraph:
             ``.record`` has the times of one run and of one node, on the device and on the host. Its picture
             is the graph with a timeline of each way.
         """
-        if repeats < 1:
+        if operator.index(repeats) < 1:
             raise ValueError("`repeats` is at least 1.")
         record, launch = self.record, self.graph.launch
         with self._here(), restored(name.array for name in self._names.values()), self.stream:
@@ -446,7 +448,20 @@ class GraphLoop:
     def launch(self, stream: Any = None) -> None:
         """Run it in `stream`, the current one by default."""
         with self._here():
-            self._launch(stream or session.cp().cuda.get_current_stream())
+            self._launch(_stream(stream) or session.cp().cuda.get_current_stream())
+
+
+def _stream(stream: Any) -> Any:
+    """A stream, or None.
+
+    Raises
+    ------
+    TypeError
+        For anything else.
+    """
+    if stream is not None and not hasattr(stream, "ptr"):
+        raise TypeError(f"`stream` is a cp.cuda.Stream, not a {type(stream).__name__}.")
+    return stream
 
 
 def _outputs(result: Any, ndarray: type) -> list[GraphArray]:
