@@ -194,6 +194,25 @@ class TestStreams:
         busy = sum(a.end_ns - a.start_ns for a in work)
         assert machine.clock.now_ns - begin < 0.8 * busy
 
+    def test_cupys_small_kernels_share_the_sms(self, machine: Machine) -> None:
+        def at_once(elements: int) -> bool:
+            arrays = [cp.zeros(elements, dtype=cp.float32) for _ in range(2)]
+            streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+            cp.cuda.Device().synchronize()
+            copied = cp.zeros(1 << 20, dtype=cp.float32)
+            copied.set(cupyx.zeros_pinned(1 << 20, cp.float32))  # on the default stream: nobody may begin
+            ready = cp.cuda.Stream.null.record()
+            for array, stream in zip(arrays, streams, strict=True):
+                stream.wait_event(ready)
+                with stream:
+                    cp.add(array, 1, out=array)
+            cp.cuda.Device().synchronize()
+            first, second = [a for a in machine.devices[0].work.log if a.kind == "CONCURRENT_KERNEL"][-2:]
+            return overlap((first.start_ns, first.end_ns), (second.start_ns, second.end_ns)) > 0
+
+        assert not at_once(1 << 24)
+        assert at_once(1 << 14)
+
     def test_the_machine_may_change_within_a_block(self, machine: Machine) -> None:
         with cp.cuda.Stream(), cp.cuda.Device(0):
             slot.use(Machine([machine.devices[0].info]))

@@ -196,7 +196,10 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
                 lines.append((a.end_ns - origin, above, b.start_ns - origin, below))
         if lines:
             x0, y0, x1, y1 = np.array(lines, np.float64).T
-            yield plots.rules(x0, y0, x1, y1, colour, width=1.5, arrow=True, dash=told == 1, most=MOST_ARROWS)
+            width = 2.5 if told == 2 else 1.5
+            yield plots.rules(
+                x0, y0, x1, y1, colour, width=width, arrow=True, dash=told == 1, most=MOST_ARROWS
+            )
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:

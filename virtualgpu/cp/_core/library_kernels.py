@@ -42,6 +42,9 @@ def run_kernel(
     sources, results = list(_arrays(reads)), list(_arrays(writes))
     touched = (*sources, *results)
     places = {a.ctypes.data: a.nbytes for a in touched} if device.memory.reaches_out else {}
+    # CuPy's kernels have a thread for each element, in blocks of 128; a library's products fill the device.
+    blocks = -(-max((a.size for a in touched), default=0) // 128) if touched and not flop else 0
+    resident = device.info.sm_count * (device.info.max_warps_per_sm // 4)
 
     def kernel() -> float:
         device.machine.count_launch()
@@ -54,6 +57,8 @@ def run_kernel(
         kernel,
         size_bytes=int(bytes_moved),
         device=device,
+        sm_share=min(1.0, blocks / resident) if blocks else 1.0,
+        waves=max(1, -(-blocks // resident)),
         reads=sources,
         writes=results,
     )
