@@ -81,8 +81,9 @@ def test_architectures_are_those_of_cccl() -> None:
 
 def work(sectors: int, requests: int, given: int, cold: int = 0) -> cost.KernelWork:
     access = AccessCounters(
-        0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0, missed_sectors=sectors
-    )
+        0, 0, "ld", "global", "load", 4, requests, sectors, requests, requests, 0,
+        missed_sectors=sectors, half_lines=sectors if sectors >= 16 * requests else sectors // 2,
+    )  # fmt: skip
     here = Provenance("modelled", "virtual A100")
     counters = KernelCounters(here, "k", (4, 1, 1), (256, 1, 1), 0, 4000, 0, (access,))
     row, parts = np.full(4, 1000, np.int64), np.full(4, sectors // 4, np.int64)

@@ -25,7 +25,7 @@ from gpulab.real.driver import cuda_version
 from tools.corpus import CASES, Case, case
 from tools.corpus.inputs import Arguments
 from tools.corpus.workloads import WORKLOADS, Workload, workload
-from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text
+from tools.recordings import FOLDER, FORMAT, digest, nsight, pack_output, pack_text, timing
 from tools.recordings.traces import (
     SHIPPED,
     Recorder,
@@ -80,6 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--note", type=Path, help="only note the launches that notebooks show; needs no GPU")
     parser.add_argument("--shown", type=Path, help="record launches noted elsewhere; runs no notebook")
+    parser.add_argument(
+        "--timing", type=Path, help="only time launches, copies and graphs, in a minute; the file to write"
+    )
     parser.add_argument("--launch-only", choices=("cases", "workloads"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.note:
@@ -87,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if session.use_device("cuda").kind != "cuda":
         raise GpulabError("Recording needs a real GPU.")
+    if options.timing:
+        timing.write(timing.record(session.cp(), log=print), options.timing)
+        print(f"{options.timing} ({options.timing.stat().st_size:,} bytes)")
+        return 0
     if options.launch_only:
         _launch_only(options.launch_only)
         return 0

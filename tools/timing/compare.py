@@ -83,8 +83,13 @@ def score(rows: Sequence[Compared]) -> Score:
     )
 
 
-def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tuple[float, float]]:
-    """Run launches on a virtual GPU: their modelled times in ns with their arrays in L2, and without."""
+def modelled(
+    names: Sequence[str], launches: Iterable[Timed] = LAUNCHES
+) -> dict[str, dict[str, tuple[float, float]]]:
+    """Run launches once: by GPU and launch, the modelled times in ns with the arrays in L2, and without.
+
+    The GPUs must be of one compute capability, so that a kernel is the same for them.
+    """
     from virtualgpu.backend import VirtualBackend
     from virtualgpu.model import machine as slot
     from virtualgpu.model.devices import device_info
@@ -92,11 +97,12 @@ def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tup
     from virtualgpu.protocol import Launch
 
     before = slot.current()
-    machine = Machine([device_info(device)])
-    slot.use(machine)
+    machines = [Machine([device_info(name)]) for name in names]
+    slot.use(machines[0])
     try:
-        backend, found, modules = VirtualBackend(machine), {}, {}
+        backend, modules = VirtualBackend(machines[0]), {}
         cp = backend.cp
+        found: dict[str, dict[str, tuple[float, float]]] = {name: {} for name in names}
         for timed in launches:
             if timed.file not in modules:
                 modules[timed.file] = cp.RawModule(code=source(timed.file))
@@ -106,31 +112,73 @@ def modelled(device: str, launches: Iterable[Timed] = LAUNCHES) -> dict[str, tup
             launch = Launch.of(kernel, grid, block, arguments, timed.shared_bytes)
             done = backend.prepared(launch).run()
             whole = sum(done.prepared.arrays.values())
-            warm, cold = (replace(done, cold_bytes=size).duration_ns for size in (0, whole))
-            found[timed.name] = warm, cold
+            for name, machine in zip(names, machines, strict=True):
+                there = replace(done, prepared=replace(done.prepared, device=machine.devices[0]))
+                warm, cold = (replace(there, cold_bytes=size).duration_ns for size in (0, whole))
+                found[name][timed.name] = warm, cold
         return found
     finally:
         slot.use(before)
 
 
 def kernels(
-    name: str, found: dict[str, tuple[float, float]] | None = None
+    data: dict[str, Any], found: dict[str, tuple[float, float]]
 ) -> tuple[list[Compared], list[Compared]]:
-    """Launches of a recording with warm and with cold caches, as modelled for that GPU."""
-    data = recorded(name)
-    found = found or modelled(name)
-    empty = data["host"]["launch between events, held"] - data["launches"]["empty one"]["warm_ns"]
+    """Launches of a recording, with warm and with cold caches, beside their modelled times."""
+    floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
+    empty = data["host"]["launch between events, held"] - floor
     warm, cold = [], []
     for timed in LAUNCHES:
         entry = data["launches"].get(timed.name)
         if entry is None or timed.name not in found:
             continue
-        floor = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
-        warm.append(Compared(timed.name, entry["warm_ns"], max(found[timed.name][0], floor), timed.is_kept))
+        there, away = (max(ns, floor) for ns in found[timed.name])
+        warm.append(Compared(timed.name, entry["warm_ns"], there, timed.is_kept))
         if "cold_pair_ns" in entry:
-            cold_ns = entry["cold_pair_ns"] - empty
-            cold.append(Compared(timed.name, cold_ns, found[timed.name][1], timed.is_kept))
+            cold.append(Compared(timed.name, entry["cold_pair_ns"] - empty, away, timed.is_kept))
     return warm, cold
+
+
+def copies(name: str, data: dict[str, Any]) -> list[Compared]:
+    """Copies and memory sets of a recording beside their modelled times.
+
+    Where the stream was held, the time on the device; of pageable memory, of which the host does a part, the
+    time of one in a row, and of two hosts the faster.
+    """
+    from virtualgpu.model import cost
+    from virtualgpu.model.devices import device_info
+
+    info, between = device_info(name), data["host"]["two events, held"]
+    rows = []
+    for entry in data["copies"]:
+        kind, _, memory = entry["kind"].partition(" ")
+        size = entry["size_bytes"]
+        if kind == "memset":
+            ns = cost.memset_ns(info, size)
+        else:
+            ns = cost.copy_ns(info, kind, size, memory == "pinned")
+        if memory == "pageable":
+            recorded_ns = entry["row_ns"]
+            ns = max(ns, cost.HOST.copy_ns) if kind == "HtoD" else ns
+        else:
+            recorded_ns = entry["pair_ns"] - between
+        rows.append(Compared(f"{entry['kind']}, {size:,} bytes", recorded_ns, ns))
+    return rows
+
+
+def graphs(data: dict[str, Any]) -> list[Compared]:
+    """Graphs of small kernels, one after another, between two events: per node, and as wholes."""
+    from virtualgpu.model import cost
+
+    node_ns = data["launches"]["copy 2^10"]["warm_ns"]
+    return [
+        Compared(
+            f"graph of {nodes:,} small kernels",
+            data["host"][f"graph of {nodes} small"],
+            cost.HOST.graph_ns + cost.GRAPH_START_NS + nodes * max(node_ns, cost.GRAPH_NODE_NS),
+        )
+        for nodes in (10, 100, 1000)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,7 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cold", action="store_true", help="with cold caches")
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
-    rows = [r for r in kernels(options.gpu)[options.cold] if r.is_kept == options.kept]
+    found = modelled([options.gpu])[options.gpu]
+    rows = [r for r in kernels(recorded(options.gpu), found)[options.cold] if r.is_kept == options.kept]
     if options.all:
         for row in sorted(rows, key=lambda row: row.ratio):
             print(f"{row.ratio:6.2f}  {row.name:44s} {row.recorded_ns:12,.0f} {row.modelled_ns:12,.0f}")

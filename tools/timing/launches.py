@@ -402,7 +402,9 @@ def _atomics() -> Iterator[Timed]:
         )
     for m in (1, 32, 4096):
         args = _all(_floats(m), _int(m))
-        yield _line(f"atomic float over {m}", "atomic float", "atomics", "modulo_float", n, args)
+        yield _line(
+            f"atomic float over {m}", "atomic float", "atomics", "modulo_float", n, args, is_probe=True
+        )
     for m in (1, 1024):
         args = _all(_of("float64", m), _int(m))
         yield _line(f"atomic double over {m}", "atomic double", "atomics", "modulo_f64", n, args)

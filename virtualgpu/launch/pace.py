@@ -7,7 +7,7 @@ take the same time, so that loads which do not wait for each other overlap, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,16 +28,19 @@ from virtualgpu.model.cost.pace import LATENCIES, Pace
 
 # Clocks that a warp waits for shared memory, at a barrier alone, after a branch, for an atomic's answer, ...
 SHARED_CLK = 22.0
-BARRIER_CLK = 14.0
-BRANCH_CLK = 12.0
-PREDICATE_CLK = 9.0  # on top, from a comparison to the branch that asks for it
+BARRIER_CLK = 11.0
+BRANCH_CLK = 12.0  # back to where a loop begins
+FORWARD_BRANCH_CLK = 6.0
+PREDICATE_CLK = 16.0  # on top, from a comparison to the branch that asks for it
 ATOMIC_CLK = 500.0
 CONST_CLK = 30.0
 PARAMETER_CLK = 45.0
 STORE_CLK = 120.0
 ROUNDS = 4
 UNROLLED, UNROLL_LIMIT = 4, 60
-LOADS_IN_FLIGHT = 8
+LOADS_IN_FLIGHT = 12
+WORDS_BYTES = 16  # the most that one instruction reads for a lane
+_UNANSWERED = Made((("lsu", 1.0),), 0.0)
 
 
 def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
@@ -47,9 +50,15 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
     pipes = np.zeros((len(pieces), len(PIPES)))
     chain = np.zeros((len(pieces), len(LATENCIES)))
     loads = []
+    merged: dict[int, float] = {}
+    ignored = [_ignored(function) for function in functions]
+    aligned = [_Alignment(function) for function in functions]
     for row, (function, block) in enumerate(pieces):
         code = functions[function].instructions[block.first : block.end]
-        piece = _Piece.of(code, block.number in block.successors)
+        backward = any(successor <= block.number for successor in block.successors)
+        shares = _merged(code, aligned[function])
+        merged |= {results.place(code[k]): share for k, share in shares.items()}
+        piece = _Piece.of(code, block.number in block.successors, backward, ignored[function], shares)
         for each, share in zip(piece.made, piece.shares, strict=True):
             pipes[row, 0] += share * each.issued
             for name, count in each.pipes:
@@ -63,7 +72,7 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
         )
         for column, latency in enumerate(LATENCIES):
             chain[row, column] = _chain_clk(piece, latency, clk)
-    return Pace(pipes, chain, tuple(loads), _combined(functions[0]))
+    return Pace(pipes, chain, tuple(loads), _combined(functions[0], ignored[0]), merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +83,22 @@ class _Piece:
     made: list[Made]
     flow: list[tuple[list[str], list[str]]]
     loops: bool
+    backward: bool
     copies: int
     shares: list[float]
 
     @classmethod
-    def of(cls, code: Sequence[ir.Instruction], loops: bool) -> _Piece:
+    def of(
+        cls, code: Sequence[ir.Instruction], loops: bool, backward: bool, ignored: frozenset[int],
+        merged: Mapping[int, float],
+    ) -> _Piece:  # fmt: skip
         flow = [cfg.definitions_and_uses(i) for i in code]
         written = {name for defined, _ in flow for name in defined}
         constant: set[str] = set()
         wide: set[str] = set()
         made = []
         for i, (defined, used) in zip(code, flow, strict=True):
-            each = _made(i, loops, written)
+            each = _UNANSWERED if i.pc in ignored else _made(i, loops, written)
             if i.root in ("add", "sub") and i.type in ("s64", "u64") and not wide.isdisjoint(used):
                 each = ADDRESS_SUM
             if (i.root in ("mul", "mad") and "wide" in i.parts) or i.opcode in (
@@ -110,9 +123,8 @@ class _Piece:
             and all(each.issued < 8 and each.waits != "barrier" for each in made)
         )
         copies = UNROLLED if unrolls else 1
-        return cls(
-            code, made, flow, loops, copies, [1 / copies if k in control else 1.0 for k in range(len(code))]
-        )
+        shares = [1 / copies if k in control else merged.get(k, 1.0) for k in range(len(code))]
+        return cls(code, made, flow, loops, backward, copies, shares)
 
 
 def _counter(code: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]) -> tuple[int, ...]:
@@ -172,7 +184,7 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                     stored[space] = max(stored[space], begin)
                     if space == "global":
                         ended = max(ended, begin + STORE_CLK)
-                if i.root == "bra" and i.guard in compared:
+                if piece.backward and i.root == "bra" and i.guard in compared:
                     begin = max(begin, compared[i.guard] + PREDICATE_CLK)
                 last = max(last, begin + each.issued)
                 done = begin + each.latency + waits[each.waits]
@@ -180,18 +192,29 @@ def _chain_clk(piece: _Piece, latency: float, clk: dict[str, float]) -> float:
                     fence = done = last + BARRIER_CLK
                 for name in defined:
                     ready[name] = done
-                    if i.root == "setp":
+                    if i.root == "setp" or i.type == "pred":
                         compared[name] = done
         start = max(last, fence, start + busy * piece.copies)
         if piece.code and piece.code[-1].root in ("bra", "brx"):
-            start += BRANCH_CLK
+            start += BRANCH_CLK if piece.backward else FORWARD_BRANCH_CLK
         marks.append(start)
     if piece.loops:
         return (marks[-1] - marks[2]) / (ROUNDS - 2) / piece.copies
     return max([start, ended, *ready.values()])
 
 
-def _combined(function: ir.Function) -> frozenset[int]:
+def _ignored(function: ir.Function) -> frozenset[int]:
+    """Places of atomics whose answer nobody asks for."""
+    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    asked = {name for _, used in flow for name in used}
+    return frozenset(
+        i.pc
+        for i, (defined, _) in zip(function.instructions, flow, strict=True)
+        if i.root in ("atom", "red") and asked.isdisjoint(defined)
+    )
+
+
+def _combined(function: ir.Function, ignored: frozenset[int]) -> frozenset[int]:
     """Places of integer atomics that ptxas lets one lane do for its warp.
 
     All lanes go to one address, known since nothing in it differs between threads, and none asks for the
@@ -208,16 +231,84 @@ def _combined(function: ir.Function) -> frozenset[int]:
                 varied.update(defined)
         if len(varied) == before:
             break
-    asked = {name for _, used in flow for name in used}
     found = set()
-    for i, (defined, _) in zip(function.instructions, flow, strict=True):
-        if i.root in ("atom", "red") and "global" in i.parts and i.type[0] in "us" and "cas" not in i.parts:
+    for i in function.instructions:
+        if i.pc in ignored and "global" in i.parts and i.type[0] in "us":
             at = next((o for o in i.operands if isinstance(o, ir.Address)), None)
-            if (
-                at
-                and isinstance(at.base, ir.Register)
-                and at.base.name not in varied
-                and not asked & set(defined)
-            ):
-                found.add(i.pc)
+            if at and isinstance(at.base, ir.Register) and at.base.name not in varied:
+                found.add(results.place(i))
     return frozenset(found)
+
+
+class _Alignment:
+    """What addresses in a function's registers are known to be multiples of, up to 16 bytes."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self._makers: dict[str, list[ir.Instruction]] = {}
+        for i in function.instructions:
+            for name in cfg.definitions_and_uses(i)[0]:
+                self._makers.setdefault(name, []).append(i)
+        self._known: dict[str, int] = {}
+
+    def of(self, operand: ir.Operand | None) -> int:
+        """The largest power of two, at most 16, that divides a value."""
+        if isinstance(operand, ir.Symbol):
+            return _divisor(operand.offset)
+        if isinstance(operand, ir.Immediate):
+            return _divisor(operand.value)
+        if not isinstance(operand, ir.Register):
+            return 1
+        if operand.name not in self._known:
+            self._known[operand.name] = WORDS_BYTES  # of a loop's own value: as the others say
+            makers = self._makers.get(operand.name, [])
+            self._known[operand.name] = min((self._made(i) for i in makers), default=1)
+        return self._known[operand.name]
+
+    def _made(self, i: ir.Instruction) -> int:
+        parts = [self.of(o) for o in i.operands[1:]]
+        if i.root in ("mov", "cvta", "cvt"):
+            return parts[0]
+        if i.root in ("add", "sub", "or"):
+            return min(parts[:2])
+        if i.root == "shl" and isinstance(i.operands[2], ir.Immediate):
+            return min(parts[0] << min(i.operands[2].value, 4), WORDS_BYTES)
+        if i.root in ("mul", "mad") and "hi" not in i.parts:
+            product = min(parts[0] * parts[1], WORDS_BYTES)
+            return min(product, parts[2]) if i.root == "mad" else product
+        return 1
+
+
+def _divisor(value: int) -> int:
+    return min(value & -value, WORDS_BYTES) if value else WORDS_BYTES
+
+
+def _merged(code: Sequence[ir.Instruction], aligned: _Alignment) -> dict[int, float]:
+    """Loads of neighbouring words of shared memory, which ptxas makes one instruction of two or four words.
+
+    By their place in a piece, with their share of that instruction.
+    """
+    words: dict[tuple[ir.Immediate | str, int], int] = {}
+    for k, i in enumerate(code):
+        at = i.operands[1] if len(i.operands) > 1 else None
+        if (
+            i.root == "ld"
+            and "shared" in i.parts
+            and isinstance(at, ir.Address)
+            and ir.TYPE_BYTES.get(i.type) == 4
+        ):
+            base = at.base
+            if (
+                len(i.parts) <= 4
+                and "v2" not in i.parts
+                and "v4" not in i.parts
+                and aligned.of(base) == WORDS_BYTES
+            ):
+                words[base if isinstance(base, ir.Immediate) else base.name, at.offset] = k
+        elif i.root in ("st", "bar", "barrier", "atom"):
+            words = {}
+    shares = {}
+    for (name, offset), k in words.items():
+        start = offset - offset % WORDS_BYTES
+        group = [n for n in range(start, start + WORDS_BYTES, 4) if (name, n) in words]
+        shares[k] = 1.0 / len(group) if len(group) in (2, 4) else 1.0
+    return {k: share for k, share in shares.items() if share < 1.0}

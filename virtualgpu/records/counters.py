@@ -19,7 +19,8 @@ class AccessCounters:
     32-byte sectors they touch (global and local), ``wavefronts`` the shared-memory passes;
     ``wavefronts - ideal_wavefronts`` are bank conflicts. ``column`` is where in its line the access
     stands, from 1; 0 is not known. ``missed_sectors`` are those of ``sectors`` that its block had not touched
-    before, or not lately: what an L1 cache of 128 KiB would ask L2 for.
+    before, or not lately: what an L1 cache of 128 KiB would ask L2 for;
+    ``half_lines`` are the pieces of 64 bytes that sectors lie in, in which memory is fetched.
     """
 
     pc: int
@@ -34,7 +35,8 @@ class AccessCounters:
     ideal_wavefronts: int
     bytes_requested: int
     column: int = 0
-    missed_sectors: int = 0
+    missed_sectors: int = field(default=0, compare=False)
+    half_lines: int = field(default=0, compare=False)
 
     @property
     def ideal_sectors(self) -> int:

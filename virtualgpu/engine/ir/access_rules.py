@@ -162,14 +162,16 @@ def _swapped(step: int, low: int) -> str:
 def _look_up(sector: str, tag: str) -> str:
     """Text that asks the model of an L1 cache for a sector and leaves it there; ``%missed.<tag>`` tells.
 
+    Places count from the device's first address, so that the same program always finds the same.
     A direct-mapped table with what the block of the moment has touched: another block's entries do not
     match, since its number is part of them.
     """
-    return f"""  %fold.{tag} = lshr i64 {sector}, {layout.L1_SECTORS.bit_length() - 1}
-  %mix.{tag} = xor i64 {sector}, %fold.{tag}
+    return f"""  %place.{tag} = sub i64 {sector}, %l1.first
+  %fold.{tag} = lshr i64 %place.{tag}, {layout.L1_SECTORS.bit_length() - 1}
+  %mix.{tag} = xor i64 %place.{tag}, %fold.{tag}
   %slot.{tag} = and i64 %mix.{tag}, {layout.L1_SECTORS - 1}
   %entry.{tag} = getelementptr i64, ptr %l1.t, i64 %slot.{tag}
-  %mark.{tag} = xor i64 {sector}, %epoch
+  %mark.{tag} = xor i64 %place.{tag}, %epoch
   %kept.{tag} = load i64, ptr %entry.{tag}
   store i64 %mark.{tag}, ptr %entry.{tag}
   %new.{tag} = icmp ne i64 %kept.{tag}, %mark.{tag}
@@ -179,9 +181,27 @@ def _look_up(sector: str, tag: str) -> str:
 
 _FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
 
-# Functions that the rules call, linked into every kernel that counts.
-SUPPORT = f"""
-define internal void @count_sectors(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
+_RUN = f"""run:
+  %runs.left = phi i32 [%firsts, %near], [%firsts, %apart], [%runs.rest, %run]
+  %misses.f = phi i64 [0, %near], [0, %apart], [%misses.f1, %run]
+  %halves.f = phi i32 [%halves.n, %near], [%halves.a, %apart], [%halves.f, %run]
+  %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
+  %first.p = getelementptr i64, ptr %spill, i32 %first
+  %s = load i64, ptr %first.p
+{_look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
+  %runs.minus = sub i32 %runs.left, 1
+  %runs.rest = and i32 %runs.left, %runs.minus
+  %runs.more = icmp ne i32 %runs.rest, 0
+  br i1 %runs.more, label %run, label %done
+"""
+
+_NO_RUN = """run:
+  %halves.f = phi i32 [%halves.n, %near], [%halves.a, %apart]
+  %misses.f1 = add i64 0, 0
+  br label %done
+"""
+
+_COUNT_SECTORS = f"""define internal void @NAME(ptr %ctx, ptr %counters, <32 x i64> %a, i32 %mask) noinline {{
 entry:
 {bump("%counters", "1", "req")}
   %pop = call i32 @llvm.ctpop.i32(i32 %mask)
@@ -193,6 +213,7 @@ entry:
   store <32 x i64> %q, ptr %spill
 {load_field("l1_table", "%l1")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1 to ptr
   %epoch = shl i64 %number, 44
+{load_field("l1_base", "%l1.from")}  %l1.first = lshr i64 %l1.from, 5
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %fast, label %slow
 fast:
@@ -206,19 +227,21 @@ runs:
   %differs = bitcast <32 x i1> %differ to i32
   %firsts = or i32 %differs, 1
   %count.f = call i32 @llvm.ctpop.i32(i32 %firsts)
+  %few = icmp ult i32 %count.f, 16
+  br i1 %few, label %near, label %apart
+near:
+  %count.up = add i32 %count.f, 1
+  %halves.n = lshr i32 %count.up, 1
   br label %run
-run:
-  %runs.left = phi i32 [%firsts, %runs], [%runs.rest, %run]
-  %misses.f = phi i64 [0, %runs], [%misses.f1, %run]
-  %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
-  %first.p = getelementptr i64, ptr %spill, i32 %first
-  %s = load i64, ptr %first.p
-{_look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
-  %runs.minus = sub i32 %runs.left, 1
-  %runs.rest = and i32 %runs.left, %runs.minus
-  %runs.more = icmp ne i32 %runs.rest, 0
-  br i1 %runs.more, label %run, label %done
-slow:
+apart:
+  %half = lshr <32 x i64> %q, splat (i64 1)
+  %half.prev = lshr <32 x i64> %prev, splat (i64 1)
+  %half.differ = icmp ne <32 x i64> %half, %half.prev
+  %half.differs = bitcast <32 x i1> %half.differ to i32
+  %half.firsts = or i32 %half.differs, 1
+  %halves.a = call i32 @llvm.ctpop.i32(i32 %half.firsts)
+  br label %run
+@RUNslow:
   br label %loop
 loop:
   %rest = phi i32 [%mask, %slow], [%rest1, %body]
@@ -236,19 +259,44 @@ body:
   %others = xor i32 %eqs, -1
   %rest1 = and i32 %rest, %others
   %count1 = add i32 %count, 1
-{_look_up("%x", "s")}  %misses.s1 = add i64 %misses.s, %missed.s
+@LOOK  %misses.s1 = add i64 %misses.s, %missed.s
   br label %loop
 done:
   %total = phi i32 [%count.f, %run], [%count, %loop]
   %misses = phi i64 [%misses.f1, %run], [%misses.s, %loop]
+  %halves = phi i32 [%halves.f, %run], [%count, %loop]
+  %halves64 = zext i32 %halves to i64
+  %halves.all = getelementptr i64, ptr %counters, i64 6
   %total64 = zext i32 %total to i64
   %sectors = getelementptr i64, ptr %counters, i64 1
 {bump("%sectors", "%total64", "sec")}
   %missed.all = getelementptr i64, ptr %counters, i64 5
-{bump("%missed.all", "%misses", "mis")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
+{bump("%missed.all", "%misses", "mis")}{bump("%halves.all", "%halves64", "hal")}{field("sectors", "%tot")}{bump("%tot", "%total64", "all")}
   ret void
 }}
 
+"""
+
+
+def _count_sectors(*, looks_up: bool) -> str:
+    """The function that counts the sectors of an access; what loads miss, too."""
+    if not looks_up:
+        return (
+            _COUNT_SECTORS.replace("@NAME", "@count_store_sectors")
+            .replace("@RUN", _NO_RUN)
+            .replace("@LOOK", "  %missed.s = add i64 0, 0\n")
+        )
+    return (
+        _COUNT_SECTORS.replace("@NAME", "@count_sectors")
+        .replace("@RUN", _RUN)
+        .replace("@LOOK", _look_up("%x", "s"))
+    )
+
+
+# Functions that the rules call, linked into every kernel that counts.
+SUPPORT = f"""
+{_count_sectors(looks_up=True)}
+{_count_sectors(looks_up=False)}
 define internal i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
 entry:
   %none = icmp eq i32 %mask, 0

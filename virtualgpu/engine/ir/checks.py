@@ -22,10 +22,10 @@ def counters(site: str) -> str:
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
-    atomic = "atomic_" if rule in access_rules.ATOMIC_RULES else ""
-    name = f"check_global_{atomic}{size}"
+    kind = "atomic_" if rule in access_rules.ATOMIC_RULES else "store_" if rule == "store" else ""
+    name = f"check_global_{kind}{size}"
     counting = counters("%site") + (
-        f"  call void @count_{atomic}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
+        f"  call void @count_{kind}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"
     )
     body = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -123,7 +123,10 @@ def check_local(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
             "  %word = lshr <32 x i64> %a, splat (i64 2)\n"
             "  %row = mul <32 x i64> %word, splat (i64 128)\n"
             f"  %col = mul <32 x i64> {IOTA}, splat (i64 {max(size, 4)})\n"
-            "  %place = add <32 x i64> %row, %col\n"
+            "  %offset = add <32 x i64> %row, %col\n"
+            + load_field("l1_base", "%first")
+            + splat("i64", "%first", "%firsts")
+            + "  %place = add <32 x i64> %offset, %firsts\n"
             "  call void @count_sectors(ptr %ctx, ptr %cnt, <32 x i64> %place, i32 %mask)\n"
         )
     body = f"""

@@ -68,7 +68,9 @@ LOCAL_TAG = 2 << 56
 # A function pointer: this tag and the function's number in the module.
 FUNCTION_TAG = 3 << 56
 
-ACCESS_COUNTERS = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes", "missed_sectors")
+ACCESS_COUNTERS = (
+    "requests", "sectors", "wavefronts", "ideal_wavefronts", "lanes", "missed_sectors", "half_lines"
+)  # fmt: skip
 # Sectors of 32 bytes that the model of an L1 cache holds for a block: 128 KiB, a power of two.
 L1_SECTORS = 4096
 ACCESS_STRIDE = 64  # bytes a memory instruction
@@ -124,6 +126,7 @@ CONTEXT = np.dtype(
         ("block_wavefronts", "<u8"),
         ("block_longest", "<u8"),
         ("l1_table", "<u8"),
+        ("l1_base", "<u8"),
         ("trace_cursor", "<u8"),
         ("trace_end", "<u8"),
         ("trace_record", "<u8"),

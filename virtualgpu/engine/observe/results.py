@@ -45,7 +45,7 @@ def counters(
             opcodes[i.root] += executions
     found = []
     for i, row in _by_place(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal, lanes, missed = row[:6]
+        requests, sectors, wavefronts, ideal, lanes, missed, halves = row[:7]
         size = memory_ops.size_of(i)
         found.append(
             AccessCounters(
@@ -62,6 +62,7 @@ def counters(
                 lanes * size,
                 i.column,
                 missed,
+                halves,
             )
         )
     forks = [

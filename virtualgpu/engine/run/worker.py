@@ -124,6 +124,7 @@ class Worker:
             "rotate_every": rotate_every,
             "grid_workspace": launch.grid_workspace,
             "copies": copies_at,
+            "l1_base": launch.memory.base_address,
         }  # fmt: skip
         for axis, n in zip("xyz", launch.packed.block, strict=True):
             numbers[f"ntid_{axis}"] = n

@@ -138,7 +138,9 @@ def made_of(opcode: str) -> Made:
     if root in ("wmma", "mma", "ldmatrix"):
         return Made((("half", 8.0),), 32.0)
     if wide:
-        return FREE if root == "shl" else Made((("alu", 2.0),), 5.0)
+        if root == "shl":
+            return FREE
+        return Made((("alu", 1.5 if root in ("add", "sub") else 2.0),), 5.0)  # sums of three are one
     if root in ("add", "sub", "shl", "selp"):
         return _EITHER
     return _ALU

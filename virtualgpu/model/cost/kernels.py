@@ -26,29 +26,29 @@ from virtualgpu.model.cost.rates import DRAM_HEADROOM, clock_ghz, dram_gbps
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, KernelCounters
 
 # --- start of a kernel --------------------------------------------------------------------------
-KERNEL_FLOOR_NS = 480.0  # an empty kernel takes 0.66 us in a graph on an H200, its block included
-BLOCK_FLOOR_NS = 186.0
-COLD_NS_PER_INSTRUCTION = 14.7  # a kernel's first instructions and parameters come from afar
-COLD_MAX_NS = 200.0
+KERNEL_FLOOR_NS = 490.0  # an empty kernel takes 0.66 us in a graph on an H200, its block included
+BLOCK_FLOOR_NS = 208.0
+COLD_NS_PER_INSTRUCTION = 13.1  # a kernel's first instructions and parameters come from afar
+COLD_MAX_NS = 196.0
 DISPATCH_CLK = 1.15  # 16,384 empty blocks take 10.5 us
 WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
 BARRIER_WARP_CLK = 1.6  # a barrier takes so much more for every warp of the block
-OVERLAP = 2.26  # the power in which own time and shared time add up
+OVERLAP, STEADY_OVERLAP = 2.02, 2.34  # the power in which own and shared time add up, in one wave and in many
 
 # --- SM -----------------------------------------------------------------------------------------
 ISSUE_SURPLUS = 1.06  # machine instructions that PTX does not show
-REQUEST_CLK = 1.6  # load/store unit, per request to global or local memory,
-SECTOR_CLK = 0.147  # per sector of it where lanes lie together,
-SCATTERED_SECTOR_CLK = 0.81  # and where they do not
+REQUEST_CLK = 1.43  # load/store unit, per request to global or local memory,
+SECTOR_CLK = 0.139  # per sector of it where lanes lie together,
+SCATTERED_SECTOR_CLK = 0.907  # and where they do not
 WAVEFRONT_CLK = 1.0  # per wavefront of shared memory: 32-way conflicts
 CONSTANT_PASS_CLK = 2.0  # per word of constant memory that a warp asks for, two at least
-L1_LATENCY_CLK = 36.0  # chains of addresses: 16 KiB, 4 MiB and more than L2, each hop 5 clk longer
+L1_LATENCY_CLK = 34.0  # chains of addresses: 16 KiB, 4 MiB and more than L2, each hop 5 clk longer
 L2_LATENCY_CLK = 282.0
 DRAM_LATENCY_CLK = 721.0
 
 # --- chip ---------------------------------------------------------------------------------------
-L2_SECTOR_CLK = 1.16  # per SM
-PARTIAL_STORE_CLK = 4.0  # per SM and sector: stores of some bytes of a sector
+L2_SECTOR_CLK = 1.036  # per SM
+PARTIAL_STORE_CLK = 4.24  # per SM and sector: stores of some bytes of a sector
 L2_USABLE_SHARE = 0.65  # arrays of this share of L2 stay there,
 L2_RAMP = 0.2  # and a fifth more make it as if none did
 # Atomics: between two to one sector; if many lanes want one word, for each; how many bytes apart they must
@@ -60,6 +60,7 @@ ATOMIC_CLK = 1.08
 CROWDED_INTEGER_CLK, CROWDED_FLOAT_CLK = 1.45, 3.48
 ATOMIC_APART_BYTES = 595.0
 ATOMIC_UNITS = 60.0
+ATOMIC_ANSWER_CLK = 500.0  # until the value that was there comes back
 DRAM_GRANULE_BYTES = 64
 LINE_BYTES = 128
 SCATTERED = 16  # sectors of one request from which on it counts as scattered
@@ -146,8 +147,9 @@ class KernelWork:
             if a.space == "local" and a.kind == "store":
                 continue
             asked += SECTOR_BYTES * count
-            if a.space != "local" and a.sectors >= SCATTERED * a.requests:
-                scattered += SECTOR_BYTES * (a.missed_sectors if a.kind == "load" else a.sectors)
+            if a.space != "local" and a.sectors >= SCATTERED * a.requests and a.kind != "atomic":
+                alone = max(2.0 * a.half_lines / a.sectors - 1.0, 0.0)
+                scattered += SECTOR_BYTES * alone * (a.missed_sectors if a.kind == "load" else a.sectors)
         return asked, scattered
 
 
@@ -190,7 +192,8 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
     sm = _shares(work.warp_instructions) * (_sm_clk(info, work) / clock_ghz(info))
     chip = _shares(work.sectors) * _chip_ns(info, work)
     shared = np.maximum(_in_turn(sm, on_sm, steady), _in_turn(chip, on_chip, steady))
-    durations: npt.NDArray[np.float64] = (_own_ns(info, work) ** OVERLAP + shared**OVERLAP) ** (1.0 / OVERLAP)
+    power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
+    durations: npt.NDArray[np.float64] = (_own_ns(info, work) ** power + shared**power) ** (1.0 / power)
     return durations
 
 
@@ -241,7 +244,11 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
     asked, _ = work.traffic
     from_dram = min(dram_bytes(info, work) / max(asked, 1.0), 1.0)
     far_clk = L2_LATENCY_CLK + from_dram * (DRAM_LATENCY_CLK - L2_LATENCY_CLK)
-    missing = {a.pc: min(a.missed_sectors / a.requests, 1.0) for a in work.of("load")}
+    missing = {}
+    for a in work.of("load"):
+        # What all lanes read, the other warps of the block read, too, at the same time, and wait as long.
+        warps = work.warps_per_block if a.sectors == a.requests else 1
+        missing[a.pc] = min(warps * a.missed_sectors / a.requests, 1.0)
     total = 0.0
     for row in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
         clk = work.pace.chain_clk[row]
@@ -262,8 +269,13 @@ def _sm_clk(info: DeviceInfo, work: KernelWork) -> float:
     clk = pipe_clk(info.compute_capability)
     used = {name: float(count) * clk[name] for name, count in zip(PIPES, executed, strict=True)}
     used["issue"] *= ISSUE_SURPLUS
+    del used["lsu"]
     used["fma"] += used["imad"] * clk["fma"] / clk["imad"] if clk["imad"] >= clk["fma"] else 0.0
-    memory = work.counters.total("wavefronts", "shared") * WAVEFRONT_CLK
+    memory = 0.0
+    for a in work.counters.accesses:
+        if a.space == "shared":
+            together = work.pace.merged.get(a.pc, 1.0) if a.wavefronts == a.requests else 1.0
+            memory += a.wavefronts * together * WAVEFRONT_CLK
     for a in work.of("load", "store"):
         together = a.sectors <= 1.5 * max(a.bytes_requested / SECTOR_BYTES, a.requests)
         memory += a.requests * REQUEST_CLK + a.sectors * (SECTOR_CLK if together else SCATTERED_SECTOR_CLK)
@@ -291,10 +303,13 @@ def _chip_ns(info: DeviceInfo, work: KernelWork) -> float:
 
 def _atomic_clk(work: KernelWork, a: AccessCounters) -> float:
     room = max(work.arrays.smallest, 4)
+    lanes = a.bytes_requested / a.size_bytes
     at_once = min(max(room / ATOMIC_APART_BYTES, 1.0), ATOMIC_UNITS)
+    if ".cas" in a.text:
+        # Of those that want one word at a time one wins, and the others ask again when they have the answer.
+        return lanes / (room / a.size_bytes) * ATOMIC_ANSWER_CLK
     if a.pc in work.pace.combined:
         return work.units(a) * CROWDED_INTEGER_CLK / at_once
-    lanes = a.bytes_requested / a.size_bytes
     targets = max(room / SECTOR_BYTES, 1.0)
     # A sector counts as often as its most wanted word: more of them than there are, or one for each lane.
     crowded = a.sectors / a.requests > min(targets, WARP_SIZE) * 8.08 or (

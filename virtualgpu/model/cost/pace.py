@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +27,12 @@ class Pace:
         Of each piece, the places of its loads from global memory (`AccessCounters.pc`).
     combined : frozenset of int
         Places of atomics that one lane does for its warp.
+    merged : mapping
+        Share that loads from shared memory have in one instruction that reads several words for a lane.
     """
 
     pipes: npt.NDArray[np.float64]
     chain_clk: npt.NDArray[np.float64]
     loads: tuple[tuple[int, ...], ...]
-    combined: frozenset[int]
+    combined: frozenset[int] = frozenset()
+    merged: Mapping[int, float] = field(default_factory=dict)
