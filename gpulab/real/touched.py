@@ -57,12 +57,14 @@ class Kernels:
         self.blocks: dict[int, int] = {}
         self.segments: dict[int, int] = {}
 
-    def is_cupys(self, function: int) -> bool:
+    def is_cupys(self, function: int, symbol: str) -> bool:
         """Whether CuPy has loaded a function; nobody else's handle may be asked for parameters."""
         if function not in self._cupys:
-            self._cupys[function] = any(
-                type(each) is cupy.cuda.function.Function and each.ptr == function
+            names = (symbol, kernel_name(symbol))
+            self._cupys[function] = symbol.startswith("cupy_") or any(
+                each.ptr == function if type(each) is cupy.cuda.function.Function else each.name in names
                 for each in gc.get_objects()
+                if type(each) in (cupy.cuda.function.Function, cupy.RawKernel)
             )
         return self._cupys[function]
 

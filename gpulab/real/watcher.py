@@ -231,7 +231,7 @@ class RealWatcher:
         for each in gc.get_objects():
             if type(each) is cupy.ndarray and each.size:
                 self._kernels.blocks[int(each.data.mem.ptr)] = int(each.data.mem.size)
-            elif type(each) is cupy.cuda.Stream and each.ptr not in (_LEGACY, _ALIAS, _PER_THREAD):
+            elif type(each) is cupy.cuda.Stream and getattr(each, "ptr", 0) > _PER_THREAD:
                 self._note_stream(int(each.ptr), runtime.streamGetFlags(each.ptr))
         self._watch = _DeviceWatch()
         self._see = see
@@ -294,7 +294,7 @@ class RealWatcher:
             function, stream, values = arguments[0], arguments[8] or 0, arguments[9]
         if not values:
             return
-        if self._kernels.is_cupys(function):
+        if self._kernels.is_cupys(function, symbol):
             touched = self._kernels.touched(function, symbol, read_parameters(self._driver, function, values))
         else:
             self._guessed += 1

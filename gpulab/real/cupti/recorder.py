@@ -161,7 +161,8 @@ def _mark_streams() -> list[StreamInfo]:
     device = int(cupy.cuda.Device().id)
     # Not isinstance: what imitates another class would be asked for it, and some warn.
     streams: list[Any] = [each for each in gc.get_objects() if issubclass(type(each), cupy.cuda.Stream)]
-    by_handle = {(int(each.device_id), int(each.ptr)): each for each in streams}
+    # One that could not be made has no handle.
+    by_handle = {(int(each.device_id), int(each.ptr)): each for each in streams if hasattr(each, "ptr")}
     by_handle = {key: each for key, each in by_handle.items() if key[1] not in _DEFAULT}
     marked: list[StreamInfo] = []
     for default in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):
