@@ -59,6 +59,8 @@ def graph(fn: Callable[..., Any], *arrays: Any, pool: Any = None) -> CapturedGra
 
     Examples
     --------
+    >>> def step(x, y):
+    ...     y += 2 * x
     >>> g = gl.graph(step, x, y)
     >>> g.launch()
     >>> g.record.nodes
