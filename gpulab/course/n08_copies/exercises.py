@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab import session
+from gpulab.course.n08_copies.memory import mapped
 from gpulab.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
 
 _NOT_ON_THE_HOST = (
@@ -229,18 +230,17 @@ def lookup_case(drawn: Draw, size: Any) -> ProgramCase:
     return ProgramCase((table, Wanted(chosen)), table[chosen], False, label, stays=True)
 
 
-def mapped(host: Any) -> Any:
-    """A device array over page-locked host memory."""
-    cp = session.cp()
-    memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
-    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(memory, 0))
+def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
+    """Call it with the table in page-locked memory, which stays until all work has ended."""
+    locked = bench.pinned(table)
+    found = program(locked, choose)
+    bench.cp.cuda.Device().synchronize()
+    return found
 
 
 def lookup(table: Any, choose: Any) -> Any:
     """The reference: the kernel reads the rows over the bus, where they lie."""
-    locked = session.cupyx().empty_like_pinned(table)
-    locked[...] = table
-    return mapped(locked)[choose()]
+    return mapped(table)[choose()]
 
 
 def lookup_in_a_copy(table: Any, choose: Any) -> Any:
@@ -251,15 +251,17 @@ def lookup_in_a_copy(table: Any, choose: Any) -> Any:
 LOOKUP = ProgramExercise(
     "08-lookup", "Four rows of a large table", "lookup", lookup_case, lookup, lookup_in_a_copy,
     level="stretch", sizes=((1, 1, 1), (100, 8, 5), (50_000, 16, 40)),
+    checked=True, calls=with_pinned_table,
     budgets=(
         Budget(
-            "bus_bytes", "Let the kernel read page-locked memory where it lies: only what it reads travels.",
+            "bus_bytes", "Let the kernel read the table where it lies: only what it reads travels.",
             allowance=3,
         ),
         Budget("waits", "The numbers of the rows are on the device; leave them there.", most=0),
     ),
     advice=(
-        ("is pageable host memory", "A kernel reads page-locked memory only; copy the table there first."),
+        ("is pageable host memory", "A kernel reads pinned memory only; the table is in it: use that."),
+        ("given back", "What a kernel still reads must stay: use the table itself, or wait for the kernel."),
         *_NOT_ON_THE_HOST,
     ),
     praise="only the rows that were asked for crossed the bus.",

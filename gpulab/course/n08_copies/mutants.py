@@ -8,6 +8,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.course.n08_copies import exercises
+from gpulab.course.n08_copies.memory import mapped
 from gpulab.teach.judge import Right, Wrong
 
 
@@ -399,23 +400,25 @@ _RING = (
 # 08-lookup
 
 
-def _with_a_raw_kernel(table: Any, choose: Any) -> Any:
+def _with_a_kernel_of_its_own(table: Any, choose: Any) -> Any:
     cp = _cp()
-    locked = _pinned(table)
-    np.copyto(locked, table)
     rows, width = choose(), table.shape[1]
     out = cp.empty((rows.size, width), table.dtype)
-    gather = cp.ElementwiseKernel(
-        "int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick"
-    )
-    gather(rows[:, None], exercises.mapped(locked), width, cp.arange(width, dtype=cp.int32)[None, :], out)
+    gather = cp.ElementwiseKernel("int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick")
+    gather(rows[:, None], mapped(table), width, cp.arange(width, dtype=cp.int32)[None, :], out)
     return out
 
 
+def _by_hand(table: Any, choose: Any) -> Any:
+    cp = _cp()
+    memory = cp.cuda.UnownedMemory(table.ctypes.data, table.nbytes, table)
+    flat = cp.ndarray(table.size, table.dtype, cp.cuda.MemoryPointer(memory, 0))
+    return flat.reshape(table.shape).take(choose(), axis=0)
+
+
 def _registers(table: Any, choose: Any) -> Any:
-    runtime = _cp().cuda.runtime
-    runtime.hostRegister(table.ctypes.data, table.nbytes, 0)
-    return exercises.mapped(table)[choose()]
+    _cp().cuda.runtime.hostRegister(table.ctypes.data, table.nbytes, 0)
+    return mapped(table)[choose()]
 
 
 def _managed(table: Any, choose: Any) -> Any:
@@ -433,36 +436,21 @@ def _managed_and_prefetched(table: Any, choose: Any) -> Any:
     return x[choose()]
 
 
-def _rows_come_home(table: Any, choose: Any) -> Any:
-    return _cp().asarray(table[choose().get()])
-
-
 def _row_by_row(table: Any, choose: Any) -> Any:
     return _cp().stack([_cp().asarray(table[int(row)]) for row in choose()])
 
 
-def _locked_and_copied(table: Any, choose: Any) -> Any:
-    locked = _pinned(table)
+def _reads_rows_too_early(table: Any, choose: Any) -> Any:
+    rows = choose()
+    here = session.cupyx().empty_like_pinned(rows)
+    rows.get(out=here, blocking=False)
+    return _cp().asarray(table[here])
+
+
+def _gives_back_too_early(table: Any, choose: Any) -> Any:
+    locked = session.cupyx().empty_like_pinned(table)
     locked[...] = table
-    return _cp().asarray(locked)[choose()]
-
-
-def _reads_it_all(table: Any, choose: Any) -> Any:
-    locked = _pinned(table)
-    locked[...] = table
-    return (exercises.mapped(locked) * 1)[choose()]
-
-
-def _never_filled(table: Any, choose: Any) -> Any:
-    locked = _pinned(table)
-    locked[...] = 0
-    return exercises.mapped(locked)[choose()]
-
-
-def _first_rows(table: Any, choose: Any) -> Any:
-    locked = _pinned(table)
-    locked[...] = table
-    return exercises.mapped(locked)[: choose().size]
+    return mapped(locked)[choose()]
 
 
 def _waits(table: Any, choose: Any) -> Any:
@@ -473,23 +461,26 @@ def _waits(table: Any, choose: Any) -> Any:
 
 _LOOKUP = (
     Wrong("08-lookup", "the whole table", exercises.lookup_in_a_copy, "counts", "only what it reads travels"),
-    Wrong("08-lookup", "page-locked, then copied", _locked_and_copied, "counts", "only what it reads travels"),
-    Wrong("08-lookup", "the rows' numbers come home", _rows_come_home, "counts", "leave them there"),
+    Wrong("08-lookup", "the rows' numbers come home", lambda table, choose: _cp().asarray(table[choose().get()]), "counts",
+          "leave them there"),
     Wrong("08-lookup", "row by row", _row_by_row, "counts", "leave them there"),
-    Wrong("08-lookup", "a kernel reads it all", _reads_it_all, "counts", "only what it reads travels"),
+    Wrong("08-lookup", "a kernel reads it all", lambda table, choose: (mapped(table) * 1)[choose()], "counts",
+          "only what it reads travels"),
+    Wrong("08-lookup", "managed, page by page", _managed, "counts", "only what it reads travels"),
     Wrong("08-lookup", "prefetched", _managed_and_prefetched, "counts", "only what it reads travels"),
     Wrong("08-lookup", "waits at the end", _waits, "counts", "leave them there"),
-    Wrong("08-lookup", "pageable", lambda table, choose: exercises.mapped(table)[choose()], "results",
-          "A kernel reads page-locked memory only"),
-    Wrong("08-lookup", "never filled", _never_filled, "results", "it should be"),
-    Wrong("08-lookup", "the first rows", _first_rows, "results", "it should be"),
-    Wrong("08-lookup", "columns", lambda table, choose: exercises.lookup(table, choose).T.copy(), "results", "shape"),
-    Wrong("08-lookup", "managed, page by page", _managed, "counts", "only what it reads travels"),
+    Wrong("08-lookup", "looks at the numbers too early", _reads_rows_too_early, "hazards", ""),
+    Wrong("08-lookup", "gives the table back too early", _gives_back_too_early, "hazards", "must stay"),
+    Wrong("08-lookup", "pageable", lambda table, choose: mapped(np.array(table))[choose()], "results",
+          "A kernel reads pinned memory only"),
+    Wrong("08-lookup", "locks it twice", _registers, "results", "page-locked from the beginning"),
+    Wrong("08-lookup", "the first rows", lambda table, choose: mapped(table)[: choose().size], "results", "it should be"),
+    Wrong("08-lookup", "columns", lambda table, choose: mapped(table)[choose()].T.copy(), "results", "shape"),
     Wrong("08-lookup", "the host's rows", lambda table, choose: table[choose().get()], "results", "stay on the device"),
-    Right("08-lookup", "a kernel of its own", _with_a_raw_kernel),
-    Right("08-lookup", "registered", _registers),
-    Right("08-lookup", "another name", lambda table, choose: exercises.lookup(np.asfortranarray(table).copy("C"), choose)),
-    Right("08-lookup", "row numbers first", lambda table, choose: (lambda rows: exercises.lookup(table, lambda: rows))(choose())),
+    Right("08-lookup", "indexed", lambda table, choose: mapped(table)[choose(), :]),
+    Right("08-lookup", "take", lambda table, choose: _cp().take(mapped(table), choose(), axis=0)),
+    Right("08-lookup", "by hand", _by_hand),
+    Right("08-lookup", "a kernel of its own", _with_a_kernel_of_its_own),
 )  # fmt: skip
 
 WRONG = tuple(o for o in (*_STAY, *_REPORT, *_PACK, *_RING, *_LOOKUP) if isinstance(o, Wrong))
