@@ -1323,3 +1323,19 @@ def zero_copy_changed_after_a_kernel(cp: Any) -> None:
     buffer[7] = 3
     twice(cp)((16,), (256,), (_mapped(cp, buffer), y, N), stream=a)
     a.synchronize()
+
+
+@right
+def buffer_of_a_function_that_waits(cp: Any) -> None:
+    """The pool of page-locked memory gives the same block again."""
+    a, _ = two(cp)
+    x = made(cp)
+
+    def send(value: float) -> None:
+        buffer = pinned(cp)
+        buffer[:] = value
+        x.set(buffer, stream=a)
+        a.synchronize()
+
+    for value in range(3):
+        send(value)

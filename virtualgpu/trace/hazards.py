@@ -236,7 +236,8 @@ class StreamChecker:
         self._released.append(freed)
         if len(self._released) > _KEPT_RELEASES:
             del self._released[: _KEPT_RELEASES // 2]
-        self._freed.setdefault(region.memory, Blocks()).put(freed)
+        if region.memory != HOST:  # of the host's memory, nobody tells when it is given out again
+            self._freed.setdefault(region.memory, Blocks()).put(freed)
 
     def _take(self, act: Allocation) -> None:
         """A block is in use again: its bytes are not free any more."""

@@ -182,17 +182,23 @@ def _split(parts: Any) -> Any:
     return cp.split(cp.asarray(np.concatenate(parts)), ends[:-1].tolist())
 
 
-def _through_one_pinned(parts: Any) -> Any:
+def _through_one_pinned(parts: Any, kept: list[Any] | None = None) -> Any:
     cp, total = _cp(), sum(len(part) for part in parts)
     flat = session.cupyx().empty_pinned(total, np.float32)
+    if kept is not None:
+        kept.append(flat)
     np.concatenate(parts, out=flat)
     device, begin, views = cp.empty(total, cp.float32), 0, []
     device.set(flat)
     for part in parts:
         views.append(device[begin : begin + len(part)])
         begin += len(part)
-    cp.cuda.get_current_stream()
     return views
+
+
+def _keeps_its_pinned_buffer() -> Any:
+    kept: list[Any] = []  # the copy may still read it when the function has returned
+    return lambda parts: _through_one_pinned(parts, kept)
 
 
 def _copies_of_slices(parts: Any) -> Any:
@@ -278,7 +284,8 @@ _PACK = (
     Wrong("08-pack", "starts at the end", _starts_with_the_end, "results", "it should be"),
     Wrong("08-pack", "all in one", lambda parts: _cp().asarray(np.concatenate(parts)), "results", "as a tuple"),
     Right("08-pack", "split", _split),
-    Right("08-pack", "a pinned buffer", _through_one_pinned),
+    Wrong("08-pack", "lets go of its pinned buffer", _through_one_pinned, "hazards", "flat is given back"),
+    Right("08-pack", "a pinned buffer that is kept", _keeps_its_pinned_buffer()),
     Right("08-pack", "copies of slices", _copies_of_slices),
     Right("08-pack", "the last one first", _backwards),
 )  # fmt: skip
