@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -188,3 +189,26 @@ class TestUrgentStreams:
         log = list(machine.devices[0].work.log)[-3:]
         assert [found[a.correlation_id] for a in log] == log
         assert log[2].end_ns < log[1].start_ns
+
+    @pytest.mark.parametrize("many", [2000, 200])
+    def test_a_long_backlog_is_planned_piece_by_piece(
+        self, machine: Machine, monkeypatch: pytest.MonkeyPatch, many: int
+    ) -> None:
+        """What was planned for good keeps its place, and nothing that comes later runs over it."""
+        monkeypatch.setattr("virtualgpu.model.clock._MOST_PENDING", 7)
+        spin, x = cp.RawKernel(SPIN, "spin"), cp.empty(1 << 20, dtype=cp.float32)
+        streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
+        cp.cuda.Device().synchronize()
+        marks = []
+        for number in range(60):
+            blocks = (many, 8)[number % 2]
+            spin((blocks,), (256,), (x, np.int32(2000)), stream=streams[number % 2])
+            marks.append(streams[number % 2].record())
+        cp.cuda.Device().synchronize()
+        log = list(machine.devices[0].work.log)[-60:]
+        assert [mark.time_ns for mark in marks] == [a.end_ns for a in log]
+        for stream in (0, 1):
+            own = log[stream::2]
+            assert all(b.start_ns >= a.end_ns for a, b in pairwise(own))
+        assert log[-1].end_ns < log[-2].end_ns
+        assert machine.clock.now_ns == max(a.end_ns for a in log)

@@ -284,13 +284,13 @@ class Schedule:
             The record of it, of its start, its end and what it followed.
         """
         with self.clock.lock:
+            if self._pending is not None and len(self._pending) >= _MOST_PENDING:
+                self._finish()
             after = self.follow(handle, number)
             if self._pending is None:
                 start, end = self.place(handle, engine, duration_ns, sm_share)
                 self._log.append(activity(start, end, after))
                 return self._log[-1]
-            if len(self._pending) >= _MOST_PENDING:
-                self._finish()
             duration, share = max(1, round(duration_ns)), min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
             priority = self.queue(handle).priority
