@@ -229,7 +229,7 @@ class RealWatcher:
         self._driver = load_driver()
         runtime.deviceSynchronize()
         for each in gc.get_objects():
-            if type(each) is cupy.ndarray and each.size:
+            if type(each) is cupy.ndarray and getattr(each.data.mem, "ptr", None):
                 self._kernels.blocks[int(each.data.mem.ptr)] = int(each.data.mem.size)
             elif type(each) is cupy.cuda.Stream and getattr(each, "ptr", 0) > _PER_THREAD:
                 self._note_stream(int(each.ptr), runtime.streamGetFlags(each.ptr))
@@ -237,8 +237,6 @@ class RealWatcher:
         self._see = see
         self._watch.begin(see)
         with ExitStack() as stack:
-            stack.enter_context(_Hook(self))
-            stack.enter_context(_own_reductions())
             try:
                 stack.enter_context(subscribed(cupti, _FUNCTIONS, self._called))
             except library.CuptiError as error:
@@ -248,6 +246,8 @@ class RealWatcher:
                     "CUPTI has one subscriber a process, and has one already: another check or another tool. "
                     "End that first."
                 ) from error
+            stack.enter_context(_Hook(self))
+            stack.enter_context(_own_reductions())
             self._open = stack.pop_all()
 
     def stop(self) -> str:

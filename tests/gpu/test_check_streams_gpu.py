@@ -9,6 +9,7 @@ import pytest
 
 import gpulab as gl
 from tests.session.stream_patterns import RIGHT, WRONG
+from virtualgpu.errors import GpulabError, NotSupportedError
 
 pytestmark = pytest.mark.gpu
 
@@ -33,7 +34,7 @@ GRAPHS = {name for name in (*RIGHT, *WRONG) if "graph" in name or "capture" in n
 
 @pytest.fixture(autouse=True)
 def told(request: pytest.FixtureRequest) -> None:
-    name = request.node.callspec.params.get("name", "")
+    name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name", "")
     fake = request.config.getoption("--fake-gpu", default=False)
     if name in GRAPHS and fake:
         pytest.skip("needs hardware: nodes of graphs")
@@ -64,3 +65,38 @@ def test_wrong_programs(cp: Any, name: str) -> None:
             assert use.source is not None
             assert use.source.file == "stream_patterns.py"
             assert use.source.text == linecache.getline(program.__code__.co_filename, use.source.line).strip()
+
+
+def test_checks_do_not_nest(cp: Any) -> None:
+    """CUPTI has one subscriber a process; the outer check goes on."""
+    stream = cp.cuda.Stream(non_blocking=True)
+    with gl.check_streams() as found:
+        with pytest.raises(GpulabError, match="one subscriber"), gl.check_streams():
+            pass
+        x = cp.arange(1000.0)
+        with stream:
+            y = x * 2
+    assert [finding.kind for finding in found.findings] == ["read after write"]
+    del y
+    assert not checked(cp, lambda cp: cp.arange(10) + 1).findings
+
+
+def test_a_timeline_and_a_check_at_once(cp: Any) -> None:
+    with gl.timeline() as t, gl.check_streams() as found:
+        _ = cp.arange(1000.0) * 2
+    assert sum(a.kind == "CONCURRENT_KERNEL" for a in t.record.activities) >= 2
+    assert found.record.operations >= 2
+
+
+def test_another_tool_is_named(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    with pytest.raises(GpulabError, match="Nsight Systems"), gl.check_streams():
+        pass
+
+
+def test_without_cupti_a_virtual_gpu_is_offered(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpulab.real.cupti import library
+
+    monkeypatch.setattr(library, "load", lambda: None)
+    with pytest.raises(NotSupportedError, match=r'use_device\("virtual"\)'), gl.check_streams():
+        pass
