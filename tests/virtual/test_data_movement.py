@@ -313,8 +313,8 @@ def test_asarray_takes_the_data_along_and_set_leaves_it_to_the_driver(machine: M
             call()
         return machine.clock.now_ns >= busy_until
 
-    assert not waited(lambda: cp.asarray(host[: 1 << 16]))
-    assert waited(lambda: cp.asarray(host[: 1 << 16], blocking=True))
+    assert not waited(lambda: cp.asarray(host[: 1 << 20]))
+    assert waited(lambda: cp.asarray(host[: 1 << 20], blocking=True))
     assert waited(lambda: x.set(host))
     assert waited(lambda: x.get(out=host, blocking=False))
 
