@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from gpulab import session
 from tests.session.stream_patterns import RIGHT, made, pinned, two
+from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.trace.hazards import StreamChecker
 
 ORDERS = [("last first", 0), ("random", 1), ("random", 2)]
@@ -215,3 +217,16 @@ def test_a_program_without_findings_has_one_result(seed: int) -> None:
         watcher.stop()
     if checker.report(side.provenance).clean:
         assert not differs(program)
+
+
+def test_what_was_given_last_runs_first_where_nothing_orders_it() -> None:
+    ran: list[int] = []
+    deferral = Deferral("last first")
+    for number, after in [(1, ()), (2, (1,)), (3, ()), (4, (3,)), (5, ())]:
+        deferral.hold(number, partial(ran.append, number), after)
+    deferral.require([4, 2])
+    assert ran == [3, 4, 1, 2]
+    deferral.require()
+    assert ran[4:] == [5]
+    with pytest.raises(ValueError, match="'last first' or 'random'"):
+        Deferral("backwards")

@@ -197,3 +197,16 @@ def test_overlap_of_regions() -> None:
             for _ in range(2)
         )  # fmt: skip
         assert overlap(a, b) == bool(touched(a) & touched(b))
+
+
+def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
+    """Another stream's atomic operation needs no order with the atomic one, but with the write."""
+    x = Region(0, BASE, 4)
+    acts: list[Act] = [
+        Work(1, "fill", 0, 0x20, writes=(x,), source=SourceLine("p", 1)),
+        Work(2, "count", 0, 0x20, atomics=(x,), source=SourceLine("p", 2)),
+        Work(3, "count", 0, 0x30, atomics=(x,), source=SourceLine("p", 3)),
+    ]
+    (finding,) = find([NewStream(0, 0x20, "a", False), NewStream(0, 0x30, "b", False), *acts], HERE).findings
+    assert finding.first.source == SourceLine("p", 1)
+    assert not find(acts[1:], HERE).findings
