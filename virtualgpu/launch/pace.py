@@ -40,6 +40,7 @@ ROUNDS = 4
 UNROLLED, UNROLL_LIMIT = 4, 60
 LOADS_IN_FLIGHT = 12
 WORDS_BYTES = 16  # the most that one instruction reads for a lane
+MOST_STEPS = 40
 _UNANSWERED = Made((("lsu", 1.0),), 0.0)
 
 
@@ -70,8 +71,9 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
                 if i.root == "ld" and m.waits == "global"
             )
         )
+        waits = any(m.waits in ("global", "atomic") for m in piece.made)
         for column, latency in enumerate(LATENCIES):
-            chain[row, column] = _chain_clk(piece, latency, clk)
+            chain[row, column] = _chain_clk(piece, latency, clk) if waits or not column else chain[row, 0]
     return Pace(pipes, chain, tuple(loads), _combined(functions[0], ignored[0]), merged)
 
 
@@ -250,22 +252,22 @@ class _Alignment:
                 self._makers.setdefault(name, []).append(i)
         self._known: dict[str, int] = {}
 
-    def of(self, operand: ir.Operand | None) -> int:
-        """The largest power of two, at most 16, that divides a value."""
+    def of(self, operand: ir.Operand | None, steps: int = MOST_STEPS) -> int:
+        """The largest power of two, at most 16, that divides a value; 1 where that takes too many steps."""
         if isinstance(operand, ir.Symbol):
             return _divisor(operand.offset)
         if isinstance(operand, ir.Immediate):
             return _divisor(operand.value)
-        if not isinstance(operand, ir.Register):
+        if not isinstance(operand, ir.Register) or not steps:
             return 1
         if operand.name not in self._known:
             self._known[operand.name] = WORDS_BYTES  # of a loop's own value: as the others say
             makers = self._makers.get(operand.name, [])
-            self._known[operand.name] = min((self._made(i) for i in makers), default=1)
+            self._known[operand.name] = min((self._made(i, steps - 1) for i in makers), default=1)
         return self._known[operand.name]
 
-    def _made(self, i: ir.Instruction) -> int:
-        parts = [self.of(o) for o in i.operands[1:]]
+    def _made(self, i: ir.Instruction, steps: int) -> int:
+        parts = [self.of(o, steps) for o in i.operands[1:]]
         if i.root in ("mov", "cvta", "cvt"):
             return parts[0]
         if i.root in ("add", "sub", "or"):
