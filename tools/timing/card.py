@@ -51,10 +51,11 @@ stream that is kept busy, pageable ones in a row.
 - GPUs other than these two follow from published figures, and have not been compared.
 - CuPy's own kernels are priced by their traffic and arithmetic only, not by their blocks.
 
-The rule for compare-and-swap, the one that warps which read the same word wait together, and the sharing of
-an SM among unequal blocks came in after the kept launches had shown that something was missing; their
-constants come from other launches. Additions to one float or to a few moved from the kept launches to those
-that calibrate, since they measure one operation.
+The kept launches are no clean test. Their recordings had been seen before the model was built, and their
+scores were looked at while it grew: the rule for compare-and-swap came in because of the worst of them, though
+its constant comes from another launch, and additions to one float or to a few moved from them to those that
+calibrate. Recorded workloads of more than 20 us (`tests/recordings`) took part in the calibration, too. Expect
+somewhat worse of a kernel that nobody has tried.
 """
 
 

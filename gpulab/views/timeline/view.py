@@ -133,4 +133,5 @@ def _described(lanes: Lanes, track: Item, panel: int) -> list[str]:
 
 def _caption(record: Timeline) -> str:
     lost = f" {count(record.lost, 'record')} lost: the recorder had no room." if record.lost else ""
-    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost} {record.note}".strip()
+    note = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
+    return f"Times {record.provenance.label}, from {METHODS[record.method]}.{lost}{note}"
