@@ -52,10 +52,10 @@ stream that is kept busy, pageable ones in a row.
 - CuPy's own kernels are priced by their traffic and arithmetic only, not by their blocks.
 
 The kept launches are no clean test. Their recordings had been seen before the model was built, and their
-scores were looked at while it grew: the rule for compare-and-swap came in because of the worst of them, though
-its constant comes from another launch, and additions to one float or to a few moved from them to those that
-calibrate. Recorded workloads of more than 20 us (`tests/recordings`) took part in the calibration, too. Expect
-somewhat worse of a kernel that nobody has tried.
+scores were looked at while it grew: the rule for compare-and-swap came in because of the worst of them,
+though its constant comes from another launch, and additions to one float or to a few moved from them to
+those that calibrate. Recorded workloads of more than 20 us (`tests/recordings`) took part in the calibration,
+too. Expect somewhat worse of a kernel that nobody has tried.
 """
 
 

@@ -411,7 +411,9 @@ def _with_a_kernel_of_its_own(table: Any, choose: Any) -> Any:
     cp = _cp()
     rows, width = choose(), table.shape[1]
     out = cp.empty((rows.size, width), table.dtype)
-    gather = cp.ElementwiseKernel("int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick")
+    gather = cp.ElementwiseKernel(
+        "int32 row, raw T table, int32 width, int32 c", "T y", "y = table[row * width + c]", "pick"
+    )
     gather(rows[:, None], mapped(table), width, cp.arange(width, dtype=cp.int32)[None, :], out)
     return out
 
