@@ -145,6 +145,14 @@ def test_comments_in_strings_are_none() -> None:
     assert shipped.plain(code) == 'a("// no", \'"\', R"x(/* neither\n)" */)x");\n\n b'
 
 
+def test_names_that_hold_a_process_number_are_made_alike() -> None:
+    names = ("_ZN45_INTERNAL_00000000_9_kernel_cu_ff6e0fe2_292024cuda3std3__45__cpo9iter_swapE",
+             "_ZN44_INTERNAL_00000000_9_kernel_cu_ee908c4c_94334cuda3std3__45__cpo9iter_swapE")  # fmt: skip
+    stripped = {shipped.strip(f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};") for name in names}
+    name = "_ZN9_INTERNAL4cuda3std3__45__cpo9iter_swapE"
+    assert stripped == {f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};"}
+
+
 def test_what_is_stripped() -> None:
     code = "#include <cooperative_groups.h>\n" + kernel_code("vector_add.cu")
     ptx = nvrtc.compile_ptx(code, target=90).ptx

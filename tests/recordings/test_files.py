@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import gpulab
-from gpulab.lab.recorded import load
+from gpulab.lab.recorded import load, records
 from tools.recordings import load_recording, nsight, pack_output, parse_recording, recording_names
 from virtualgpu.records import LaunchTrace, Occupancy, Provenance, WarpTrace
 from virtualgpu.records import io as trace_io
 
-TRACES = sorted(path.stem for path in (Path(gpulab.__file__).parent / "data" / "recordings").glob("*.npz"))
+TRACES = sorted(record.name for record in records())
 
 
 def a_launch_trace() -> LaunchTrace:

@@ -14,7 +14,7 @@ import pytest
 import gpulab as gl
 from gpulab import session
 from gpulab.lab import recorded
-from gpulab.lab.recorded import NotRecordedError, beside, in_words, records
+from gpulab.lab.recorded import NotRecordedError, RecordedTimeline, beside, in_words, records, timelines
 from gpulab.views import LaunchChart, WarpStepper
 from tools.corpus import case
 from tools.corpus.workloads import workload
@@ -43,7 +43,8 @@ SUBTRACTS = VECTOR_ADD.replace("a[i] + b[i]", "a[i] - b[i]")
 
 def test_the_index_holds_every_record_and_says_what_the_record_says() -> None:
     folder = Path(gl.__file__).parent / "data" / "recordings"
-    assert {record.name for record in records()} == {path.stem for path in folder.glob("*.npz")}
+    indexed = {record.name for record in (*records(), *timelines())}
+    assert indexed == {path.stem for path in folder.glob("*.npz")}
     for record in records():
         trace = record.trace
         assert record.what == ("blocks" if isinstance(trace, LaunchTrace) else "warp")
@@ -52,6 +53,18 @@ def test_the_index_holds_every_record_and_says_what_the_record_says() -> None:
         assert trace.provenance.device == record.device
         assert trace.provenance.detail.startswith(record.date)
         assert record.kernel in (record.code or trace.code)
+
+
+@pytest.mark.parametrize("entry", timelines(), ids=lambda entry: entry.name)
+def test_shipped_timelines_are_recorded_and_sane(entry: RecordedTimeline) -> None:
+    record = entry.timeline
+    assert (record.provenance.source, record.provenance.device) == ("recorded", entry.device)
+    assert record.provenance.detail.startswith(entry.date)
+    assert (record.method, record.lost) == ("CUPTI", 0)
+    assert record.activities
+    assert all(record.start_ns <= a.start_ns <= a.end_ns <= record.end_ns for a in record.activities)
+    numbers = {call.correlation_id for call in record.calls}
+    assert {a.correlation_id for a in record.activities if not a.graph_id} <= numbers
 
 
 def test_arguments_in_the_index_are_the_corpus_s() -> None:
@@ -67,7 +80,7 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
     assert all(record.name in shown for record in records())
     assert "NVIDIA H200, 2026-" in shown
     assert "<table" in gl.recorded()._repr_html_()  # type: ignore[union-attr]
-    assert gl.recorded().record == records()  # type: ignore[union-attr]
+    assert gl.recorded().record == (*records(), *timelines())  # type: ignore[union-attr]
     chart, stepper = gl.recorded("h200_vector_add_blocks"), gl.recorded("h200_maze_warp")
     assert isinstance(chart, LaunchChart)
     assert isinstance(stepper, WarpStepper)

@@ -87,7 +87,10 @@ def test_recording_a_timeline_is_timed_beside_the_plain_run() -> None:
 
 
 @pytest.mark.slow
-def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        bench, "recorded_launches", lambda: recorded_launches(200)
+    )  # 10,000 take half a minute
     assert bench.main(["--json", "--rounds", "1", "--no-simulator"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["provenance"]["source"] == "measured"

@@ -36,7 +36,7 @@ def test_make_help_lists_what_the_readme_names() -> None:
 @pytest.mark.parametrize("text", DOCUMENTS, ids=["README", "CONTRIBUTING"])
 def test_files_and_tools_named_in_the_text_exist(text: str) -> None:
     named = set(re.findall(r"`((?:gpulab|virtualgpu|tests|tools|notebooks)/[\w./-]+)`", text))
-    named |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools\.\w+)", text)}
+    named |= {f"{name.replace('.', '/')}.py" for name in re.findall(r"python -m (tools(?:\.\w+)+)", text)}
     assert not [name for name in sorted(named) if not (ROOT / name).exists() and "NN" not in name]
 
 

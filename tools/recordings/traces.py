@@ -79,6 +79,8 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
     ):
         for device in devices:
             for path in notebooks():
+                if not any("gl.launch(" in source for source in cells(path)):
+                    continue
                 session.use_device(device)
                 with _noted(found, path.name[:2]):
                     run(list(cells(path)), path.name)

@@ -31,6 +31,8 @@ _TOKENS = re.compile(
     re.S,
 )
 _DEBUG_SECTION = re.compile(r"\.section\s+\.debug\w*\s*\{.*?\}\s*", re.S)
+# A name of the namespace that belongs to one file alone holds the number of the process that compiled it.
+_INTERNAL = re.compile(r"_ZN(\d+)(?=_INTERNAL_)")
 _FOLDER = re.compile(r'(\.file\s+\d+\s+")[^"]*?([^"/\\]+")')
 _COMMENT_LINE = re.compile(r"^\s*//[^\n]*\n", re.M)
 
@@ -98,8 +100,11 @@ def pack(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
 
 
 def strip(ptx: str) -> str:
-    """PTX without debug sections, comment lines and the folders of its source files."""
-    return _COMMENT_LINE.sub("", _FOLDER.sub(r"\1\2", _DEBUG_SECTION.sub("", ptx)))
+    """PTX without debug sections, comment lines, the folders of its source files and process numbers."""
+    ptx = _COMMENT_LINE.sub("", _FOLDER.sub(r"\1\2", _DEBUG_SECTION.sub("", ptx)))
+    for length in {found[1] for found in _INTERNAL.finditer(ptx)}:
+        ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
+    return ptx
 
 
 def plain(code: str) -> str:
