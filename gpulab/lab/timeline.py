@@ -109,6 +109,11 @@ def _record_of(given: TimelineReport | Timeline) -> Timeline:
     return record
 
 
+def busy_ns(record: Timeline) -> int:
+    """How long any operation ran: the length of the union of their intervals."""
+    return overlap.length_ns(overlap.intervals(record.activities))
+
+
 class TimelineReport:
     """A timeline and what it says. ``with`` records it; afterwards it is displayed, asked and saved.
 

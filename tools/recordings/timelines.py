@@ -18,6 +18,7 @@ import numpy as np
 
 import gpulab as gl
 from gpulab import session
+from gpulab.course.n11_graphs.figures import film
 from gpulab.lab.recorded import TIMELINE_FORMAT, TIMELINES, RecordedTimeline
 from tools.recordings.traces import SHIPPED
 from virtualgpu.records import Timeline
@@ -33,36 +34,6 @@ extern "C" __global__ void scale(const float* x, float* y, int n, int rounds) {
     y[i] = v;
 }
 """
-
-
-def _film(n: int, *, as_graph: bool) -> Callable[[], Timeline]:
-    """Forty additions to `n` numbers, launched one by one or as a graph."""
-    cp = session.cp()
-    x = cp.zeros(n, dtype=cp.float32)
-    stream = cp.cuda.Stream(non_blocking=True)
-
-    def forty() -> None:
-        for _ in range(40):
-            cp.add(x, 1, out=x)
-
-    forty()
-    cp.cuda.Device().synchronize()
-    graph: Any = None
-    if as_graph:
-        with stream:
-            stream.begin_capture()
-            forty()
-            graph = stream.end_capture()
-            graph.launch(stream)
-        stream.synchronize()
-
-    def run() -> Timeline:
-        with gl.timeline() as seen, stream:
-            graph.launch(stream) if as_graph else forty()
-            stream.synchronize()
-        return seen.record
-
-    return run
 
 
 def _conveyor(
@@ -103,9 +74,9 @@ def _conveyor(
 PROGRAMS: dict[str, tuple[str, Callable[[], Callable[[], Timeline]]]] = {
     "film_eager": (
         "40 additions to 4,096 floats, launched one by one",
-        lambda: _film(4096, as_graph=False),
+        lambda: lambda: film(4096)[0],
     ),
-    "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: _film(4096, as_graph=True)),
+    "film_graph": ("40 additions to 4,096 floats, as one graph", lambda: lambda: film(4096)[1]),
     "conveyor_pageable": (
         "32 MiB in 8 chunks from pageable memory: in, compute, out on 3 streams",
         lambda: _conveyor(8, pinned=False, streams=3),

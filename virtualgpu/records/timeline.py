@@ -154,3 +154,10 @@ class Timeline:
     @property
     def duration_ns(self) -> int:
         return self.end_ns - self.start_ns
+
+    @property
+    def span_ns(self) -> int:
+        """From the first operation's start to the last one's end; 0 without operations."""
+        if not self.activities:
+            return 0
+        return max(a.end_ns for a in self.activities) - min(a.start_ns for a in self.activities)

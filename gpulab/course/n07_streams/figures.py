@@ -13,10 +13,9 @@ from gpulab import session
 from gpulab.course.n07_streams import clocks, work
 from gpulab.lab.timeline import timeline
 from gpulab.teach.picture import Picture
-from gpulab.views import TimelineView
 from gpulab.views.parts import boxes
 from gpulab.views.parts.palette import light
-from gpulab.views.timeline.chart import lanes_of
+from gpulab.views.timeline.steered import SteeredTimeline
 from virtualgpu.records import Activity, Provenance, Timeline
 
 _STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
@@ -105,13 +104,6 @@ def too_early(record: Timeline) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairs if record.activities[b].start_ns < record.activities[a].end_ns]
 
 
-def span_ns(record: Timeline) -> int:
-    """From the first operation's start to the last one's end."""
-    if not record.activities:
-        return 0
-    return max(a.end_ns for a in record.activities) - min(a.start_ns for a in record.activities)
-
-
 def running_at_once(activities: Sequence[Activity]) -> int:
     """The most operations that ran at the same time."""
     return max((sum(b.start_ns <= a.start_ns < b.end_ns for b in activities) for a in activities), default=0)
@@ -145,26 +137,23 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
     return seen.record
 
 
-class Conveyor(TimelineView):
+class Conveyor(SteeredTimeline):
     """The conveyor, with controls for its pieces, its memory, and the event between two stations."""
 
     pieces = traitlets.Int().tag(sync=True)
     pinned = traitlets.Int(1).tag(sync=True)
     waits = traitlets.Int(1).tag(sync=True)
-    pictures = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, pieces: int = 1) -> None:
         self._seen = {(pieces, 1, 1): conveyor(pieces)}
         self._here = session.here()
         super().__init__(self._seen[pieces, 1, 1])
-        self.controls = [
+        self.pieces = pieces
+        self.steer(
             boxes.slider("Pieces", "pieces", PIECES, [str(n) for n in PIECES]),
             boxes.slider("Host memory", "pinned", (0, 1), ("pageable", "page-locked")),
             boxes.slider("Work waits for its copy", "waits", (0, 1), ("no: the event is missing", "yes")),
-        ]
-        self.pieces = pieces
-        self._show()
-        self.observe(self._on_change, ["pieces", "pinned", "waits"])
+        )
 
     def at(self, pieces: int, pinned: bool = True, waits: bool = True) -> Timeline:
         """The timeline of one setting; run when first asked for."""
@@ -174,26 +163,19 @@ class Conveyor(TimelineView):
                 self._seen[key] = conveyor(pieces, pinned, waits)
         return self._seen[key]
 
-    def _on_change(self, _: Any) -> None:
-        with self._lock, self.hold_sync():
-            try:
-                with self._reporting(f"The conveyor with {self.pieces} pieces"):
-                    self._show()
-            finally:
-                self.pictures += 1
+    def chosen(self) -> str:
+        return f"The conveyor with {self.pieces} pieces"
 
-    def _show(self) -> None:
+    def show_chosen(self) -> None:
+        """Show the conveyor as it is set."""
         record = self.at(self.pieces, bool(self.pinned), bool(self.waits))
-        one = span_ns(self.at(1, bool(self.pinned)))
+        one = self.at(1, bool(self.pinned)).span_ns
         early = too_early(record)
-        self.records = (record,)
-        self.panels = lanes_of(self.records)
-        self.panels[0].faults = early
-        self.summary = (
+        summary = (
             f"{self.pieces} {'piece' if self.pieces == 1 else 'pieces'}, "
-            f"{'page-locked' if self.pinned else 'pageable'} memory: {span_ns(record) / 1e3:,.0f} µs, "
-            f"{one / max(1, span_ns(record)):.2f} times as fast as in one piece."
+            f"{'page-locked' if self.pinned else 'pageable'} memory: {record.span_ns / 1e3:,.0f} µs, "
+            f"{one / max(1, record.span_ns):.2f} times as fast as in one piece."
         )
         if early:
-            self.summary += f" {len(early)} of {self.pieces} kernels began before what they read was there."
-        self.redraw()
+            summary += f" {len(early)} of {self.pieces} kernels began before what they read was there."
+        self.show(record, summary=summary, faults=early)

@@ -8,10 +8,9 @@ from typing import Any
 import traitlets
 
 from gpulab import session
-from gpulab.lab.timeline import timeline
-from gpulab.views import TimelineView
+from gpulab.lab.timeline import busy_ns, timeline
 from gpulab.views.parts import boxes
-from gpulab.views.timeline.chart import lanes_of
+from gpulab.views.timeline.steered import SteeredTimeline
 from virtualgpu.records import Timeline
 
 SIZES = tuple(1 << e for e in range(10, 23, 2))
@@ -20,14 +19,7 @@ NAMES = ("one by one", "as a graph")
 
 def busy_share(record: Timeline) -> float:
     """Part of the time from the first operation's start to the last one's end in which any of them ran."""
-    if not record.activities:
-        return 0.0
-    busy_ns, reached = 0, record.activities[0].start_ns
-    first = reached
-    for activity in sorted(record.activities, key=lambda a: a.start_ns):
-        busy_ns += max(0, activity.end_ns - max(activity.start_ns, reached))
-        reached = max(reached, activity.end_ns)
-    return busy_ns / max(1, reached - first)
+    return busy_ns(record) / max(1, record.span_ns)
 
 
 def in_a_capture(work: Callable[[Any], Any]) -> str:
@@ -87,27 +79,18 @@ def film(n: int) -> tuple[Timeline, Timeline]:
     return eager.record, replayed.record
 
 
-def span_ns(record: Timeline) -> int:
-    """From the first operation's start to the last one's end."""
-    starts, ends = zip(*((a.start_ns, a.end_ns) for a in record.activities), strict=True)
-    return int(max(ends) - min(starts))
-
-
-class Film(TimelineView):
+class Film(SteeredTimeline):
     """Forty kernels launched one by one above the same as a graph, with a slider for their size."""
 
     elements = traitlets.Int().tag(sync=True)
-    pictures = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, sizes: tuple[int, ...] = SIZES) -> None:
         self._films = {sizes[0]: film(sizes[0])}
         self._here = session.here()
         super().__init__(*self._films[sizes[0]], names=NAMES)
-        texts = [f"{n:,} floats" for n in sizes]
-        self.controls = [boxes.slider("Elements a kernel", "elements", sizes, texts)]
         self.elements = sizes[0]
-        self._show()
-        self.observe(self._on_elements, "elements")
+        texts = [f"{n:,} floats" for n in sizes]
+        self.steer(boxes.slider("Elements a kernel", "elements", sizes, texts))
 
     def at(self, n: int) -> tuple[Timeline, Timeline]:
         """The two timelines of `n` elements; run when first asked for."""
@@ -119,28 +102,22 @@ class Film(TimelineView):
     def times(self, n: int) -> float:
         """How many times as long the launches one by one take."""
         eager, replayed = self.at(n)
-        return span_ns(eager) / span_ns(replayed)
+        return eager.span_ns / replayed.span_ns
 
     def left_of_the_gain(self, small: int, large: int) -> str:
         """The graph's gain with kernels of `large` elements beside that of `small` ones, in words."""
         left = (self.times(large) - 1) / (self.times(small) - 1)
         return "about the same factor" if left > 0.75 else "half of it" if left > 0.25 else "almost nothing"
 
-    def _on_elements(self, _: Any) -> None:
-        with self._lock, self.hold_sync():
-            try:
-                with self._reporting(f"The film of {self.elements:,} elements"):
-                    self._show()
-            finally:
-                self.pictures += 1
+    def chosen(self) -> str:
+        return f"The film of {self.elements:,} elements"
 
-    def _show(self) -> None:
-        self.records = self.at(self.elements)
-        self.panels = lanes_of(self.records, NAMES)
-        eager, replayed = self.records
-        self.summary = (
-            f"{self.elements:,} floats a kernel: {span_ns(eager) / 1e3:,.0f} µs one by one, "
-            f"{span_ns(replayed) / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
+    def show_chosen(self) -> None:
+        """Show the two films of so many elements."""
+        eager, replayed = self.at(self.elements)
+        summary = (
+            f"{self.elements:,} floats a kernel: {eager.span_ns / 1e3:,.0f} µs one by one, "
+            f"{replayed.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
             f"the GPU is busy for {busy_share(eager):.0%} and {busy_share(replayed):.0%} of it."
         )
-        self.redraw()
+        self.show(eager, replayed, names=NAMES, summary=summary)

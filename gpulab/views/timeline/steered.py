@@ -1,0 +1,57 @@
+"""A timeline with sliders: what they are set to is run, and shown in the place of what was there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import traitlets
+
+from gpulab.views.parts.boxes import Box
+from gpulab.views.timeline.chart import lanes_of
+from gpulab.views.timeline.view import TimelineView
+from virtualgpu.records import Timeline
+
+
+class SteeredTimeline(TimelineView):
+    """Timelines that sliders choose.
+
+    A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
+    `chosen` and `show_chosen`, which calls `show`.
+    """
+
+    pictures = traitlets.Int(0).tag(sync=True)
+
+    def steer(self, *sliders: Box) -> None:
+        """Put sliders above the picture, and follow them from now on."""
+        self.controls = list(sliders)
+        self.show_chosen()
+        self.observe(self._on_slider, [slider["trait"] for slider in sliders])
+
+    def chosen(self) -> str:
+        """What the sliders are set to, for the message if it cannot be shown."""
+        raise NotImplementedError
+
+    def show_chosen(self) -> None:
+        """Show what the sliders are set to."""
+        raise NotImplementedError
+
+    def show(
+        self, *records: Timeline, names: Sequence[str] = (), summary: str = "",
+        faults: Sequence[tuple[int, int]] = (),
+    ) -> None:  # fmt: skip
+        """Show other timelines; `faults` are pairs of the first one's operations that go wrong together."""
+        self.records, self.summary = records, summary
+        self.panels = lanes_of(records, names)
+        if faults:
+            self.panels[0].faults = list(faults)
+        self.redraw()
+
+    def _on_slider(self, _: Any) -> None:
+        with self._lock, self.hold_sync():
+            try:
+                with self._reporting(self.chosen()):
+                    self.show_chosen()
+            finally:
+                # The browser waits for this number before it sends a slider's next place.
+                self.pictures += 1
