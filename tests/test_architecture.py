@@ -31,12 +31,13 @@ VIRTUAL = {
     "cuda_errors": {"errors"},
     "protocol": {"records", "launch"},
     "trace": {"records", "errors"},  # what a timeline says: overlap, gaps, hazards, files
+    "allocators": {"records", "errors"},  # pools as models, snapshots of PyTorch's
     "compile": {"records", "errors"},
     "model": {*BASE, "sanitizer"},
     "engine": {*BASE, "compile", "model"},
     "launch": {*BASE, "compile", "model", "engine", "cp"},
     "sanitizer": {*BASE, "compile", "model", "engine", "launch", "protocol"},
-    "cp": {*BASE, "compile", "model", "launch"},
+    "cp": {*BASE, "allocators", "compile", "model", "launch"},
     "backend": {*BASE, "protocol", "compile", "model", "engine", "launch", "sanitizer", "cp"},
     "cupyx": {"compile", "model", "cp"},
     "aliases": {"model", "cp", "cupyx"},

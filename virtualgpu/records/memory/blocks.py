@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from virtualgpu.records.origin import Provenance
+
+BlockState = Literal["used", "waiting", "free", "unmapped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +15,10 @@ class Block:
     """A piece of a segment, in use or free.
 
     ``requested_bytes`` is what the program asked for (``size_bytes`` is rounded up) and ``label`` says
-    what it is; a free block has neither.
+    what it is; a free block has neither. ``is_waiting``: freed by the program, but another stream may still
+    use it (PyTorch's ``record_stream``), so that it is not free yet. ``is_unmapped``: a hole in an expandable
+    segment, addresses without memory. ``stack`` is the number of the stack trace that allocated it in the
+    trace that the map is of (-1: not known), ``event`` that of the event which made it what it is.
     """
 
     address: int
@@ -20,6 +26,19 @@ class Block:
     is_free: bool
     requested_bytes: int = 0
     label: str = ""
+    is_waiting: bool = False
+    is_unmapped: bool = False
+    stack: int = -1
+    event: int = -1
+
+    @property
+    def state(self) -> BlockState:
+        """One word for what it is."""
+        if self.is_unmapped:
+            return "unmapped"
+        if self.is_waiting:
+            return "waiting"
+        return "free" if self.is_free else "used"
 
     @property
     def end(self) -> int:
@@ -30,13 +49,17 @@ class Block:
 class Segment:
     """One allocation of the device (``cudaMalloc``); its blocks tile it in the order of addresses.
 
-    ``stream`` is the handle of the stream whose allocations the segment serves.
+    ``stream`` is the handle of the stream whose allocations the segment serves. ``pool`` names the pool it
+    belongs to where an allocator has several, such as PyTorch's ``"small"`` and ``"large"``. An expandable
+    segment is a range of addresses into which memory is mapped as it is needed.
     """
 
     address: int
     size_bytes: int
     stream: int
     blocks: tuple[Block, ...]
+    pool: str = ""
+    is_expandable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +83,12 @@ class BlockMap:
     @property
     def total_bytes(self) -> int:
         """What the pool has taken from the device."""
-        return sum(segment.size_bytes for segment in self.segments)
+        return sum(block.size_bytes for block in self.blocks if not block.is_unmapped)
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of the blocks in use, each rounded up."""
-        return sum(block.size_bytes for block in self.blocks if not block.is_free)
+        """Bytes of the blocks in use, each rounded up, and of those that wait for a stream."""
+        return sum(block.size_bytes for block in self.blocks if block.state in ("used", "waiting"))
 
     @property
     def free_bytes(self) -> int:
@@ -74,4 +97,4 @@ class BlockMap:
     @property
     def largest_free_bytes(self) -> int:
         """The largest request that a free block serves, whichever its stream."""
-        return max((block.size_bytes for block in self.blocks if block.is_free), default=0)
+        return max((block.size_bytes for block in self.blocks if block.state == "free"), default=0)

@@ -1,0 +1,1 @@
+"""Memory: live chart, allocator map, report, ladder."""

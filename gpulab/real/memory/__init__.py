@@ -1,0 +1,1 @@
+"""Memory of the real GPU: what its pool and driver say."""

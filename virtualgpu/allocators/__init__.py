@@ -1,0 +1,1 @@
+"""Memory allocators as models: what a pool does with a trace of requests, without a device."""

@@ -1,0 +1,110 @@
+"""What an allocator did, one event after another, in the vocabulary of PyTorch's memory snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.records.memory.blocks import BlockMap
+from virtualgpu.records.origin import Provenance
+
+Action = Literal[
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+]
+ACTIONS: tuple[Action, ...] = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+)
+"""An action's code in `AllocatorEvents.actions` is its place here."""
+
+
+class Frame(NamedTuple):
+    """One line of a stack trace."""
+
+    filename: str
+    line: int
+    function: str
+
+
+Stack = tuple[Frame, ...]
+"""Innermost frame first, as PyTorch's snapshots have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorEvents:
+    """Events as columns of equal length, in the order in which they happened.
+
+    Parameters
+    ----------
+    actions : numpy.ndarray of uint8
+        Codes, see `ACTIONS`. ``alloc`` is a block given to the program, ``free_requested`` the program's
+        giving it back, ``free_completed`` when it is free (later, where it waited for a stream);
+        ``segment_...`` is what the allocator took from the device and gave back; ``oom`` a request that
+        failed.
+    addresses, size_bytes, requested_bytes, streams, time_ns : numpy.ndarray of int64
+        Where, bytes rounded up by the allocator, bytes asked for (0: not known), the handle of the stream,
+        and when. ``oom`` has the device's free bytes as its address, as PyTorch's snapshots do.
+    stacks : numpy.ndarray of int32
+        Number of the stack trace in `AllocatorTrace.stacks`, -1 for none.
+    """
+
+    actions: npt.NDArray[np.uint8]
+    addresses: npt.NDArray[np.int64]
+    size_bytes: npt.NDArray[np.int64]
+    requested_bytes: npt.NDArray[np.int64]
+    streams: npt.NDArray[np.int64]
+    time_ns: npt.NDArray[np.int64]
+    stacks: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def rows(self) -> Iterator[tuple[Action, int, int, int, int, int, int]]:
+        """Action, address, size, requested bytes, stream, time and stack number of each event."""
+        columns = (self.addresses, self.size_bytes, self.requested_bytes, self.streams, self.time_ns)
+        named = (ACTIONS[code] for code in self.actions.tolist())
+        yield from zip(named, *(c.tolist() for c in columns), self.stacks.tolist(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorTrace:
+    """All that one allocator of one device did from a first state on.
+
+    Parameters
+    ----------
+    allocator : str
+        ``"CuPy's pool"``, ``"PyTorch's caching allocator"`` and so on, with its settings in ``settings``.
+    first : BlockMap
+        What it held before the first event.
+    note : str
+        What could not be seen, in words; empty for nothing.
+    """
+
+    provenance: Provenance
+    device_id: int
+    allocator: str
+    first: BlockMap
+    events: AllocatorEvents
+    stacks: tuple[Stack, ...] = ()
+    settings: str = ""
+    capacity_bytes: int = 0
+    note: str = ""
