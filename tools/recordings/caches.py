@@ -1,0 +1,169 @@
+"""Record what Nsight Compute says of the caches while the kernels of `tools.corpus.caching` run.
+
+    python -m tools.recordings.caches --out FILE      # where the GPU and ncu are; about 90 s
+
+Each launch is counted twice: after its caches were emptied (``cold``), and as it follows a launch of its own
+(``warm``). The launching program stops when its time is up, so that what was counted until then is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tools.corpus.caching import CASES, code
+from tools.recordings import nsight
+
+VERSION = 1
+LAUNCH_S = 32.0
+STATES = ("cold", "warm")
+
+_L1 = tuple(
+    f"l1tex__t_sectors_pipe_lsu_mem_{where}{what}.sum"
+    for where in (
+        "global_op_ld", "global_op_st", "global_op_red", "global_op_atom", "local_op_ld", "local_op_st",
+    )
+    for what in ("", "_lookup_hit")
+)  # fmt: skip
+_L2 = tuple(
+    f"lts__t_sectors{of}{what}.sum"
+    for of in ("", "_op_read", "_op_write", "_op_red", "_op_atom", "_srcunit_tex", "_srcunit_ltcfabric")
+    for what in ("", "_lookup_hit")
+) + (
+    "lts__t_sectors_srcunit_tex_op_read.sum", "lts__t_sectors_srcunit_tex_op_read_lookup_hit.sum",
+    "lts__t_sectors_srcunit_tex_op_write.sum", "lts__t_sectors_srcunit_tex_op_write_lookup_hit.sum",
+)  # fmt: skip
+_OTHERS = (
+    "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct",
+    "dram__bytes_read.sum", "dram__bytes_write.sum",
+    "idc__requests.sum", "idc__requests_lookup_hit.sum",
+    "smsp__inst_executed.sum", "gpu__time_duration.sum",
+    "launch__shared_mem_config_size", "launch__registers_per_thread", "launch__occupancy_limit_warps",
+)  # fmt: skip
+METRICS = (*_L1, *_L2, *_OTHERS)
+# Names worth keeping for whoever looks for another metric.
+WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__", "dram__", "sm__icc")
+
+
+def record(out: Path) -> None:
+    """Run everything under ncu; what is there when time is up is kept."""
+    begun = time.monotonic()
+    listed = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
+    bases = sorted({line.split()[0] for line in listed.splitlines() if line.strip()})
+    metrics = [m for m in METRICS if m.startswith("launch__") or m.rsplit(".", 1)[0] in bases]
+    print(f"{len(bases)} metrics known, without {sorted(set(METRICS) - set(metrics))}", flush=True)
+    known = out.with_name("cache_metric_names.txt")
+    known.write_text("\n".join(b for b in bases if b.startswith(WORTH_KNOWING)) + "\n")
+    recording: dict[str, Any] = {
+        "format": "gpulab-caches", "version": VERSION, **_machine(), "metrics": metrics, "kernels": {},
+        "notes": [],
+    }  # fmt: skip
+    for state in STATES:
+        started = time.monotonic()
+        try:
+            launches = _profile(state, metrics)
+        except (nsight.NsightError, subprocess.TimeoutExpired) as error:
+            recording["notes"].append(f"{state}: {str(error)[:600]}")
+            print(recording["notes"][-1], flush=True)
+            continue
+        expected = [(c.kernel, str(size)) for c in CASES for size in c.sizes]
+        each = 1 if state == "cold" else 2
+        last = launches[each - 1 :: each]
+        if [launch.kernel for launch in last] != [kernel for kernel, _ in expected[: len(last)]]:
+            recording["notes"].append(f"{state}: the launches are not those expected")
+            continue
+        for (kernel, size), launch in zip(expected, last, strict=False):
+            row = [round(launch.metrics.get(m, -1.0), 2) for m in metrics]
+            states = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
+            states[state] = [int(x) if x == int(x) else x for x in row]
+        print(
+            f"{state}: {len(last)} of {len(expected)} launches, {time.monotonic() - started:.1f} s",
+            flush=True,
+        )
+        out.write_text(dump(recording))
+    out.write_text(dump(recording))
+    print(f"{out} ({out.stat().st_size:,} bytes), {time.monotonic() - begun:.1f} s")
+
+
+def _profile(state: str, metrics: list[str]) -> list[nsight.Launch]:
+    names = "|".join(sorted(c.kernel for c in CASES))
+    control = "all" if state == "cold" else "none"
+    call = ["ncu", "--clock-control", "none", "--cache-control", control, "--csv", "--print-units", "base"]
+    call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics)]
+    call += [sys.executable, "-m", "tools.recordings.caches", "--launch", state]
+    done = subprocess.run(call, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
+    launches = nsight.parse_csv(done.stdout)
+    if not launches:
+        raise nsight.NsightError(f"no counters: {(done.stdout + done.stderr)[-600:]}")
+    return launches
+
+
+def launch(state: str) -> None:
+    """What ncu watches: every case in every size, once or twice."""
+    import cupy as cp
+
+    module = cp.RawModule(code=code())
+    begun = time.monotonic()
+    for c in CASES:
+        kernel = module.get_function(c.kernel)
+        for size in c.sizes:
+            if time.monotonic() - begun > LAUNCH_S:
+                return
+            made = c.launch(size)
+            arguments = made.arguments(cp)
+            for _ in range(1 if state == "cold" else 2):
+                kernel(made.grid, made.block, arguments)
+                cp.cuda.Device().synchronize()
+
+
+def dump(data: dict[str, Any]) -> str:
+    """JSON with one launch a line."""
+    head = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in data.items() if key != "kernels"]
+    lines = [
+        f'"{kernel}": {{\n'
+        + ",\n".join(
+            f'"{size}": {json.dumps(states, separators=(",", ":"))}' for size, states in table.items()
+        )
+        + "}"
+        for kernel, table in data["kernels"].items()
+    ]
+    return "{\n" + ",\n".join([*head, '"kernels": {\n' + ",\n".join(lines) + "\n}"]) + "\n}\n"
+
+
+def _machine() -> dict[str, Any]:
+    import cupy as cp
+
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    smi = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+    return {
+        "device": cp.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "versions": {
+            "driver": smi[0] if smi else "",
+            "ncu": nsight.version(),
+            "CuPy": cp.__version__,
+            "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())),
+        },
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--launch", choices=STATES)
+    options = parser.parse_args()
+    if options.launch:
+        launch(options.launch)
+    else:
+        record(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
