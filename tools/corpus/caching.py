@@ -35,7 +35,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class CacheCase:
-    """A kernel and how to launch it at a size. The model's constants were chosen without ``held_out`` ones."""
+    """A kernel and how to launch it at a size. No constant of the model was chosen by ``held_out`` ones."""
 
     kernel: str
     sizes: tuple[int, int, int]
