@@ -29,6 +29,7 @@ from virtualgpu.model.choice import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model.recording.program_lines import ProgramLines
     from virtualgpu.protocol import Backend, StreamWatcher, TimelineRecorder
     from virtualgpu.records import DeviceInfo
 
@@ -179,6 +180,13 @@ def timeline_recorder() -> TimelineRecorder:
 def stream_watcher() -> StreamWatcher:
     """Who sees what the program does to streams and memory of the kind of device in use."""
     return backend().stream_watcher()
+
+
+def program_lines() -> ProgramLines:
+    """Who tells lines of the learner's program from those of libraries."""
+    from virtualgpu.model.recording.program_lines import ProgramLines
+
+    return ProgramLines()
 
 
 def twin() -> VirtualBackend | None:

@@ -1,0 +1,328 @@
+"""What a memory pool does while a program runs: its hooks' calls as columns, each with the program's lines.
+
+The hook is CuPy's `MemoryHook`, the same for a real and a virtual GPU. CuPy keeps hooks by thread: a recorder
+sees the allocations of the threads that it was started in.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab import session
+from virtualgpu.records.memory import ACTIONS, Action, AllocatorEvents, Frame, Stack
+from virtualgpu.records.timeline import SourceLine
+
+ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
+    ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "segment_alloc", "oom")
+)
+MOST_FRAMES = 64
+_CHUNK = 4096
+_COLUMNS = 8
+_OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function, and of no module or cell
+
+Row = tuple[int, int, int, int, int, int, int, int]
+"""Action, address, size, requested bytes, stream, time, stack and device of an event."""
+
+
+class AllocationRecorder:
+    """Events of the current pool, in order: ``alloc``; ``free_requested`` and at once ``free_completed``, as
+    CuPy's pool has it; ``segment_alloc`` and ``oom``.
+
+    An event costs a few microseconds. What a pool gives back to the device calls no hook; nor does what
+    other threads do, memory without a pool, and `MemoryAsyncPool`. A block that another thread freed is
+    seen as freed when its address is given out again.
+
+    Parameters
+    ----------
+    keep
+        How many events are kept at least, the last ones; None: all.
+    clock
+        Gives the time of an event in nanoseconds.
+    at_event
+        Called before each allocation and each free, in the program's thread; it must be quick.
+
+    Examples
+    --------
+    >>> with AllocationRecorder() as seen:
+    ...     x = cp.zeros(1000)
+    >>> seen.events().size_bytes[-1]
+    8192
+    """
+
+    def __init__(
+        self,
+        keep: int | None = None,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        at_event: Callable[[], None] | None = None,
+    ) -> None:
+        self._cp = session.cp()
+        self._clock = clock
+        self._stream: Callable[[], Any] = self._cp.cuda.get_current_stream
+        self.at_event = at_event
+        self._most_chunks = None if keep is None else -(-keep // _CHUNK) + 1
+        self._chunks: deque[npt.NDArray[np.int64]] = deque()
+        self._dropped = 0  # events
+        self._rows: list[Row] = []
+        self._lock = threading.RLock()
+        self._packing = False
+        self._live: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
+        self._lines = session.program_lines()
+        self._codes: dict[int, tuple[CodeType, int]] = {}  # by id, kept alive; see _kind
+        self._numbers: dict[tuple[int, ...], int] = {}
+        self.stacks: list[Stack] = []
+        self.sources: list[SourceLine] = []
+        self.missed = self.failed = 0
+        self._hooks: list[Any] = []
+
+    # Recording
+
+    def start(self) -> None:
+        """See what the calling thread does from now on; a thread that is seen already changes nothing."""
+        hooks = self._cp.cuda.memory_hook.get_memory_hooks()
+        for name, hook in list(hooks.items()):
+            if isinstance(name, _Name) and hook.recorder() is None:
+                del hooks[name]
+            elif isinstance(name, _Name) and hook.recorder() is self:
+                return
+        hook = _hook(self._cp.cuda.MemoryHook, self)
+        hooks[hook.name] = hook
+        self._hooks.append(hook)
+
+    def stop(self) -> None:
+        """See nothing any more, in any thread."""
+        for hook in self._hooks:
+            hook.recorder = _nobody
+        self._hooks.clear()
+        # Only of this thread: another one may be going through its hooks.
+        mine = self._cp.cuda.memory_hook.get_memory_hooks()
+        for name in [n for n, hook in mine.items() if isinstance(n, _Name) and hook.recorder() is None]:
+            del mine[name]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """See what a block does, whichever thread it runs in, such as a widget's callback."""
+        hooks = self._cp.cuda.memory_hook.get_memory_hooks()
+        if any(isinstance(name, _Name) and hook.recorder() is self for name, hook in hooks.items()):
+            yield
+            return
+        hook = _hook(self._cp.cuda.MemoryHook, self)
+        hooks[hook.name] = hook
+        try:
+            yield
+        finally:
+            hooks.pop(hook.name, None)
+
+    # What the hook says
+
+    def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
+        if not size:
+            return  # a block of no bytes is none
+        stack, now, stream = self._stack(), self._clock(), self._stream().ptr
+        if not given:
+            free = self._cp.cuda.runtime.memGetInfo()[0]
+            self._add((OOM, free, size, requested, stream, now, stack, device))
+            return
+        place = device, address
+        if place in self._live:
+            self.missed += 1
+            self._free(device, address, size, now, -1)
+        self._live[place] = requested, stream
+        self._add((ALLOC, address, size, requested, stream, now, stack, device))
+
+    def freed(self, device: int, size: int, address: int) -> None:
+        self._free(device, address, size, self._clock(), self._stack())
+
+    def taken(self, device: int, size: int, address: int) -> None:
+        stack, now, stream = self._stack(), self._clock(), self._stream().ptr
+        self._add((SEGMENT_ALLOC, address, size, 0, stream, now, stack, device))
+
+    def _free(self, device: int, address: int, size: int, now: int, stack: int) -> None:
+        requested, stream = self._live.pop((device, address), (0, 0))
+        self._add(
+            (FREE_REQUESTED, address, size, requested, stream, now, stack, device),
+            (FREE_COMPLETED, address, size, requested, stream, now, stack, device),
+        )
+
+    def _add(self, *rows: Row) -> None:
+        self._rows += rows
+        if len(self._rows) >= _CHUNK:
+            self._pack()
+
+    def _pack(self) -> None:
+        with self._lock:
+            if self._packing:
+                return  # the garbage collector came in here and freed an array
+            self._packing = True
+            try:
+                rows = self._rows[:]
+                self._chunks.append(np.array(rows, np.int64))
+                del self._rows[: len(rows)]
+                while self._most_chunks is not None and len(self._chunks) > self._most_chunks:
+                    self._dropped += len(self._chunks.popleft())
+            finally:
+                self._packing = False
+
+    # Stack traces
+
+    def _stack(self) -> int:
+        """The number of the calling thread's stack of the program's own lines, -1 for none."""
+        key: list[int] = []
+        frame: FrameType | None = sys._getframe(2)
+        codes = self._codes
+        while frame is not None:
+            code = frame.f_code
+            known = codes.get(id(code))
+            kind = self._kind(frame) if known is None else known[1]
+            if kind:
+                key += (id(code), frame.f_lasti)
+                if kind == 2 or len(key) >= 2 * MOST_FRAMES:
+                    break
+            frame = frame.f_back
+        if not key:
+            return -1
+        number = self._numbers.get(tuple(key))
+        return self._new_stack(tuple(key)) if number is None else number
+
+    def _kind(self, frame: FrameType) -> int:
+        """0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
+        code = frame.f_code
+        kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
+        if kind and not code.co_flags & _OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
+            kind = 2
+        self._codes[id(code)] = code, kind
+        return kind
+
+    def _new_stack(self, key: tuple[int, ...]) -> int:
+        """Tell a stack by its frames, which are still the thread's."""
+        frame: FrameType | None = sys._getframe(3)
+        frames: list[Frame] = []
+        sources: list[SourceLine] = []
+        while frame is not None and 2 * len(frames) < len(key):
+            if self._codes[id(frame.f_code)][1]:
+                line = self._lines.line(frame)
+                sources.append(line)
+                frames.append(Frame(line.file, line.line, frame.f_code.co_name))
+            frame = frame.f_back
+        with self._lock:
+            self.stacks.append(tuple(frames))
+            self.sources.append(sources[0])
+            number = self._numbers[key] = len(self.stacks) - 1
+        return number
+
+    # What was seen
+
+    def __len__(self) -> int:
+        """How many events there were, those that are not kept any more included."""
+        with self._lock:
+            return self._dropped + sum(map(len, self._chunks)) + len(self._rows)
+
+    def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
+        """Events from number `since` on, as far as they are kept; of all devices, or one."""
+        with self._lock:
+            parts, at = [], self._dropped
+            for chunk in (*self._chunks, np.array(self._rows[:], np.int64).reshape(-1, _COLUMNS)):
+                parts += [chunk[max(0, since - at) :]] if at + len(chunk) > since else []
+                at += len(chunk)
+        table = np.concatenate(parts) if parts else np.empty((0, _COLUMNS), np.int64)
+        if device is not None:
+            table = table[table[:, 7] == device]
+        action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
+        return AllocatorEvents(
+            action.astype(np.uint8), address, size, requested, stream, time_ns, stack.astype(np.int32)
+        )
+
+    def count(self, action: Action) -> int:
+        """How many of the events that are kept were of one kind."""
+        return int(np.count_nonzero(self.events().actions == ACTIONS.index(action)))
+
+    @property
+    def note(self) -> str:
+        """What was not seen as it happened, in words; empty for nothing."""
+        said = []
+        if self.missed:
+            blocks = "1 block was" if self.missed == 1 else f"{self.missed:,} blocks were"
+            said.append(
+                f"{blocks} freed by another thread, and seen so when the address was given out again."
+            )
+        if self.failed:
+            said.append(f"{self.failed:,} events could not be recorded.")
+        return " ".join(said)
+
+
+class _Name(str):
+    """A hook's name that tells ours from those of the program; each of ours has its own."""
+
+
+def _nobody() -> None:
+    return None
+
+
+def _hook(base: Any, recorder: AllocationRecorder) -> Any:
+    """A `MemoryHook` of one kind of device that tells a recorder, and nobody once that is gone.
+
+    It raises nothing into the program.
+    """
+
+    class Hook(base):  # type: ignore[misc]
+        recorder: Callable[[], AllocationRecorder | None]
+
+        def malloc_preprocess(self, **_: Any) -> None:
+            told = self.recorder()
+            if told is not None and told.at_event is not None:
+                try:
+                    told.at_event()
+                except Exception:
+                    told.failed += 1
+
+        free_preprocess = malloc_preprocess
+
+        def malloc_postprocess(
+            self, device_id: int, size: int, mem_size: int, mem_ptr: int, pmem_id: int
+        ) -> None:
+            told = self.recorder()
+            if told is not None:
+                try:
+                    told.allocated(device_id, size, mem_size, mem_ptr, bool(pmem_id))
+                except Exception:
+                    told.failed += 1
+
+        def alloc_postprocess(self, device_id: int, mem_size: int, mem_ptr: int) -> None:
+            told = self.recorder()
+            if told is not None and mem_ptr:
+                try:
+                    told.taken(device_id, mem_size, mem_ptr)
+                except Exception:
+                    told.failed += 1
+
+        def free_postprocess(self, device_id: int, mem_size: int, mem_ptr: int, pmem_id: int) -> None:
+            told = self.recorder()
+            if told is not None:
+                try:
+                    told.freed(device_id, mem_size, mem_ptr)
+                except Exception:
+                    told.failed += 1
+
+    hook = Hook()
+    hook.recorder = weakref.ref(recorder)
+    hook.name = _Name(f"gpulab recorder {id(hook)}")
+    return hook
