@@ -19,7 +19,7 @@ from virtualgpu.model.machine import Machine
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.recording.checking import Watching
 from virtualgpu.model.recording.timeline import Recording
-from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Observation, Warp
+from virtualgpu.protocol import Accesses, Block, Blocks, Counters, Hazards, Observation, Warp
 from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
@@ -120,6 +120,9 @@ class VirtualBackend:
                 return _submitted(prepared).trace
             case Counters():
                 return _submitted(prepared).result.counters
+            case Accesses():
+                request = TraceRequest(what.block_index, what.warp, what.max_steps, accesses=True)
+                return _submitted(prepared, request).result.access_trace
             case Warp():
                 request = TraceRequest(what.block_index, what.warp, what.max_steps)
                 naming = debugging.beside(prepared, request)

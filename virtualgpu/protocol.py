@@ -27,10 +27,12 @@ from virtualgpu.records import (
     Timeline,
     WarpTrace,
 )
+from virtualgpu.records.access import AccessTrace
 from virtualgpu.records.acts import Act
 
 __all__ = [
     "TOOLS",
+    "Accesses",
     "Backend",
     "Block",
     "Blocks",
@@ -93,6 +95,15 @@ class Block(Observation[BlockTrace]):
 @dataclass(frozen=True, slots=True)
 class Counters(Observation[KernelCounters]):
     """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU can."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accesses(Observation[AccessTrace]):
+    """Counters, and the addresses of one warp's memory accesses. Only a virtual GPU can."""
+
+    block_index: Dim3 = (0, 0, 0)
+    warp: int = 0
+    max_steps: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)

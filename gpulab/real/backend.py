@@ -20,6 +20,7 @@ from virtualgpu.compile import instrument
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.occupancy import occupancy
 from virtualgpu.protocol import (
+    Accesses,
     Block,
     Blocks,
     Counters,
@@ -46,6 +47,7 @@ from virtualgpu.records import (
 
 R = TypeVar("R")
 _UNSEEN: dict[type[Observation[Any]], str] = {
+    Accesses: "addresses",
     Block: "registers and shared memory step by step",
     Counters: "hardware counters (for those, run Nsight Compute)",
     Hazards: "hazards",

@@ -11,7 +11,7 @@ is all. On a real one:
 * A larger launch is measured first. Its arguments are kept in the GPU's own memory, nothing goes to the host,
   and the twin replays them when its answer is asked for, if that takes no longer than the watchdog allows
   (`QUICK_THREADS`, `QUICK_BYTES`).
-* What only a virtual GPU can observe (counters, hazards) comes from the twin, over copies of the arrays.
+* What only a virtual GPU can observe (counters, addresses, hazards) comes from the twin, over copies of arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from gpulab.session import current
 from virtualgpu.errors import GpulabError
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
-from virtualgpu.protocol import Block, Blocks, Counters, Hazards, Launch, Observation, Warp
+from virtualgpu.protocol import Accesses, Block, Blocks, Counters, Hazards, Launch, Observation, Warp
 from virtualgpu.records import LaunchTrace
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def observe(launch: Launch, what: Observation[R]) -> Observed[R]:
     replay.check()
     if isinstance(what, Hazards):
         return Observed(replay.run(), note="Run on the virtual GPU over copies of the arrays.")
-    if isinstance(what, Counters):
+    if isinstance(what, (Counters, Accesses)):
         try:
             counters = replay.run()
         except RuntimeError as error:

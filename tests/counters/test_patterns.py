@@ -10,9 +10,9 @@ import pytest
 from gpulab import session
 from tests.counters import patterns
 from tests.counters.cases import source
-from virtualgpu.engine.ir import access_rules
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters, KernelSource
+from virtualgpu.records.access import Access, Rule
 
 GROUPS = patterns.groups()
 OPERATIONS = {"load": ("ld",), "store": ("st",), "atomic": ("red", "atom")}
@@ -67,7 +67,7 @@ def test_single_accesses_cost_what_an_h200_counts(group: str, recording: dict[st
 def test_the_rule_in_python_is_the_rule_of_the_counters(group: str) -> None:
     size = patterns.unit_bytes(group)
     kind = next((k for k in ("load", "store") if k in group), "atomic")
-    rule: access_rules.Rule = "atomic"
+    rule: Rule = "atomic"
     if kind != "atomic":
         rule = "load" if kind == "load" else "store"
     elif "count" in group:
@@ -77,6 +77,8 @@ def test_the_rule_in_python_is_the_rule_of_the_counters(group: str) -> None:
     for pattern in GROUPS[group]:
         counters = run(group, pattern)
         access = next(a for a in counters.accesses if a.space == "shared" and a.kind == kind)
-        addresses = np.array(pattern.places, np.int64) * size
-        expected = access_rules.shared_cost(size, addresses, pattern.mask, rule)
-        assert (access.wavefronts, access.ideal_wavefronts) == expected, pattern
+        places = (size * p if pattern.mask >> lane & 1 else -1 for lane, p in enumerate(pattern.places))
+        cost = Access(tuple(places), size, "shared", rule).banks()
+        assert (access.wavefronts, access.ideal_wavefronts) == (cost.wavefronts, cost.ideal_wavefronts), (
+            pattern
+        )

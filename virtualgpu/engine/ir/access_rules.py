@@ -1,79 +1,10 @@
-"""What one access of a warp costs: sectors, and passes through the 32 banks of shared memory.
-
-Each rule stands here twice, as LLVM IR for the counters and in Python for traces. All are fitted to
-Nsight Compute's counts of single accesses on an H200 (``tests/counters``):
-
-* global loads and stores touch the distinct 32-byte sectors of the active lanes;
-* an atomic takes a sector as often as its most wanted word is wanted;
-* shared loads and stores take as many passes as the busiest bank has distinct words. Accesses of 8
-  and 16 bytes go a half- and a quarter-warp at a time. A load goes by twice as many lanes if all
-  lanes agree with their neighbour, or all with their second neighbour, inactive lanes with anyone;
-* shared atomics take as many passes as the busiest bank has lanes, same word or not, but adding 1
-  with no use for the result combines lanes; compare-and-swap reads and writes: two wavefronts a pass.
-"""
+"""What one access of a warp costs, as LLVM IR for the counters; `virtualgpu.records.access` says the rules."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Sequence
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
-
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.text import bump, field, load_field, splat
-from virtualgpu.records import SECTOR_BYTES
-
-# "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
-Rule = Literal["load", "store", "atomic", "count", "swap"]
-ATOMIC_RULES = ("atomic", "count", "swap")
-
-
-def shared_cost(size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> tuple[int, int]:
-    """Wavefronts of one shared access, and how many of them are no bank conflicts."""
-    words = max(1, size // 4)
-    unit = [address // max(size, 4) for address in addresses.tolist()]
-    lanes = 32 // words
-    if rule == "load" and words > 1 and _neighbours_agree(unit, mask):
-        lanes *= 2
-    passes = ideal = 0
-    for start in range(0, 32, lanes):
-        part = [unit[lane] for lane in range(start, start + lanes) if mask >> lane & 1]
-        passes += _lanes_per_bank(part, words) if rule in ("atomic", "swap") else _words_per_bank(part, words)
-        ideal += bool(part)
-    return (2 * passes, passes + ideal) if rule == "swap" else (passes, ideal)
-
-
-def sectors(addresses: npt.NDArray[np.int64], mask: int, rule: Rule) -> int:
-    """Sectors of one access to global memory."""
-    active = [address for lane, address in enumerate(addresses.tolist()) if mask >> lane & 1]
-    if rule not in ATOMIC_RULES:
-        return len({address // SECTOR_BYTES for address in active})
-    most: dict[int, int] = defaultdict(int)
-    for address, wanted in Counter(active).items():
-        most[address // SECTOR_BYTES] = max(most[address // SECTOR_BYTES], wanted)
-    return sum(most.values())
-
-
-def _neighbours_agree(unit: Sequence[int], mask: int) -> bool:
-    active = [lane for lane in range(32) if mask >> lane & 1]
-    return any(
-        all(unit[lane] == unit[lane ^ step] for lane in active if lane ^ step in active) for step in (1, 2)
-    )
-
-
-def _words_per_bank(part: Sequence[int], words: int) -> int:
-    distinct = set(part)
-    if words == 1 and distinct and max(distinct) - min(distinct) < 32:
-        return 1
-    hits = Counter((base * words + k) & 31 for base in distinct for k in range(words))
-    return max(hits.values(), default=0)
-
-
-def _lanes_per_bank(part: Sequence[int], words: int) -> int:
-    hits = Counter(base * words & 31 for base in part)
-    return max(hits.values(), default=0)
+from virtualgpu.records.access import Rule
 
 
 def count_shared(size: int, rule: Rule) -> str:

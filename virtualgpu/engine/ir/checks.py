@@ -7,8 +7,8 @@ small and compiles fast.
 from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, layout
-from virtualgpu.engine.ir.access_rules import Rule
 from virtualgpu.engine.ir.text import IOTA, load_field, splat
+from virtualgpu.records.access import ATOMIC_RULES, Rule
 
 
 def counters(site: str) -> str:
@@ -22,7 +22,7 @@ def counters(site: str) -> str:
 
 def check_global(size: int, count: bool, rule: Rule = "load") -> tuple[str, str]:
     """Bounds, alignment and sector counting of one global access of `size` bytes a lane."""
-    kind = "atomic_" if rule in access_rules.ATOMIC_RULES else "store_" if rule == "store" else ""
+    kind = "atomic_" if rule in ATOMIC_RULES else "store_" if rule == "store" else ""
     name = f"check_global_{kind}{size}"
     counting = counters("%site") + (
         f"  call void @count_{kind}sectors(ptr %ctx, ptr %cnt, <32 x i64> %a, i32 %mask)\n"

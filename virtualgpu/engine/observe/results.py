@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.ir import access_rules
+from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
+from virtualgpu.records.access import Access, Rule
 
 SPACES = ("global", "shared", "local", "const", "generic")
 
@@ -94,32 +95,44 @@ def place(i: ir.Instruction) -> int:
 def _by_place(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Counters by instruction as written: copies of a function's body are added up.
+    """Counters by instruction as written: copies of a function's body are added up."""
+    found: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
+    for place, (_, i), row in zip(places(sites), sites, rows, strict=True):
+        if place == len(found):
+            found.append((i, np.zeros_like(row)))
+        found[place] = found[place][0], found[place][1] + row
+    return [(i, row.tolist()) for i, row in found]
 
-    An instruction that accesses memory several times has as many rows, also in each copy.
+
+def places(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
+    """Which instruction as written each site belongs to, numbered in the order in which they come.
+
+    An instruction that accesses memory several times has as many, also in each copy.
     """
     nth: Counter[tuple[int, int]] = Counter()
-    found: dict[tuple[object, ...], tuple[ir.Instruction, npt.NDArray[np.int64]]] = {}
-    for (function, i), row in zip(sites, rows, strict=True):
+    known: dict[tuple[object, ...], int] = {}
+    numbers = []
+    for function, i in sites:
         nth[function, i.pc] += 1
-        key = i.home or (function, i.pc), nth[function, i.pc]
-        first, before = found.get(key, (i, np.zeros_like(row)))
-        found[key] = first, before + row
-    return [(i, row.tolist()) for i, row in found.values()]
+        numbers.append(known.setdefault((i.home or (function, i.pc), nth[function, i.pc]), len(known)))
+    return numbers
 
 
 def access_cost(
-    space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: access_rules.Rule = "load"
+    space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
     """Sectors and shared wavefronts of one access (the same rules as the counters)."""
-    if not mask:
-        return 0, 0
-    if space == "shared":
-        return 0, access_rules.shared_cost(size, addresses, mask, rule)[0]
     if space == "local":
         rule = "load"  # no two lanes meet there
-        addresses = addresses // 4 * 128 + np.arange(32) * max(size, 4)
-    return access_rules.sectors(addresses, mask, rule), 0
+        addresses = interleaved(addresses, size)
+    taking_part = mask >> np.arange(layout.LANES) & 1
+    access = Access(tuple(np.where(taking_part, addresses, -1).tolist()), size, rule=rule)
+    return (0, access.banks().wavefronts) if space == "shared" else (access.memory().sectors, 0)
+
+
+def interleaved(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """Where each lane's place in its local memory lies: the same 4-byte word of 32 lanes is contiguous."""
+    return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
 
 
 def linear(index: Dim3, shape: Dim3) -> int:

@@ -17,7 +17,7 @@ from virtualgpu.compile.ptx.inline import inline
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
 from virtualgpu.engine.lower.ops import memory_ops
-from virtualgpu.engine.observe import results, tracing
+from virtualgpu.engine.observe import accesses, results, tracing
 from virtualgpu.engine.run import jit
 from virtualgpu.engine.run.crew import run
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
@@ -25,6 +25,7 @@ from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records import BlockTrace, KernelCounters, Provenance, WarpTrace
+from virtualgpu.records.access import AccessTrace
 
 T = TypeVar("T")
 _WORKSPACE_BYTES = 64
@@ -45,6 +46,7 @@ class LaunchResult:
     kernel: codegen.Kernel
     trace: WarpTrace | None = None
     block_trace: BlockTrace | None = None
+    access_trace: AccessTrace | None = None
 
 
 @functools.lru_cache(maxsize=64)
@@ -196,6 +198,9 @@ class Program:
         )  # fmt: skip
         if trace is None:
             return LaunchResult(counted, *columns)
+        if trace.accesses and counted is not None:
+            told = accesses.access_trace(traced, counted, trace)
+            return LaunchResult(counted, *columns, access_trace=told)
         record = tracing.block_trace(traced, provenance, trace)
         one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
         return LaunchResult(counted, *columns, one, record if trace.whole_block else None)
@@ -219,7 +224,7 @@ class Program:
 
 
 def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worker]) -> KernelCounters:
-    accesses = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
+    counted = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
     kernel, tables = launch.kernel, launch.kernel.tables
@@ -227,7 +232,7 @@ def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worke
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
         kernel, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
-        accesses[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
+        counted[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
         longest,
     )  # fmt: skip
 

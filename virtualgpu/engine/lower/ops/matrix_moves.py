@@ -8,11 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.ir import access_rules, checks, lanes, layout
+from virtualgpu.engine.ir import checks, lanes, layout
 from virtualgpu.engine.ir.text import IOTA, load_field, splat
 from virtualgpu.engine.lower import fragments
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
+from virtualgpu.records.access import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _place(c: WarpCode, move: Move) -> str:
 
 def _checked(c: WarpCode, move: Move) -> str:
     """Check and count an access; ``%host`` or a branch to ``fail``."""
-    rule: access_rules.Rule = "load" if move.is_load else "store"
+    rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
         name = memory_ops.resolve_generic(move.size, c, rule)
         arguments = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site"

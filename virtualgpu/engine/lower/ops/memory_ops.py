@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Callable
 
 from virtualgpu.compile.ptx import cfg, ir
-from virtualgpu.engine.ir import access_rules, checks, lanes, layout
+from virtualgpu.engine.ir import checks, lanes, layout
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
 from virtualgpu.engine.ir.text import IOTA
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.records.access import Rule
 
 _SPACES = ("global", "shared", "local", "const", "param")
 
@@ -38,7 +39,7 @@ def kind_of(i: ir.Instruction) -> str:
     return {"ld": "load", "ldu": "load", "st": "store"}.get(i.root, "atomic")
 
 
-def rule_of(function: ir.Function, i: ir.Instruction) -> access_rules.Rule:
+def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
     """Which rule says what an access costs."""
     if i.root not in ("atom", "red"):
         return "store" if i.root == "st" else "load"
@@ -166,7 +167,7 @@ def local_lane_bases(c: WarpCode) -> str:
     )
 
 
-def resolve_generic(size: int, c: WarpCode, rule: access_rules.Rule) -> str:
+def resolve_generic(size: int, c: WarpCode, rule: Rule) -> str:
     """Name of a function for generic addresses, which gives host addresses.
 
     Lanes may point into different spaces, each checked and counted as its own.
