@@ -282,7 +282,7 @@ def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool)
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with single._alone():
+        with single._books.alone():
             held.set()
             done.wait(20)
 

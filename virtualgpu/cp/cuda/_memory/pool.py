@@ -1,8 +1,6 @@
-"""CuPy's memory pool and the choice of allocator.
+"""CuPy's memory pool on a virtual device, and the choice of allocator.
 
-The pool follows CuPy's documented rules: requests are rounded up to 512 bytes; each stream has its
-own arena of free chunks; the smallest free chunk that fits is taken and, if larger, split; a freed
-chunk merges with free neighbours of its segment; only whole segments go back to the device.
+The pool's logic is `virtualgpu.allocators.cupy.pool`: here it meets the device, hooks and streams.
 """
 
 from __future__ import annotations
@@ -10,13 +8,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
-import threading
 import warnings
-from bisect import bisect_left, insort
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypedDict
 
+from virtualgpu.allocators.cupy.chunks import Chunk
+from virtualgpu.allocators.cupy.pool import ChunkPool
+from virtualgpu.allocators.cupy.sizes import limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, Memory, MemoryPointer
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
@@ -27,108 +27,8 @@ from virtualgpu.model.machine import Machine, VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
-ALLOCATION_UNIT_BYTES = 512
 _OUT_OF_MEMORY = 2
 _OWN_MODULES = "virtualgpu.cp.cuda._memory."
-
-
-class _Chunk:
-    """A piece of a segment; `prev` and `next` are its neighbours in address order.
-
-    A segment's first chunk stays the same object: splitting and joining keep the lower one.
-    """
-
-    __slots__ = ("arena", "is_free", "mem", "next", "offset", "prev", "size")
-
-    def __init__(self, mem: BaseMemory, offset: int, size: int, arena: _Arena) -> None:
-        self.mem = mem
-        self.offset = offset
-        self.size = size
-        self.arena = arena
-        self.is_free = False
-        self.prev: _Chunk | None = None
-        self.next: _Chunk | None = None
-
-    @property
-    def address(self) -> int:
-        return self.mem.ptr + self.offset
-
-    def and_after(self) -> Iterator[_Chunk]:
-        """The chunk and those behind it in the segment."""
-        chunk: _Chunk | None = self
-        while chunk is not None:
-            yield chunk
-            chunk = chunk.next
-
-    def split(self, size: int) -> _Chunk | None:
-        """Keep the first `size` bytes and return the rest, None if there is none."""
-        if self.size == size:
-            return None
-        rest = _Chunk(self.mem, self.offset + size, self.size - size, self.arena)
-        rest.prev, rest.next = self, self.next
-        if self.next is not None:
-            self.next.prev = rest
-        self.next = rest
-        self.size = size
-        return rest
-
-    def absorb_next(self) -> None:
-        """Join with the next chunk of the segment."""
-        gone = self.next
-        assert gone is not None
-        self.size += gone.size
-        self.next = gone.next
-        if gone.next is not None:
-            gone.next.prev = self
-
-
-class _Arena:
-    """Free chunks of the stream with handle `stream`, sorted by size and then by address."""
-
-    def __init__(self, stream: int) -> None:
-        self.stream = stream
-        self.keys: list[tuple[int, int]] = []
-        self.chunks: dict[int, _Chunk] = {}
-
-    def add(self, chunk: _Chunk) -> None:
-        chunk.is_free = True
-        insort(self.keys, (chunk.size, chunk.address))
-        self.chunks[chunk.address] = chunk
-
-    def remove(self, chunk: _Chunk) -> None:
-        chunk.is_free = False
-        del self.keys[bisect_left(self.keys, (chunk.size, chunk.address))]
-        del self.chunks[chunk.address]
-
-    def take(self, size: int) -> _Chunk | None:
-        """The smallest free chunk of at least `size` bytes, cut to that size."""
-        i = bisect_left(self.keys, (size, 0))
-        if i == len(self.keys):
-            return None
-        chunk = self.chunks[self.keys[i][1]]
-        self.remove(chunk)
-        rest = chunk.split(size)
-        if rest is not None:
-            self.add(rest)
-        return chunk
-
-    def give(self, chunk: _Chunk) -> None:
-        """Add a chunk after joining it with its free neighbours."""
-        while chunk.next is not None and chunk.next.is_free:
-            self.remove(chunk.next)
-            chunk.absorb_next()
-        while chunk.prev is not None and chunk.prev.is_free:
-            chunk = chunk.prev
-            self.remove(chunk)
-            chunk.absorb_next()
-        self.add(chunk)
-
-    def release_whole_segments(self) -> list[_Chunk]:
-        """Drop the chunks that are whole segments, and return them."""
-        released = [c for c in self.chunks.values() if c.prev is None and c.next is None]
-        for chunk in released:
-            self.remove(chunk)
-        return released
 
 
 def plain_malloc(size: int) -> MemoryPointer:
@@ -139,7 +39,7 @@ def plain_malloc(size: int) -> MemoryPointer:
 class PooledMemory(BaseMemory):
     """A pool's chunk in use; it goes back to the pool with the object or by `free`."""
 
-    def __init__(self, chunk: _Chunk, pool: SingleDeviceMemoryPool) -> None:
+    def __init__(self, chunk: Chunk[BaseMemory], pool: weakref.ref[SingleDeviceMemoryPool]) -> None:
         super().__init__(chunk.address, chunk.size, chunk.mem.owner)
         self.chunk = chunk
         self.pool = pool
@@ -161,29 +61,31 @@ class PooledMemory(BaseMemory):
         if not self.ptr:
             return
         ptr, self.ptr = self.ptr, 0
+        pool = self.pool()
+        if pool is None:  # the block's segment goes back to the device with its last block
+            self._untrack(ptr)
+            return
         hooks = tuple(get_memory_hooks().values())
         told = {"device_id": self.device_id, "mem_size": self.size, "mem_ptr": ptr, "pmem_id": id(self)}
         for hook in hooks:
             hook.free_preprocess(**told)
         try:
-            watch = self.owner.clock.watch
-            if watch is not None:
-                watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
-            self.owner.memory.untrack(ptr)
+            self._untrack(ptr)
             # No weak reference: the garbage collector clears those of objects it is about to finalise.
-            self.pool._give_back(self.chunk)
+            pool._books.give(self.chunk)
         finally:
             for hook in hooks:
                 hook.free_postprocess(**told)
 
+    def _untrack(self, ptr: int) -> None:
+        watch = self.owner.clock.watch
+        if watch is not None:
+            watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
+        self.owner.memory.untrack(ptr)
+
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
             self.free()
-
-
-def round_size(size: int) -> int:
-    """`size` rounded up to the pool's unit of 512 bytes."""
-    return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES
 
 
 class _Limit(TypedDict):
@@ -199,25 +101,6 @@ def limit_of_environment() -> _Limit:
     return {"size": int(limit) if limit else None, "fraction": None}
 
 
-def limit_bytes(size: int | None, fraction: float | None, device: VirtualDevice) -> int:
-    """A pool's limit in bytes, given so or as part of the device's memory; 0 for none.
-
-    Raises
-    ------
-    ValueError
-        For both at a time, a negative size, or a fraction outside 0 to 1.
-    """
-    if size is None:
-        if fraction is not None and not 0 <= fraction <= 1:
-            raise ValueError(f"memory limit fraction out of range: {fraction}")
-        size = int((fraction or 0) * device.memory.capacity_bytes)
-    elif fraction is not None:
-        raise ValueError("size and fraction cannot be specified at one time")
-    if size < 0:
-        raise ValueError(f"memory limit size out of range: {size}")
-    return int(size)
-
-
 class SingleDeviceMemoryPool:
     """The pool of one device. Sizes are in bytes."""
 
@@ -226,16 +109,8 @@ class SingleDeviceMemoryPool:
     ) -> None:
         self._owner = owner or _machine.current().current_device
         self._allocator = allocator
-        self._arenas: dict[int, _Arena] = {}
-        self._used = 0
-        self._total = 0
-        self._limit = 0
-        self._pending: list[_Chunk] = []
-        # An array may die together with its chunk, in a cycle with the frames of an exception. The
-        # chunk comes back to the pool then, and its segment must not be finalised with the rest.
-        self._segments: set[_Chunk] = set()  # their first chunks
-        self._mutex = threading.RLock()
-        self._changing = False
+        self._books: ChunkPool[BaseMemory] = ChunkPool(gc.collect)
+        self._weak = weakref.ref(self)
         self.set_limit(**limit_of_environment())
 
     def malloc(self, size: int) -> MemoryPointer:
@@ -265,18 +140,11 @@ class SingleDeviceMemoryPool:
         if rounded == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
         handle = get_current_stream(self._owner.id).ptr
-        with self._alone() as alone:
-            arena = self._arenas.get(handle)
-            if arena is None:
-                arena = self._arenas[handle] = _Arena(handle)
-            chunk = arena.take(rounded) if alone else None
-            self._used += rounded if chunk else 0
+        books = self._books
+        chunk = books.take(rounded, handle, self._try_allocate)
         if chunk is None:
-            chunk = _Chunk(self._new_segment(rounded), 0, rounded, arena)
-            with self._mutex:
-                self._segments.add(chunk)
-                self._used += rounded
-        memory = PooledMemory(chunk, self)
+            raise OutOfMemoryError(rounded, books.total_bytes(), books.limit_bytes)
+        memory = PooledMemory(chunk, self._weak)
         if self._owner.clock.watch is not None:
             machine = self._owner.machine
             used = getattr(getattr(machine.thread, "allocator", None), "__self__", None)
@@ -284,75 +152,6 @@ class SingleDeviceMemoryPool:
             self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded, private=private)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
-
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Hold the pool; True if its chunks may be changed.
-
-        False within another call of the same thread: the garbage collector may run at any place of it and
-        free an array, whose hooks may call the pool.
-        """
-        with self._mutex:
-            alone = not self._changing
-            if alone:
-                self._take_in_pending()
-            self._changing = True
-            try:
-                yield alone
-            finally:
-                self._changing = not alone
-
-    def _give_back(self, chunk: _Chunk) -> None:
-        if not chunk.mem.ptr:
-            return  # the whole pool is garbage, and its segment happened to be finalised first
-        self._pending.append(chunk)
-        if self._mutex.acquire(blocking=False):
-            try:
-                if not self._changing:
-                    self._take_in_pending()
-            finally:
-                self._mutex.release()
-
-    def _take_in_pending(self) -> None:
-        self._changing = True
-        try:
-            while self._pending:
-                chunk = self._pending.pop()
-                self._used -= chunk.size
-                chunk.arena.give(chunk)
-        finally:
-            self._changing = False
-
-    def _new_segment(self, size: int) -> BaseMemory:
-        """Memory from the device, counted in the total; free blocks in the way go back to it."""
-        if 0 < self._limit < size or not any(self._reserve(size) for _ in self._make_room()):
-            raise OutOfMemoryError(size, self._total, self._limit)
-        memory = None
-        try:
-            for _ in self._make_room():
-                memory = self._try_allocate(size)
-                if memory is not None:
-                    return memory
-        finally:
-            if memory is None:
-                with self._mutex:
-                    self._total -= size
-        raise OutOfMemoryError(size, self._total, self._limit)
-
-    def _make_room(self) -> Iterator[None]:
-        """Three states to try in: as it is; without free blocks; without those that only cycles hold."""
-        yield
-        self.free_all_blocks()
-        yield
-        gc.collect()
-        self.free_all_blocks()
-        yield
-
-    def _reserve(self, size: int) -> bool:
-        with self._mutex:
-            fits = not self._limit or self._total + size <= self._limit
-            self._total += size if fits else 0
-        return fits
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
@@ -373,12 +172,7 @@ class SingleDeviceMemoryPool:
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Give free blocks that are whole segments back to the device (of one stream's arena only
         if `stream` is given). A segment with a part in use stays."""
-        with self._alone() as alone:
-            arenas = self._arenas.values() if stream is None else [self._arenas.get(stream.ptr)]
-            for arena in list(arenas) if alone else ():
-                for chunk in arena.release_whole_segments() if arena else ():
-                    self._total -= chunk.size
-                    self._segments.discard(chunk)
+        self._books.free_all_blocks(None if stream is None else stream.ptr)
 
     def free_all_free(self) -> None:
         """Deprecated; see `free_all_blocks`."""
@@ -392,7 +186,7 @@ class SingleDeviceMemoryPool:
 
         CuPy's pools cannot say this; with them a `MemoryHook` has to keep the books.
         """
-        with self._alone():
+        with self._books.alone():
             segments = tuple(
                 Segment(
                     first.mem.ptr,
@@ -400,12 +194,14 @@ class SingleDeviceMemoryPool:
                     first.arena.stream,
                     tuple(map(self._block, first.and_after())),
                 )
-                for first in sorted(self._segments, key=lambda chunk: chunk.address)
+                for first in self._books.segments()
             )
         owner = self._owner
-        return BlockMap(owner.info.as_virtual, owner.id, owner.clock.now_ns, self._limit, segments)
+        return BlockMap(
+            owner.info.as_virtual, owner.id, owner.clock.now_ns, self._books.limit_bytes, segments
+        )
 
-    def _block(self, chunk: _Chunk) -> Block:
+    def _block(self, chunk: Chunk[BaseMemory]) -> Block:
         owned = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
         if owned is None:
             return Block(chunk.address, chunk.size, chunk.is_free)
@@ -413,32 +209,30 @@ class SingleDeviceMemoryPool:
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""
-        with self._alone():
-            return sum(len(arena.keys) for arena in list(self._arenas.values()))
+        return self._books.n_free_blocks()
 
     def used_bytes(self) -> int:
         """Bytes of all blocks in use, each rounded up to 512."""
-        with self._alone():
-            return self._used - sum(chunk.size for chunk in self._pending)
+        return self._books.used_bytes()
 
     def free_bytes(self) -> int:
         """Bytes the pool holds but nobody uses."""
-        return self._total - self.used_bytes()
+        return self._books.free_bytes()
 
     def total_bytes(self) -> int:
         """Bytes the pool has taken from the device."""
-        return self._total
+        return self._books.total_bytes()
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit what the pool may take from the device: in bytes, or as part of its memory.
 
         Neither argument, or 0, removes the limit.
         """
-        self._limit = limit_bytes(size, fraction, self._owner)
+        self._books.limit_bytes = limit_bytes(size, fraction, self._owner.memory.capacity_bytes)
 
     def get_limit(self) -> int:
         """The limit in bytes, 0 for none."""
-        return self._limit
+        return self._books.limit_bytes
 
 
 class MemoryPool:

@@ -6,9 +6,10 @@ import sys
 import weakref
 from collections.abc import Sequence
 
+from virtualgpu.allocators.cupy.sizes import limit_bytes, round_size
 from virtualgpu.cp.cuda._memory.driver_pools import driver_pools, give_ordered, take_ordered
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.pool import limit_bytes, limit_of_environment, round_size
+from virtualgpu.cp.cuda._memory.pool import limit_of_environment
 from virtualgpu.cp.cuda._memory.sizes import size_t
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
@@ -146,7 +147,7 @@ class MemoryAsyncPool:
         self._limit(_machine.current().current_device, size, fraction)
 
     def _limit(self, device: VirtualDevice, size: int | None, fraction: float | None) -> None:
-        limit = limit_bytes(size, fraction, device) or NO_LIMIT
+        limit = limit_bytes(size, fraction, device.memory.capacity_bytes) or NO_LIMIT
         driver_pools().get(self._pools[device.id]).set_attribute(RELEASE_THRESHOLD, limit)
 
     def get_limit(self) -> int:

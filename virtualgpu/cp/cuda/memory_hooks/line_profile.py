@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from virtualgpu.cp.cuda.memory_hook import MemoryHook
 
-# What is compiled in CuPy and therefore in no traceback: the arrays' core and the CUDA interface.
+# What is compiled in CuPy and therefore in no traceback: the arrays' core, the CUDA interface and the pools.
 _CUDA = Path(__file__).resolve().parent.parent
-_UNSEEN = (str(_CUDA), str(_CUDA.parent / "_core"))
+_UNSEEN = (str(_CUDA), str(_CUDA.parent / "_core"), str(_CUDA.parents[1] / "allocators"))
 
 
 @dataclass(slots=True)

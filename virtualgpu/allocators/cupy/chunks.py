@@ -1,0 +1,132 @@
+"""Pieces of segments, and the free ones of each stream."""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+
+class Backing(Protocol):
+    """What a segment is made of: memory from the device."""
+
+    @property
+    def ptr(self) -> int:
+        """Its first address; 0 once it is gone."""
+
+
+Mem = TypeVar("Mem", bound=Backing)
+
+
+class Chunk(Generic[Mem]):
+    """A piece of a segment; `prev` and `next` are its neighbours in address order.
+
+    A segment's first chunk stays the same object: splitting and joining keep the lower one.
+    """
+
+    __slots__ = ("arena", "is_free", "mem", "next", "offset", "order", "prev", "size")
+
+    def __init__(self, mem: Mem, offset: int, size: int, arena: Arena[Mem]) -> None:
+        self.mem = mem
+        self.offset = offset
+        self.size = size
+        self.arena = arena
+        self.is_free = False
+        self.order = next(arena.numbers)
+        self.prev: Chunk[Mem] | None = None
+        self.next: Chunk[Mem] | None = None
+
+    @property
+    def address(self) -> int:
+        return self.mem.ptr + self.offset
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is a segment of its own."""
+        return self.prev is None and self.next is None
+
+    def and_after(self) -> Iterator[Chunk[Mem]]:
+        """The chunk and those behind it in the segment."""
+        chunk: Chunk[Mem] | None = self
+        while chunk is not None:
+            yield chunk
+            chunk = chunk.next
+
+    def split(self, size: int) -> Chunk[Mem] | None:
+        """Keep the first `size` bytes and return the rest, None if there is none."""
+        if self.size == size:
+            return None
+        rest = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
+        rest.prev, rest.next = self, self.next
+        if self.next is not None:
+            self.next.prev = rest
+        self.next = rest
+        self.size = size
+        return rest
+
+    def absorb_next(self) -> None:
+        """Join with the next chunk of the segment."""
+        gone = self.next
+        assert gone is not None
+        self.size += gone.size
+        self.next = gone.next
+        if gone.next is not None:
+            gone.next.prev = self
+
+
+class Arena(Generic[Mem]):
+    """Free chunks of the stream with handle `stream`, sorted by size.
+
+    Of chunks of one size CuPy takes the one whose record lies lowest in the host's memory. That is the
+    one recorded first, mostly: `numbers` counts a pool's records.
+    """
+
+    def __init__(self, stream: int, numbers: Iterator[int] | None = None) -> None:
+        self.stream = stream
+        self.numbers = itertools.count() if numbers is None else numbers
+        self._keys: list[tuple[int, int]] = []  # size, order
+        self._chunks: dict[int, Chunk[Mem]] = {}  # by order
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def take(self, size: int) -> Chunk[Mem] | None:
+        """The smallest free chunk of at least `size` bytes, cut to that size."""
+        i = bisect_left(self._keys, (size, 0))
+        if i == len(self._keys):
+            return None
+        chunk = self._chunks[self._keys[i][1]]
+        self._remove(chunk)
+        rest = chunk.split(size)
+        if rest is not None:
+            self._add(rest)
+        return chunk
+
+    def give(self, chunk: Chunk[Mem]) -> None:
+        """Add a chunk after joining it with its free neighbours."""
+        while chunk.next is not None and chunk.next.is_free:
+            self._remove(chunk.next)
+            chunk.absorb_next()
+        while chunk.prev is not None and chunk.prev.is_free:
+            chunk = chunk.prev
+            self._remove(chunk)
+            chunk.absorb_next()
+        self._add(chunk)
+
+    def release_whole_segments(self) -> list[Chunk[Mem]]:
+        """Drop the chunks that are whole segments, and return them."""
+        released = [chunk for chunk in self._chunks.values() if chunk.is_whole]
+        for chunk in released:
+            self._remove(chunk)
+        return released
+
+    def _add(self, chunk: Chunk[Mem]) -> None:
+        chunk.is_free = True
+        insort(self._keys, (chunk.size, chunk.order))
+        self._chunks[chunk.order] = chunk
+
+    def _remove(self, chunk: Chunk[Mem]) -> None:
+        chunk.is_free = False
+        del self._keys[bisect_left(self._keys, (chunk.size, chunk.order))]
+        del self._chunks[chunk.order]

@@ -1,0 +1,34 @@
+"""How CuPy's pools round sizes and read limits."""
+
+from __future__ import annotations
+
+ALLOCATION_UNIT_BYTES = 512
+
+
+def round_size(size: int) -> int:
+    """`size` rounded up to the pool's unit of 512 bytes."""
+    return -(-size // ALLOCATION_UNIT_BYTES) * ALLOCATION_UNIT_BYTES
+
+
+def round_pinned_size(size: int) -> int:
+    """`size` rounded up to a power of two of at least 512 bytes, as the pool of page-locked memory does."""
+    return max(ALLOCATION_UNIT_BYTES, 1 << (size - 1).bit_length())
+
+
+def limit_bytes(size: int | None, fraction: float | None, capacity_bytes: int) -> int:
+    """A pool's limit in bytes, given so or as part of the device's memory; 0 for none.
+
+    Raises
+    ------
+    ValueError
+        For both at a time, a negative size, or a fraction outside 0 to 1.
+    """
+    if size is None:
+        if fraction is not None and not 0 <= fraction <= 1:
+            raise ValueError(f"memory limit fraction out of range: {fraction}")
+        size = int((fraction or 0) * capacity_bytes)
+    elif fraction is not None:
+        raise ValueError("size and fraction cannot be specified at one time")
+    if size < 0:
+        raise ValueError(f"memory limit size out of range: {size}")
+    return int(size)
