@@ -1,0 +1,130 @@
+"""Requests, what an allocator model does with them, and what they were, read back from the trace."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from virtualgpu.allocators.replay import RequestError, replay, requests_of
+from virtualgpu.allocators.torch import TorchAllocator
+from virtualgpu.records.memory import AllocatorTrace, BlockMap, Request
+
+MIB = 1 << 20
+
+
+def program(seed: int, length: int = 120) -> list[Request]:
+    """Allocations and frees on three streams, shared blocks and emptied caches among them."""
+    rng = random.Random(seed)
+    requests: list[Request] = []
+    alive: list[int] = []
+    for number in range(length):
+        now = number * 10
+        choice = rng.random()
+        if choice < 0.55 or not alive:
+            size = int(2 ** rng.uniform(6, 26))
+            requests.append(Request("alloc", number, size, rng.choice((0, 0, 7, 9)), now, number % 5))
+            alive.append(number)
+        elif choice < 0.95:
+            gone = alive.pop(rng.randrange(len(alive)))
+            if rng.random() < 0.2:
+                requests.append(Request("record_stream", gone, stream=8, time_ns=now))
+            requests.append(Request("free", gone, time_ns=now))
+        elif choice < 0.97:
+            requests.append(Request("complete", stream=8, time_ns=now))
+        else:
+            requests.append(Request("empty_cache", time_ns=now))
+    return requests
+
+
+def check_map(found: BlockMap) -> None:
+    """Segments do not overlap, blocks tile them, and two free neighbours would have been one."""
+    end = 0
+    for segment in found.segments:
+        assert segment.address >= end
+        end = segment.address
+        before = "used"
+        for block in segment.blocks:
+            assert block.address == end
+            assert block.size_bytes > 0
+            assert block.state in ("used", "waiting") or block.state != before
+            end, before = block.end, block.state
+        assert end == segment.address + segment.size_bytes
+
+
+def outcome(trace: AllocatorTrace) -> list[tuple[object, ...]]:
+    return [row[:5] for row in trace.events.rows()]
+
+
+def asked_when(trace: AllocatorTrace) -> list[tuple[int, int]]:
+    return [row[5:] for row in trace.events.rows() if row[0] in ("alloc", "free_requested")]
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
+def test_a_trace_tells_the_requests_that_made_it(settings: str) -> None:
+    for seed in range(25):
+        first = replay(program(seed), TorchAllocator(settings))
+        pool = TorchAllocator(settings)
+        again = replay(requests_of(first), pool)
+        assert outcome(again) == outcome(first)
+        assert asked_when(again) == asked_when(first)
+        check_map(pool.block_map())
+
+
+def test_blocks_in_use_at_the_start_are_allocated_first() -> None:
+    pool = TorchAllocator()
+    kept = pool.malloc(3 * MIB, 0)
+    waits = pool.malloc(5 * MIB, 0)
+    pool.record_stream(waits, 4)
+    pool.free(waits)
+    trace = replay([Request("alloc", 1, 100, 0)], pool)
+    assert [(r.kind, r.number, r.size_bytes) for r in requests_of(trace)] == [
+        ("alloc", 0, 3 * MIB),
+        ("alloc", 1, 5 * MIB),
+        ("record_stream", 1, 0),
+        ("free", 1, 0),
+        ("alloc", 2, 100),
+    ]
+    assert kept < waits
+
+
+def test_what_did_not_fit_is_passed_over_and_asked_again_elsewhere() -> None:
+    requests = [
+        Request("alloc", 0, 40 * MIB),
+        Request("alloc", 1, 40 * MIB),
+        Request("record_stream", 1, stream=3),
+        Request("free", 1),
+        Request("free", 0),
+        Request("alloc", 2, 90 * MIB),
+    ]
+    small = replay(requests, TorchAllocator(capacity_bytes=64 * MIB))
+    assert [row[0] for row in small.events.rows()].count("oom") == 2
+    large = replay(requests_of(small), TorchAllocator(capacity_bytes=640 * MIB))
+    rows = [row[0] for row in large.events.rows()]
+    assert rows.count("alloc") == 3
+    assert rows.count("free_requested") == 2  # the last one stays
+
+
+def test_room_made_by_the_allocator_is_not_the_programs_wish() -> None:
+    requests = [Request("alloc", 0, 40 * MIB), Request("free", 0), Request("alloc", 1, 50 * MIB)]
+    forced = replay(requests, TorchAllocator(capacity_bytes=64 * MIB))
+    assert "segment_free" in [row[0] for row in forced.events.rows()]
+    assert [r.kind for r in requests_of(forced)] == ["alloc", "free", "alloc"]
+    requests.insert(2, Request("empty_cache"))
+    asked = replay(requests, TorchAllocator(capacity_bytes=640 * MIB))
+    assert [r.kind for r in requests_of(asked)] == ["alloc", "free", "empty_cache", "alloc"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "said"),
+    [
+        ([Request("alloc", 0, -1)], "-1 bytes"),
+        ([Request("alloc", 0, 8), Request("alloc", 0, 8)], "still alive"),
+        ([Request("free", 3)], "Allocation 3 is freed"),
+        ([Request("alloc", 0, 8), Request("free", 0), Request("free", 0)], "not alive"),
+        ([Request("record_stream", 3, stream=1)], "another stream"),
+    ],
+)
+def test_requests_that_cannot_be_are_refused(requests: list[Request], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        replay(requests, TorchAllocator())

@@ -1,0 +1,60 @@
+"""Events of an allocator, written down as they happen."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from virtualgpu.records.memory import ACTIONS, Action, AllocatorEvents, Stack
+
+_CODES = {action: code for code, action in enumerate(ACTIONS)}
+
+
+class EventLog:
+    """Collects events and stack traces; `emit` is what an allocator model calls.
+
+    ``time_ns`` and ``stack`` are those of the request being served: set them before each one.
+
+    Examples
+    --------
+    >>> log = EventLog()
+    >>> log.emit("alloc", 0x1000, 512, 100, 0)
+    >>> list(log.events().rows())
+    [('alloc', 4096, 512, 100, 0, 0, -1)]
+    """
+
+    def __init__(self) -> None:
+        self.time_ns = 0
+        self.stack = -1
+        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._stacks: dict[Stack, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def emit(self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+        """Write one event down, with the time and the stack that are set now."""
+        self._rows.append(
+            (_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
+        )
+
+    def stack_number(self, stack: Stack) -> int:
+        """The number of a stack trace, which is kept once; -1 for one without frames."""
+        return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        return tuple(self._stacks)
+
+    def events(self) -> AllocatorEvents:
+        """All events so far, as columns."""
+        columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
+        actions, addresses, sizes, requested, streams, times, stacks = columns
+        return AllocatorEvents(
+            actions=actions.astype(np.uint8),
+            addresses=addresses,
+            size_bytes=sizes,
+            requested_bytes=requested,
+            streams=streams,
+            time_ns=times,
+            stacks=stacks.astype(np.int32),
+        )

@@ -1,0 +1,278 @@
+"""Settings of PyTorch's caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from virtualgpu.errors import GpulabError, did_you_mean
+
+MIB = 1 << 20
+MIN_BLOCK_BYTES = 512
+SMALL_REQUEST_BYTES = MIB
+SMALL_SEGMENT_BYTES = 2 * MIB
+MIN_LARGE_REQUEST_BYTES = 10 * MIB
+LARGE_ROUNDING_BYTES = 2 * MIB
+# `roundup_power2_divisions` has an entry for each power of two from 1 MiB to 32 GiB, the last one also for
+# what is above.
+_INTERVALS = 16
+_OF_OTHERS = {
+    "backend",
+    "release_lock_on_cudamalloc",
+    "pinned_use_cuda_host_register",
+    "pinned_num_register_threads",
+    "pinned_reserve_segment_size_mb",
+    "pinned_use_background_threads",
+    "graph_capture_record_stream_reuse",
+}
+"""Known to PyTorch, without effect on where blocks lie."""
+
+
+class SettingsError(GpulabError, ValueError):
+    """An allocator setting that PyTorch would refuse, or that means nothing; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What PyTorch's caching allocator is set to; the defaults are PyTorch's.
+
+    Parameters
+    ----------
+    max_split_size_mb : int or None
+        Blocks of so many MiB or more are not split, and kept for requests of that size. At least
+        `large_segment_size_mb`.
+    max_non_split_rounding_mb : int or None
+        By how many MiB such a block may be larger than the request that it serves; None:
+        `large_segment_size_mb`.
+    roundup_power2_divisions : tuple of int
+        Into how many steps the way from a power of two to the next is divided when sizes are rounded up:
+        16 entries for 1 MiB, 2 MiB, ... 32 GiB and above; 0 and 1 round up to 512 bytes.
+    garbage_collection_threshold : float
+        Above this part of the memory fraction, cached blocks long unused are given back; 0: off.
+    expandable_segments : bool
+        One growing range of addresses per stream and pool instead of segments of fixed size.
+    large_segment_size_mb : int
+        Size of the segments that serve requests from 1 to 10 MiB, and of an expandable segment's large pages.
+    per_process_memory_fraction : float
+        The part of the device's memory that the allocator may take.
+
+    Examples
+    --------
+    >>> Settings.parse("max_split_size_mb:64,expandable_segments:True").max_split_size_mb
+    64
+    """
+
+    max_split_size_mb: int | None = None
+    max_non_split_rounding_mb: int | None = None
+    roundup_power2_divisions: tuple[int, ...] = (0,) * _INTERVALS
+    garbage_collection_threshold: float = 0.0
+    expandable_segments: bool = False
+    large_segment_size_mb: int = 20
+    per_process_memory_fraction: float = 1.0
+
+    def __post_init__(self) -> None:
+        least = self.large_segment_size_mb
+        if least <= MIN_LARGE_REQUEST_BYTES // MIB:
+            raise SettingsError(f"large_segment_size_mb:{least} is too small: give more than 10.")
+        for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SettingsError(f"{name}:{value} is too small: give at least {least}.")
+        if not 0 <= self.garbage_collection_threshold < 1:
+            raise SettingsError(
+                f"garbage_collection_threshold:{self.garbage_collection_threshold} is not between 0 and 1."
+            )
+        if not 0 <= self.per_process_memory_fraction <= 1:
+            raise SettingsError(
+                f"per_process_memory_fraction:{self.per_process_memory_fraction} is not between 0 and 1."
+            )
+        wrong = [n for n in self.roundup_power2_divisions if n < 0 or n & (n - 1)]
+        if wrong or len(self.roundup_power2_divisions) != _INTERVALS:
+            raise SettingsError(
+                f"roundup_power2_divisions needs {_INTERVALS} powers of two (0: off), not "
+                f"{wrong[0] if wrong else len(self.roundup_power2_divisions)}."
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Settings:
+        """Read ``PYTORCH_CUDA_ALLOC_CONF``'s notation: ``name:value,name:value``.
+
+        Options of the host's allocator and of locks are accepted and mean nothing here.
+
+        Raises
+        ------
+        SettingsError
+            If PyTorch would refuse the text, or if it asks for another allocator (``backend``).
+        """
+        found: dict[str, Any] = {}
+        for name, value in _pairs(text):
+            match name:
+                case "max_split_size_mb" | "max_non_split_rounding_mb" | "large_segment_size_mb":
+                    found[name] = _whole(name, value)
+                case "garbage_collection_threshold" | "per_process_memory_fraction":
+                    found[name] = _number(name, value)
+                    if name == "garbage_collection_threshold" and found[name] <= 0:
+                        raise SettingsError(f"{name}:{value} is not between 0 and 1.")
+                case "expandable_segments":
+                    found[name] = _flag(name, value)
+                case "roundup_power2_divisions":
+                    found[name] = _divisions(value)
+                case "backend" if value != "native":
+                    raise SettingsError(
+                        f"backend:{value} is another allocator; this model is of backend:native."
+                    )
+                case _ if name in _OF_OTHERS:
+                    pass
+                case _:
+                    known = [field.name for field in fields(cls)]
+                    raise SettingsError(
+                        f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, known)}"
+                    )
+        return cls(**found)
+
+    @classmethod
+    def of(cls, text: str = "", **settings: Any) -> Settings:
+        """Settings from a text and from keywords, which win.
+
+        Examples
+        --------
+        >>> Settings.of(expandable_segments=True).text
+        'expandable_segments:True'
+        """
+        known = {field.name for field in fields(cls)}
+        for name in settings:
+            if name not in known:
+                raise SettingsError(
+                    f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, known)}"
+                )
+        divisions = settings.get("roundup_power2_divisions")
+        if isinstance(divisions, int):
+            settings["roundup_power2_divisions"] = (divisions,) * _INTERVALS
+        return replace(cls.parse(text), **settings)
+
+    @property
+    def text(self) -> str:
+        """In the notation that `parse` reads; settings left at their defaults are not named."""
+        parts = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value == field.default:
+                continue
+            if field.name == "roundup_power2_divisions":
+                value = "[" + ",".join(f"{1 << i}:{n}" for i, n in enumerate(value)) + "]"
+            parts.append(f"{field.name}:{value}")
+        return ",".join(parts)
+
+    @property
+    def max_split_bytes(self) -> int:
+        """Blocks of so many bytes and more are not split."""
+        return (1 << 64) - 1 if self.max_split_size_mb is None else self.max_split_size_mb * MIB
+
+    @property
+    def max_rounding_bytes(self) -> int:
+        """By how much a block that is not split may be larger than its request."""
+        return (self.max_non_split_rounding_mb or self.large_segment_size_mb) * MIB
+
+    @property
+    def large_segment_bytes(self) -> int:
+        return self.large_segment_size_mb * MIB
+
+    def rounded(self, size_bytes: int) -> int:
+        """The size of the block that serves a request of `size_bytes`."""
+        if size_bytes < MIN_BLOCK_BYTES:
+            return MIN_BLOCK_BYTES
+        power = size_bytes.bit_length() - 1
+        divisions = self.roundup_power2_divisions[min(max(power - 20, 0), _INTERVALS - 1)]
+        if divisions > 1 and size_bytes > MIN_BLOCK_BYTES * divisions:
+            step = (1 << power) // divisions
+            return (size_bytes + step - 1) // step * step
+        return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
+
+    def segment_bytes(self, rounded_bytes: int) -> int:
+        """What is asked of the device for a block that no cached one serves."""
+        if rounded_bytes <= SMALL_REQUEST_BYTES:
+            return SMALL_SEGMENT_BYTES
+        if rounded_bytes < MIN_LARGE_REQUEST_BYTES:
+            return self.large_segment_bytes
+        return (rounded_bytes + LARGE_ROUNDING_BYTES - 1) // LARGE_ROUNDING_BYTES * LARGE_ROUNDING_BYTES
+
+    def splits(self, block_bytes: int, rounded_bytes: int, is_small: bool, is_expandable: bool) -> bool:
+        """Whether a block of `block_bytes` is split to serve `rounded_bytes`."""
+        rest = block_bytes - rounded_bytes
+        if is_small or is_expandable:
+            return rest >= MIN_BLOCK_BYTES
+        return rounded_bytes < self.max_split_bytes and rest > SMALL_REQUEST_BYTES
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """Names and values; commas inside brackets do not divide."""
+    pairs: list[tuple[str, str]] = []
+    rest = "".join(text.split())
+    while rest:
+        name, colon, rest = rest.partition(":")
+        if not name or not colon or not rest or set(name) & set(",[]"):
+            raise SettingsError(f"{text!r} is not a list of settings: write name:value,name:value.")
+        if rest.startswith("["):
+            value, end, rest = rest.partition("]")
+            if not end or (rest and not rest.startswith(",")):
+                raise SettingsError(
+                    f"The list of {name} in {text!r} has no closing bracket before the next comma."
+                )
+            pairs.append((name, value + end))
+            rest = rest[1:]
+        else:
+            value, _, rest = rest.partition(",")
+            pairs.append((name, value))
+    return pairs
+
+
+def _whole(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdecimal() or len(value) > 15:
+        raise SettingsError(f"{name}:{value} is not a whole number of MiB.")
+    return int(value)
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise SettingsError(f"{name}:{value} is not a number between 0 and 1.") from None
+
+
+def _flag(name: str, value: str) -> bool:
+    if value not in ("True", "False"):
+        raise SettingsError(f"{name}:{value} is neither True nor False.")
+    return value == "True"
+
+
+def _divisions(value: str) -> tuple[int, ...]:
+    """``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
+    if not value.startswith("["):
+        count = _whole("roundup_power2_divisions", value)
+        if not count or count & (count - 1):
+            raise SettingsError(f"roundup_power2_divisions:{value} is not a power of two.")
+        return (count,) * _INTERVALS
+    table = [0] * _INTERVALS
+    last: int | None = None
+    for entry in value[1:-1].split(","):
+        bound, colon, text = entry.partition(":")
+        if not colon:
+            raise SettingsError(f"{entry!r} in roundup_power2_divisions is not size_mb:divisions.")
+        count = _whole("roundup_power2_divisions", text)
+        if count & (count - 1):
+            raise SettingsError(
+                f"roundup_power2_divisions has {count} divisions, which is not a power of two."
+            )
+        if bound == ">":
+            start = 0 if last is None else last + 1
+            table[start:] = [count] * (_INTERVALS - start)
+            continue
+        size = _whole("roundup_power2_divisions", bound)
+        if not size or size & (size - 1):
+            raise SettingsError(f"roundup_power2_divisions has an entry for {bound} MiB, not a power of two.")
+        index = min(size.bit_length() - 1, _INTERVALS - 1)
+        if last is None:
+            table[:index] = [count] * index
+        table[index] = count
+        last = index
+    return tuple(table)

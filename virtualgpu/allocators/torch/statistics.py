@@ -1,0 +1,98 @@
+"""What ``torch.cuda.memory_stats`` counts, and how ``torch.cuda.memory_summary`` prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+METRICS = (
+    "allocation",
+    "segment",
+    "active",
+    "inactive_split",
+    "allocated_bytes",
+    "reserved_bytes",
+    "active_bytes",
+    "inactive_split_bytes",
+    "requested_bytes",
+)
+POOLS = ("all", "small_pool", "large_pool")
+
+
+@dataclass(slots=True)
+class Figure:
+    """One quantity over time: what it is now, was at most, and all that was added and taken away."""
+
+    current: int = 0
+    peak: int = 0
+    allocated: int = 0
+    freed: int = 0
+
+    def add(self, amount: int) -> None:
+        self.current += amount
+        self.allocated += amount
+        if self.current > self.peak:
+            self.peak = self.current
+
+    def take(self, amount: int) -> None:
+        self.current -= amount
+        self.freed += amount
+
+    def as_dict(self) -> dict[str, int]:
+        return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
+
+
+def _by_pool() -> dict[str, Figure]:
+    return {pool: Figure() for pool in POOLS}
+
+
+@dataclass(slots=True)
+class Statistics:
+    """All figures of one device's allocator."""
+
+    max_split_bytes: int = -1
+    figures: dict[str, dict[str, Figure]] = field(
+        default_factory=lambda: {metric: _by_pool() for metric in METRICS}
+    )
+    oversize_allocations: Figure = field(default_factory=Figure)
+    oversize_segments: Figure = field(default_factory=Figure)
+    num_alloc_retries: int = 0
+    num_ooms: int = 0
+    num_sync_all_streams: int = 0
+    num_device_alloc: int = 0
+    num_device_free: int = 0
+
+    def add(self, metric: str, pool: str, amount: int) -> None:
+        """Count `amount` up for a pool (``"small"`` or ``"large"``) and for all."""
+        of = self.figures[metric]
+        of["all"].add(amount)
+        of[f"{pool}_pool"].add(amount)
+
+    def take(self, metric: str, pool: str, amount: int) -> None:
+        of = self.figures[metric]
+        of["all"].take(amount)
+        of[f"{pool}_pool"].take(amount)
+
+    def change(self, metric: str, pool: str, amount: int) -> None:
+        """Count up or down; a net change of nothing leaves no mark."""
+        if amount > 0:
+            self.add(metric, pool, amount)
+        elif amount < 0:
+            self.take(metric, pool, -amount)
+
+    def current(self, metric: str) -> int:
+        return self.figures[metric]["all"].current
+
+    def nested(self) -> dict[str, Any]:
+        """As ``torch.cuda.memory_stats_as_nested_dict()`` returns them."""
+        return {
+            "num_alloc_retries": self.num_alloc_retries,
+            "num_ooms": self.num_ooms,
+            "max_split_size": self.max_split_bytes,
+            "num_sync_all_streams": self.num_sync_all_streams,
+            "num_device_alloc": self.num_device_alloc,
+            "num_device_free": self.num_device_free,
+            **{m: {p: f.as_dict() for p, f in by_pool.items()} for m, by_pool in self.figures.items()},
+            "oversize_allocations": self.oversize_allocations.as_dict(),
+            "oversize_segments": self.oversize_segments.as_dict(),
+        }
