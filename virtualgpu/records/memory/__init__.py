@@ -4,19 +4,27 @@ from __future__ import annotations
 
 from virtualgpu.records.memory.blocks import Block, BlockMap, BlockState, Segment
 from virtualgpu.records.memory.events import ACTIONS, Action, AllocatorEvents, AllocatorTrace, Frame, Stack
+from virtualgpu.records.memory.fragmentation import Arena, Fragmentation
+from virtualgpu.records.memory.history import AllocatorHistory, BlockLives, RangeLives, SegmentLives
 from virtualgpu.records.memory.requests import Request, RequestKind
 
 __all__ = [
     "ACTIONS",
     "Action",
     "AllocatorEvents",
+    "AllocatorHistory",
     "AllocatorTrace",
+    "Arena",
     "Block",
+    "BlockLives",
     "BlockMap",
     "BlockState",
+    "Fragmentation",
     "Frame",
+    "RangeLives",
     "Request",
     "RequestKind",
     "Segment",
+    "SegmentLives",
     "Stack",
 ]

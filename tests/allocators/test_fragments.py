@@ -1,0 +1,95 @@
+"""Fragmentation figures, against the arithmetic on paper and a pool that is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.allocators.traces import MIB, MODELLED
+from virtualgpu.allocators.fragments import fragmentation
+from virtualgpu.records.memory import Block, BlockMap, Segment
+
+
+def segment(
+    start: int, stream: int, *pieces: tuple[int, bool], pool: str = "", expandable: bool = False
+) -> Segment:
+    """Pieces are sizes in MiB, and whether they are free."""
+    blocks, place = [], start
+    for size, free in pieces:
+        blocks.append(Block(place, int(size * MIB), free, 0 if free else int(size * MIB) - 100))
+        place += int(size * MIB)
+    return Segment(start, place - start, stream, tuple(blocks), pool, expandable)
+
+
+def test_figures_on_paper() -> None:
+    found = fragmentation(BlockMap(MODELLED, 0, 0, 100 * MIB, (
+        segment(1 << 30, 0, (10, False), (6, True), (4, False), (2, True)),
+        segment(2 << 30, 0, (8, True)),
+        segment(3 << 30, 7, (30, False), (16, True)),
+    )))  # fmt: skip
+    assert (found.reserved_bytes, found.used_bytes, found.free_bytes) == (76 * MIB, 44 * MIB, 32 * MIB)
+    assert found.largest_free_bytes == 16 * MIB
+    assert found.external == 0.5
+    assert found.rounding_bytes == 300
+    assert (found.releasable_bytes, found.held_bytes, found.room_bytes) == (8 * MIB, 24 * MIB, 24 * MIB)
+    main, side = found.arenas
+    assert (main.stream, main.free_bytes, main.largest_free_bytes, main.free_blocks) == (
+        0,
+        16 * MIB,
+        8 * MIB,
+        3,
+    )
+    assert (main.largest_request_bytes, side.largest_request_bytes) == (32 * MIB, 32 * MIB)
+
+
+def test_a_free_block_of_another_stream_does_not_serve() -> None:
+    full = BlockMap(MODELLED, 0, 0, 40 * MIB, (
+        segment(1 << 30, 0, (1, False), (19, True)), segment(2 << 30, 7, (16, False), (4, True)),
+    ))  # fmt: skip
+    main, side = fragmentation(full).arenas
+    assert (main.largest_request_bytes, side.largest_request_bytes) == (19 * MIB, 4 * MIB)
+    assert fragmentation(full, capacity_bytes=30 * MIB).room_bytes == 0
+    no_limit = BlockMap(MODELLED, 0, 0, 0, full.segments)
+    assert fragmentation(no_limit).largest_request_bytes is None
+    assert fragmentation(no_limit, 60 * MIB).largest_request_bytes == 20 * MIB
+
+
+def test_an_empty_pool_is_not_fragmented() -> None:
+    found = fragmentation(BlockMap(MODELLED, 0, 0, 0, ()))
+    assert (found.external, found.free_bytes, found.arenas) == (0, 0, ())
+    assert fragmentation(BlockMap(MODELLED, 0, 0, MIB, ())).largest_request_bytes == MIB
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: int) -> None:
+    """A pool in a random state, with two streams and a limit: asked for so much, and for one unit more."""
+    import random
+
+    from virtualgpu import cp
+    from virtualgpu.cp.cuda.memory import OutOfMemoryError
+
+    for more in (0, 512):
+        for at in (0, 1):
+            draw = random.Random(seed)
+            pool = cp.cuda.MemoryPool()
+            pool.set_limit(size=64 * MIB)
+            streams, kept = [cp.cuda.Stream.null, cp.cuda.Stream(non_blocking=True)], []
+            for _ in range(60):
+                with streams[draw.randint(0, 1)]:
+                    if draw.random() < 0.6:
+                        try:
+                            kept.append(pool.malloc(draw.randint(1, 6 * MIB)))
+                        except OutOfMemoryError:
+                            continue
+                    elif kept:
+                        del kept[draw.randrange(len(kept))]
+            arenas = {a.stream: a for a in fragmentation(pool.block_map()).arenas}
+            arena = arenas.get(streams[at].ptr)
+            if arena is None:
+                continue
+            with streams[at]:
+                if more:
+                    with pytest.raises(OutOfMemoryError):
+                        pool.malloc(arena.largest_request_bytes + more)
+                else:
+                    assert pool.malloc(arena.largest_request_bytes).mem.size == arena.largest_request_bytes
+            kept.clear()

@@ -1,0 +1,148 @@
+"""A trace at any step, against a plain replay of the events before it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.allocators.traces import KIB, MIB, random_rows, trace_of
+from virtualgpu.allocators.steps import at, history, tail
+from virtualgpu.records.memory import AllocatorTrace, Block, Segment
+
+Tile = tuple[int, int, str, int]
+
+
+def replayed(trace: AllocatorTrace, step: int) -> list[Tile]:
+    """What is used, waits and is free after so many events: address, size, state, stack."""
+    mapped: set[tuple[int, int]] = set()  # start and end, cut at every edge that an event names
+    blocks: dict[int, tuple[int, str, int]] = {}
+    for action, address, size, _, _, _, stack in list(trace.events.rows())[:step]:
+        if action == "alloc":
+            blocks[address] = size, "used", stack
+        elif action == "free_requested":
+            blocks[address] = blocks[address][0], "waiting", blocks[address][2]
+        elif action == "free_completed":
+            del blocks[address]
+        elif action in ("segment_alloc", "segment_map"):
+            mapped |= {(page, page + 2 * MIB) for page in range(address, address + size, 2 * MIB)}
+        elif action in ("segment_free", "segment_unmap"):
+            mapped -= {(page, page + 2 * MIB) for page in range(address, address + size, 2 * MIB)}
+    tiles = [(start, size, state, stack) for start, (size, state, stack) in blocks.items()]
+    edges = sorted((start, end) for start, end in mapped)
+    expandable = "segment_map" in {row[0] for row in trace.events.rows()}
+    whole: list[tuple[int, int]] = []
+    for start, end in edges:
+        if whole and expandable and whole[-1][1] == start:
+            whole[-1] = whole[-1][0], end
+        else:
+            whole.append((start, end))
+    for start, end in whole:
+        place = start
+        for low, (size, _, _) in sorted(blocks.items()):
+            if start <= low < end:
+                tiles += [(place, low - place, "free", -1)] * (low > place)
+                place = low + size
+        tiles += [(place, end - place, "free", -1)] * (place < end)
+    return sorted(tiles)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("expandable", [False, True])
+def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bool) -> None:
+    trace = trace_of(random_rows(seed, 400, expandable=expandable))
+    lives, order = history(trace), list(range(401))
+    random.Random(seed).shuffle(order)
+    for step in order[:60]:
+        found = at(lives, step)
+        tiles = [(b.address, b.size_bytes, b.state, b.stack) for b in found.blocks if not b.is_unmapped]
+        assert tiles == replayed(trace, step), step
+        for segment in found.segments:
+            ends = [segment.address, *(block.end for block in segment.blocks)]
+            assert [block.address for block in segment.blocks] == ends[:-1], "blocks tile their segment"
+            assert ends[-1] == segment.address + segment.size_bytes
+        assert lives.used_bytes[step] == found.used_bytes
+        assert lives.reserved_bytes[step] == found.total_bytes
+
+
+def test_a_block_tells_what_made_it_so() -> None:
+    base = 1 << 30
+    lives = history(trace_of([
+        ("segment_alloc", base, 2 * MIB, 0, 7, -1), ("alloc", base, 512, 300, 7, 3),
+        ("free_requested", base, 512, 300, 7, -1), ("free_completed", base, 512, 300, 7, -1),
+    ]))  # fmt: skip
+    used, waiting = at(lives, 2).blocks[0], at(lives, 3).blocks[0]
+    assert (used.state, used.event, used.requested_bytes, used.stack) == ("used", 1, 300, 3)
+    assert (waiting.state, waiting.event) == ("waiting", 2)
+    assert at(lives, 1).blocks == at(lives, 4).blocks == (Block(base, 2 * MIB, True),)
+    assert at(lives, 4).segments[0].stream == 7
+    assert lives.event_blocks.tolist() == [-1, 0, 0, 0]
+    with pytest.raises(IndexError, match="0 to 4"):
+        at(lives, 5)
+
+
+def test_what_was_there_before_stays_until_it_goes() -> None:
+    base = 1 << 30
+    blocks = (Block(base, MIB, False, 1_000_000, "float32 array"), Block(base + MIB, MIB, True))
+    first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 2 * MIB, 0, blocks),))
+    lives = history(trace_of([("free_completed", base, MIB, 0, 0, -1)], first))
+    assert at(lives, 0).segments == first.segments
+    assert at(lives, 1).blocks == (Block(base, 2 * MIB, True),)
+
+
+def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
+    """Blocks in segments that nobody saw: they join where they touch, and stay as free memory."""
+    base = 1 << 30
+    lives = history(trace_of([
+        ("alloc", base, 4 * KIB, 4 * KIB, 0, -1), ("alloc", base + 4 * KIB, 4 * KIB, 4 * KIB, 0, -1),
+        ("free_completed", base + 64 * KIB, KIB, KIB, 0, -1), ("free_completed", base, 4 * KIB, 0, 0, -1),
+        ("alloc", base, 16 * KIB, 16 * KIB, 0, -1), ("segment_free", base, 2 * MIB, 0, 0, -1),
+    ]))  # fmt: skip
+    (segment,) = at(lives, 2).segments
+    assert (segment.address, segment.size_bytes) == (base, 8 * KIB)
+    assert [block.state for block in at(lives, 4).blocks] == ["free", "used"]
+    assert not lives.segments.is_seen[0]
+    assert at(lives, 6).segments == ()
+
+
+@pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
+def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
+    whole = history(trace_of(random_rows(3, 400)))
+    cut = tail(whole, most)
+    assert cut.last_step == min(most, 400)
+    for back in (0, min(most, 100)):
+        found, wanted = at(cut, cut.last_step - back), at(whole, 400 - back)
+        assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
+        assert [s.stream for s in found.segments] == [s.stream for s in wanted.segments]
+    assert ("400 events" in cut.trace.note) == (most < 400)
+
+
+def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
+    base = 1 << 40
+    lives = history(trace_of([
+        ("segment_map", base, 60 * MIB, 0, 0, -1), ("segment_unmap", base + 20 * MIB, 20 * MIB, 0, 0, -1),
+        ("segment_map", base + 20 * MIB, 20 * MIB, 0, 0, -1),
+    ], allocator="PyTorch's caching allocator"))  # fmt: skip
+    assert [b.state for b in at(lives, 2).blocks] == ["free", "unmapped", "free"]
+    (segment,) = at(lives, 2).segments
+    assert (segment.is_expandable, segment.pool, segment.size_bytes) == (True, "large", 60 * MIB)
+    assert at(lives, 3).blocks == (Block(base, 60 * MIB, True),)
+    assert lives.reserved_bytes.tolist() == [0, 60 * MIB, 40 * MIB, 60 * MIB]
+
+
+def test_a_hundred_thousand_events_are_at_hand() -> None:
+    trace = trace_of(random_rows(1, 100_000))
+    began = time.perf_counter()
+    lives = history(trace)
+    took = time.perf_counter() - began
+    steps = np.random.default_rng(0).integers(0, 100_001, 40).tolist()
+    began = time.perf_counter()
+    for step in steps:
+        at(lives, step)
+    each = (time.perf_counter() - began) / len(steps)
+    print(f"100,000 events: lives in {1000 * took:.0f} ms, any step in {1000 * each:.2f} ms")
+    assert took < 10
+    assert each < 0.05

@@ -1,0 +1,109 @@
+"""Random traces of allocators that keep to the rules, for tests of what reads them."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from virtualgpu.records import Provenance
+from virtualgpu.records.memory import ACTIONS, AllocatorEvents, AllocatorTrace, BlockMap, Frame
+
+KIB, MIB = 1 << 10, 1 << 20
+MODELLED = Provenance("modelled", "a device", "a random trace")
+Row = tuple[str, int, int, int, int, int]
+"""Action, address, size, requested bytes, stream, stack."""
+
+
+def trace_of(
+    rows: list[Row], first: BlockMap | None = None, allocator: str = "CuPy's pool", **more: int
+) -> AllocatorTrace:
+    columns = [np.array([row[at] for row in rows], np.int64) for at in range(1, 6)]
+    events = AllocatorEvents(
+        np.array([ACTIONS.index(row[0]) for row in rows], np.uint8), *columns[:4],
+        np.arange(len(rows), dtype=np.int64) * 1000, columns[4].astype(np.int32),
+    )  # fmt: skip
+    empty = BlockMap(MODELLED, 0, 0, more.pop("limit_bytes", 0), ())
+    lines = tuple(
+        (Frame("train.py", 10 + 7 * at, "step"), Frame("train.py", 3, "<module>")) for at in range(stacks)
+    )
+    return AllocatorTrace(MODELLED, 0, allocator, first or empty, events, lines, **more)
+
+
+def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool = True) -> list[Row]:
+    """A best-fit pool with segments of 2 MiB per stream, or expandable ones; blocks may wait to be free."""
+    draw = random.Random(seed)
+    rows: list[Row] = []
+    free: dict[int, list[tuple[int, int]]] = {0: [], 7: []}  # stream -> start and end of free pieces
+    segments: dict[int, tuple[int, int, int]] = {}  # start -> size, stream, mapped pages as bits
+    used: dict[int, tuple[int, int, int]] = {}
+    waiting: dict[int, tuple[int, int, int]] = {}
+    top = 1 << 32
+
+    def give(stream: int, start: int, end: int) -> None:
+        pieces = sorted([*free[stream], (start, end)])
+        joined: list[tuple[int, int]] = []
+        for low, high in pieces:
+            if joined and joined[-1][1] == low and low not in segments:
+                joined[-1] = (joined[-1][0], high)
+            else:
+                joined.append((low, high))
+        free[stream] = joined
+
+    while len(rows) < events:
+        stream, act = draw.choice((0, 0, 7)), draw.random()
+        if act < 0.45:
+            asked = draw.choice((300, 5_000, 70_000, 400_000)) * draw.randint(1, 4)
+            size = -(-asked // 512) * 512
+            fits = [piece for piece in free[stream] if piece[1] - piece[0] >= size]
+            if not fits:
+                if len(segments) >= 12:
+                    rows.append(("oom", 5 * MIB, size, asked, stream, -1))
+                    continue
+                mine = [s for s, (_, owner, _) in segments.items() if owner == stream]
+                if expandable and mine and draw.random() < 0.7:
+                    start = mine[-1] + segments[mine[-1]][0]
+                    segments[mine[-1]] = (segments[mine[-1]][0] + 2 * MIB, stream, 0)
+                else:
+                    top += 64 * MIB
+                    start = top
+                    segments[start] = (2 * MIB, stream, 0)
+                rows.append(("segment_map" if expandable else "segment_alloc", start, 2 * MIB, 0, stream, -1))
+                give(stream, start, start + 2 * MIB)
+                continue
+            low, high = min(fits, key=lambda piece: (piece[1] - piece[0], piece[0]))
+            free[stream].remove((low, high))
+            if low + size < high:
+                free[stream].append((low + size, high))
+            used[low] = (size, asked, stream)
+            rows.append(("alloc", low, size, asked, stream, draw.randint(-1, 7)))
+        elif act < 0.8 and used:
+            address = draw.choice(list(used))
+            size, asked, owner = used.pop(address)
+            rows.append(("free_requested", address, size, asked, owner, -1))
+            if waits and draw.random() < 0.3:
+                waiting[address] = (size, asked, owner)
+            else:
+                rows.append(("free_completed", address, size, asked, owner, -1))
+                give(owner, address, address + size)
+        elif act < 0.9 and waiting:
+            address = draw.choice(list(waiting))
+            size, asked, owner = waiting.pop(address)
+            rows.append(("free_completed", address, size, asked, owner, -1))
+            give(owner, address, address + size)
+        elif act > 0.97:
+            for start, (size, owner, _) in list(segments.items()):
+                if not expandable and (start, start + size) in free[owner]:
+                    free[owner].remove((start, start + size))
+                    del segments[start]
+                    rows.append(("segment_free", start, size, 0, owner, -1))
+                elif expandable:  # whole pages from the start of a free piece
+                    for low, high in list(free[owner]):
+                        first, last = -(-low // (2 * MIB)) * 2 * MIB, high // (2 * MIB) * 2 * MIB
+                        if start < first < last == start + size:
+                            free[owner].remove((low, high))
+                            if low < first:
+                                free[owner].append((low, first))
+                            segments[start] = (first - start, owner, 0)
+                            rows.append(("segment_unmap", first, last - first, 0, owner, -1))
+    return rows[:events]

@@ -1,0 +1,90 @@
+"""Fragmentation in numbers: how much is free, in which pieces, and which request would fail."""
+
+from __future__ import annotations
+
+from virtualgpu.records.memory import Arena, BlockMap, Fragmentation, Segment
+
+# PyTorch's caching allocator: sizes up to 1 MiB are served from segments of 2 MiB, those below 10 MiB from
+# segments of 20 MiB, larger ones from segments of their own, in steps of 2 MiB; the pages of expandable
+# segments have 2 and 20 MiB (CUDACachingAllocator.cpp: kSmallSize, kSmallBuffer, kLargeBuffer, kRoundLarge).
+SMALL_REQUEST_BYTES, SMALL_PAGE_BYTES = 1 << 20, 2 << 20
+LARGE_PAGE_BYTES, OWN_SEGMENT_BYTES = 20 << 20, 10 << 20
+
+
+def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation:
+    """Free memory of a pool, in all and for each stream.
+
+    A free block serves the stream of its segment only, and in PyTorch's allocator requests of its pool's
+    sizes. What no free block serves must come from the device: from what the limit or `capacity_bytes`
+    leaves, after unused segments were given back.
+
+    Parameters
+    ----------
+    capacity_bytes
+        What the pool could take from the device in all; 0 if that is not known.
+
+    Examples
+    --------
+    >>> fragmentation(pool.block_map()).external
+    0.5
+    """
+    reserved, used = block_map.total_bytes, block_map.used_bytes
+    limits = [each for each in (block_map.limit_bytes, capacity_bytes) if each]
+    room = max(0, min(limits) - reserved) if limits else None
+    released = sum(map(releasable_bytes, block_map.segments))
+    keys = sorted({(segment.stream, segment.pool) for segment in block_map.segments})
+    arenas = tuple(
+        _arena(stream, pool, [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
+               None if room is None else room + released)
+        for stream, pool in keys
+    )  # fmt: skip
+    rounding = sum(b.size_bytes - b.requested_bytes for b in block_map.blocks
+                   if b.requested_bytes and b.state in ("used", "waiting"))  # fmt: skip
+    return Fragmentation(
+        block_map.provenance, reserved, used, reserved - used, block_map.largest_free_bytes, rounding,
+        released, room, arenas,
+    )  # fmt: skip
+
+
+def releasable_bytes(segment: Segment) -> int:
+    """What of a segment goes back to the device when the cache is emptied."""
+    if not segment.is_expandable:
+        unused = all(block.is_free for block in segment.blocks)
+        return segment.size_bytes if unused else 0
+    page = SMALL_PAGE_BYTES if segment.pool == "small" else LARGE_PAGE_BYTES
+    found = 0
+    for block in segment.blocks:
+        if block.is_free:
+            first = -(-(block.address - segment.address) // page) * page
+            last = (block.end - segment.address) // page * page
+            found += max(0, last - first)
+    return found
+
+
+def _arena(stream: int, pool: str, segments: list[Segment], device_bytes: int | None) -> Arena:
+    blocks = [block for segment in segments for block in segment.blocks]
+    free = [block.size_bytes for block in blocks if block.is_free]
+    largest = max(free, default=0)
+    tail = max(
+        (s.blocks[-1].size_bytes for s in segments if s.is_expandable and s.blocks[-1].is_free), default=0
+    )
+    request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tail))
+    used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
+    return Arena(stream, pool, used, sum(free), largest, len(free), request)
+
+
+def _served(pool: str, free_bytes: int) -> int:
+    """The largest request that a free block of a pool serves."""
+    return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
+
+
+def _new(pool: str, device_bytes: int, tail_bytes: int) -> int:
+    """The largest request that memory of the device serves, put to what is free at a segment's end."""
+    if pool == "small":
+        return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
+    if pool == "large":
+        if tail_bytes:
+            return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + tail_bytes % LARGE_PAGE_BYTES
+        whole = device_bytes // SMALL_PAGE_BYTES * SMALL_PAGE_BYTES
+        return whole if whole >= OWN_SEGMENT_BYTES else 0
+    return device_bytes

@@ -1,0 +1,348 @@
+"""An allocator's trace at any of its steps, forward and back.
+
+Each block and each mapped range has a life, from the step that began it to the one that ended it. What was
+there at a step is then a comparison of two columns, in any order of steps and without going through the
+events before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterator
+from dataclasses import fields, replace
+
+import numpy as np
+
+from virtualgpu.records.memory import (
+    AllocatorEvents,
+    AllocatorHistory,
+    AllocatorTrace,
+    Block,
+    BlockLives,
+    BlockMap,
+    RangeLives,
+    Segment,
+    SegmentLives,
+)
+from virtualgpu.records.memory.history import Column, Steps
+
+# PyTorch takes 2 MiB from the device for small blocks and more for others, so that a size tells the pool.
+TORCH_SMALL_BYTES = 2 << 20
+
+
+def history(trace: AllocatorTrace) -> AllocatorHistory:
+    """The lives of a trace's blocks and segments. Takes some microseconds an event.
+
+    A block outside all known segments (the trace began too late to see them) gets a segment of its own that
+    grows with its neighbours; the free of a block that is not known changes nothing.
+
+    Examples
+    --------
+    >>> at(history(trace), 3).used_bytes
+    4096
+    """
+    return _Lives(trace).history()
+
+
+def at(history: AllocatorHistory, step: int) -> BlockMap:
+    """The map after the first `step` events.
+
+    Raises
+    ------
+    IndexError
+        If the trace has fewer events.
+    """
+    trace, last = history.trace, history.last_step
+    if not 0 <= step <= last:
+        raise IndexError(f"Step {step:,} is outside this trace, which has {last:,} events: 0 to {last:,}.")
+    events = trace.events
+    time_ns = int(events.time_ns[step - 1]) if step else trace.first.time_ns
+    blocks = _blocks(history, step)
+    segments = [
+        _segment(history, number, spans, blocks.get(number, []))
+        for number, spans in _spans(history.ranges, step).items()
+    ]
+    segments.sort(key=lambda segment: segment.address)
+    return replace(trace.first, time_ns=time_ns, segments=tuple(segments))
+
+
+def tail(history: AllocatorHistory, most: int) -> AllocatorHistory:
+    """The history of the last `most` events, the map before them in the place of the others."""
+    cut = history.last_step - most
+    if cut <= 0:
+        return history
+    events = history.trace.events
+    names = [field.name for field in fields(AllocatorEvents)]
+    kept = AllocatorEvents(**{name: getattr(events, name)[cut:] for name in names})
+    said = f"Only the last {most:,} of {history.last_step:,} events are shown."
+    note = " ".join(part for part in (history.trace.note, said) if part)
+    first = at(history, cut)
+    return _Lives(replace(history.trace, first=first, events=kept, note=note)).history()
+
+
+def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:
+    """Start and end of what is mapped of each segment, in the order of addresses, neighbours joined."""
+    rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
+    found: dict[int, list[tuple[int, int]]] = {}
+    columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
+    for number, start, size in zip(*(column[rows].tolist() for column in columns), strict=True):
+        spans = found.setdefault(number, [])
+        if spans and spans[-1][1] >= start:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], start + size))
+        else:
+            spans.append((start, start + size))
+    return found
+
+
+def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
+    """The blocks of each segment that are in use or wait, in the order of addresses."""
+    lives = history.blocks
+    rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
+    found: dict[int, list[Block]] = {}
+    columns = (lives.segments, lives.addresses, lives.size_bytes, lives.requested_bytes, lives.stacks,
+               lives.begins, lives.freed)  # fmt: skip
+    picked = (column[rows].tolist() for column in columns)
+    for row, number, address, size, asked, stack, begin, freed in zip(rows.tolist(), *picked, strict=True):
+        waiting = freed <= step
+        label = lives.labels.get(row, "")
+        event = (freed if waiting else begin) - 1
+        block = Block(address, size, False, asked, label, is_waiting=waiting, stack=stack, event=event)
+        found.setdefault(number, []).append(block)
+    return found
+
+
+def _segment(
+    history: AllocatorHistory, number: int, spans: list[tuple[int, int]], blocks: list[Block]
+) -> Segment:
+    tiles = tuple(_tiles(spans, blocks))
+    kinds, start = history.segments, spans[0][0]
+    return Segment(
+        start, spans[-1][1] - start, kinds.streams[number], tiles, kinds.pools[number],
+        kinds.is_expandable[number],
+    )  # fmt: skip
+
+
+def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
+    """The blocks with what is free and what is not mapped between them."""
+    place, later = spans[0][0], 0
+    for start, end in spans:
+        if place < start:
+            yield Block(place, start - place, False, is_unmapped=True)
+            place = start
+        while later < len(blocks) and blocks[later].address < end:
+            block = blocks[later]
+            if place < block.address:
+                yield Block(place, block.address - place, True)
+            yield block
+            place, later = max(place, block.end), later + 1
+        if place < end:
+            yield Block(place, end - place, True)
+            place = end
+
+
+class _Lives:
+    """Goes through a trace once."""
+
+    def __init__(self, trace: AllocatorTrace) -> None:
+        self.trace = trace
+        self.never = len(trace.events) + 1
+        self.of_torch = "PyTorch" in trace.allocator
+        # Rows of the tables to come; a row's place is its number until they are sorted.
+        self.blocks: list[list[int]] = []  # address, size, asked, stream, stack, segment, begin, freed, end
+        self.ranges: list[list[int]] = []  # address, size, segment, begin, end
+        self.kinds: list[tuple[int, str, bool, bool]] = []  # of each segment
+        self.joined: list[int] = []  # of each segment, the one that it turned out to be a part of
+        self.held: list[int] = []  # blocks in use, of each segment
+        self.labels: dict[int, str] = {}
+        # What is there now.
+        self.used: dict[int, int] = {}  # address -> row of blocks
+        self.starts: list[int] = []  # of mapped ranges, in order
+        self.mapped: dict[int, int] = {}  # start -> row of ranges
+        for segment in trace.first.segments:
+            self._first(segment)
+        self.event_blocks = [self._event(step, *row) for step, row in enumerate(trace.events.rows(), 1)]
+
+    def _first(self, segment: Segment) -> None:
+        kind = (segment.stream, segment.pool, segment.is_expandable, True)
+        number = self._kind(*kind)
+        for block in segment.blocks:
+            if block.is_unmapped:
+                continue
+            self._map(block.address, block.size_bytes, number, 0)
+            if not block.is_free:
+                row = self._use(block.address, block.size_bytes, block.requested_bytes, segment.stream,
+                                block.stack, number, 0)  # fmt: skip
+                if block.is_waiting:
+                    self.blocks[row][7] = 0
+                if block.label:
+                    self.labels[row] = block.label
+
+    def _event(
+        self, step: int, action: str, address: int, size: int, asked: int, stream: int, _: int, stack: int
+    ) -> int:
+        match action:
+            case "alloc":
+                if size <= 0:
+                    return -1
+                old = self.used.pop(address, None)
+                if old is not None:
+                    self._end(old, step)
+                number = self._around(address, size, stream, step)
+                return self._use(address, size, asked, stream, stack, number, step)
+            case "free_requested":
+                row = self.used.get(address, -1)
+                if row >= 0:
+                    self.blocks[row][7] = min(step, self.blocks[row][7])
+                return row
+            case "free_completed":
+                row = self.used.pop(address, -1)
+                if row >= 0:
+                    self._end(row, step)
+                return row
+            case "segment_alloc":
+                self._unmap(address, size, step)
+                self._map(address, size, self._kind(stream, self._pool(size), False, True), step)
+            case "segment_map":
+                self._unmap(address, size, step)
+                self._grow(address, size, stream, step, is_expandable=True)
+            case "segment_free" | "segment_unmap":
+                self._unmap(address, size, step)
+        return -1
+
+    def _pool(self, size: int) -> str:
+        if not self.of_torch:
+            return ""
+        return "small" if size == TORCH_SMALL_BYTES else "large"
+
+    # Blocks
+
+    def _use(
+        self, address: int, size: int, asked: int, stream: int, stack: int, number: int, step: int
+    ) -> int:
+        row = self.used[address] = len(self.blocks)
+        self.held[number] += 1
+        self.blocks.append([address, size, asked, stream, stack, number, step, self.never, self.never])
+        return row
+
+    def _end(self, row: int, step: int) -> None:
+        block = self.blocks[row]
+        block[7], block[8] = min(step, block[7]), step
+        self.held[self._root(block[5])] -= 1
+
+    # Segments and ranges
+
+    def _kind(self, stream: int, pool: str, is_expandable: bool, is_seen: bool) -> int:
+        self.kinds.append((stream, pool, is_expandable, is_seen))
+        self.joined.append(len(self.joined))
+        self.held.append(0)
+        return len(self.joined) - 1
+
+    def _root(self, number: int) -> int:
+        while self.joined[number] != number:
+            number = self.joined[number]
+        return number
+
+    def _map(self, address: int, size: int, number: int, step: int) -> None:
+        if size <= 0:
+            return
+        insort(self.starts, address)
+        self.mapped[address] = len(self.ranges)
+        self.ranges.append([address, size, number, step, self.never])
+
+    def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
+        """Map a range, as a part of the segments of its kind that it touches."""
+        place = bisect_right(self.starts, address)
+        touched = []
+        for start in self.starts[max(0, place - 1) : place + 1]:
+            _, wide, number, *_ = self.ranges[self.mapped[start]]
+            number = self._root(number)
+            grows = self.kinds[number][0] == stream and self.kinds[number][2:] == (
+                is_expandable,
+                is_expandable,
+            )
+            if grows and start + wide >= address and start <= address + size and number not in touched:
+                touched.append(number)
+        if touched:
+            number = touched[0]
+            for other in touched[1:]:
+                self.joined[other] = number
+                self.held[number] += self.held[other]
+        else:
+            pool = self._pool(size) if is_expandable else ""
+            number = self._kind(stream, pool, is_expandable, is_expandable)
+        self._map(address, size, number, step)
+        return number
+
+    def _around(self, address: int, size: int, stream: int, step: int) -> int:
+        """The segment that a new block lies in. What the trace has not seen of it is mapped now."""
+        found, place = -1, address
+        while place < address + size:
+            later = bisect_right(self.starts, place)
+            start = self.starts[later - 1] if later else -1
+            row = self.ranges[self.mapped[start]] if later else None
+            if row is not None and start + row[1] > place:
+                found = self._root(row[2]) if found < 0 else found
+                place = start + row[1]
+                continue
+            end = min(self.starts[later], address + size) if later < len(self.starts) else address + size
+            number = self._grow(place, end - place, stream, step, is_expandable=False)
+            found = number if found < 0 else found
+            place = end
+        return found
+
+    def _unmap(self, address: int, size: int, step: int) -> None:
+        """End all that is mapped within a range, and the blocks there (their frees were not seen)."""
+        end = address + size
+        place = max(0, bisect_right(self.starts, address) - 1)
+        gone = self.starts[place : bisect_left(self.starts, end)]
+        for start in gone:
+            row = self.ranges[self.mapped[start]]
+            last = start + row[1]
+            if last <= address:
+                continue
+            del self.starts[bisect_left(self.starts, start)]
+            del self.mapped[start]
+            row[4] = step
+            # What is left on either side goes on, as ranges of their own.
+            self._map(start, address - start, row[2], step)
+            self._map(end, last - end, row[2], step)
+            if self.held[self._root(row[2])]:
+                self._forget(max(start, address), min(last, end), step)
+
+    def _forget(self, low: int, high: int, step: int) -> None:
+        for address in [each for each in self.used if low <= each < high]:
+            self._end(self.used.pop(address), step)
+
+    # Tables
+
+    def history(self) -> AllocatorHistory:
+        blocks = np.array(self.blocks, np.int64).reshape(-1, 9)
+        ranges = np.array(self.ranges, np.int64).reshape(-1, 5)
+        order = np.lexsort((blocks[:, 6], blocks[:, 0]))
+        blocks, ranges = blocks[order], ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
+        new = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
+        new[order] = np.arange(len(order), dtype=np.int32)
+        roots = np.array([self._root(number) for number in range(len(self.joined))] or [0], np.int32)
+        streams, pools, expandable, seen = zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
+
+        def wide(table: Column, at: int) -> Column:
+            return np.ascontiguousarray(table[:, at])
+
+        def narrow(table: Column, at: int) -> Steps:
+            return table[:, at].astype(np.int32)
+
+        lives = BlockLives(
+            addresses=wide(blocks, 0), size_bytes=wide(blocks, 1), requested_bytes=wide(blocks, 2),
+            streams=wide(blocks, 3), stacks=narrow(blocks, 4), segments=roots[blocks[:, 5]],
+            begins=narrow(blocks, 6), freed=narrow(blocks, 7), ends=narrow(blocks, 8),
+            labels={int(new[row]): label for row, label in self.labels.items()},
+        )  # fmt: skip
+        return AllocatorHistory(
+            self.trace,
+            lives,
+            RangeLives(
+                wide(ranges, 0), wide(ranges, 1), roots[ranges[:, 2]], narrow(ranges, 3), narrow(ranges, 4)
+            ),
+            SegmentLives(streams, pools, expandable, seen),
+            new[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),
+        )
