@@ -21,6 +21,7 @@ from gpulab.teach.judge import (
     Case,
     Draw,
     KernelExercise,
+    Measured,
     Near,
     NotYet,
     ProgramCase,
@@ -30,6 +31,7 @@ from gpulab.teach.judge import (
     draw,
 )
 from gpulab.teach.judge import check as checking
+from gpulab.teach.judge.budget import passes
 from gpulab.teach.judge.check import UnknownExerciseError, judge
 from gpulab.teach.judge.compare import wrong_elements
 from gpulab.teach.judge.verdict import Verdict
@@ -378,6 +380,49 @@ def test_the_package_says_how_to_declare_an_exercise() -> None:
     for name in ("KernelExercise", "Budget", "Advice", "Wrong", "Right", "ProgramExercise", "PythonExercise"):
         assert name in text
     assert checking.check is check
+
+
+TWICE = 'extern "C" __global__ void twice(const float* x, float* y, int n) {{ {} }}'
+ELEMENT = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * {};"
+FRUGAL = TWICE.format(ELEMENT.format("x[i]"))
+
+
+def twice_all(data: Draw, n: int, block: Any) -> Case:
+    x = data.floats(n)
+    return Case(draw.blocks_for(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
+
+
+class Frugal(KernelExercise):
+    def source(self, file: str) -> str:
+        return FRUGAL
+
+
+# Each costs more than it should in one counter alone.
+SPENDTHRIFTS = {
+    "sectors": ELEMENT.format("x[i]") + " if (i < n && x[8 * i % n] == 1234.5f) y[i] = 0;",
+    "conflict_ways": "__shared__ float box[32 * 32]; int t = threadIdx.x % 32; box[32 * t] = 2; __syncwarp();"
+    + ELEMENT.format("x[i]").replace("2 *", "box[32 * t] *"),
+    "local_bytes": "volatile float two[2]; two[n & 1] = 2; "
+    + ELEMENT.format("x[i]").replace("2 *", "two[n & 1] *"),
+}
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("counter", SPENDTHRIFTS)
+def test_a_budget_catches_what_exceeds_it_alone(counter: str) -> None:
+    bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0}
+    budgets = tuple(Budget(name, name, most=most) for name, most in bounds.items())
+    exercise = Frugal(
+        "demo", "Demo", "twice", "const float* x, float* y, int n", twice_all, "-",
+        budgets=budgets, blocks=lambda rng: [(32, 1, 1)] * 3, measured=Measured(1024, (32, 1, 1), slack=9),
+    )  # fmt: skip
+    verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[counter]))
+    assert verdict.failed_stage == "budget", str(verdict)
+    over = {
+        item.counter for item, score in zip(budgets, verdict.scores, strict=True) if not passes(item, score)
+    }
+    assert over == {counter}
+    assert judge(exercise, FRUGAL)
 
 
 @needs_nvrtc

@@ -48,10 +48,10 @@ its scale, and few ``ulps``: a lost element must show. ``case`` is called with m
 learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
 
 *Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
-shared_bytes, divergent_branches, warp_instructions, barriers ...). ``Budget("sectors")`` allows 1.25 times
-the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids ("no atomics"), ``least=1`` demands.
-Figures of the reference and the naive version are counted, never written down. Where fewer are better they
-become the learner's score, and the best one is kept.
+conflict_ways, local_bytes, shared_bytes, divergent_branches, warp_instructions, barriers ...).
+``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
+("no atomics"), ``least=1`` demands. Figures of the reference and the naive version are counted, never written
+down. Where there is neither ``most`` nor ``least``, they become the learner's score, and the best is kept.
 
 *Parallelism* allows 4 times the reference's instructions, in all and in the busiest warp, and asks for half
 its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.

@@ -6,44 +6,69 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpulab.teach.judge.exercise import Budget
-from virtualgpu.records import KernelCounters
+from virtualgpu.records import KernelCounters, KernelStats
 
 
-def _opcodes(*roots: str) -> Callable[[KernelCounters], int]:
-    return lambda counters: sum(counters.opcode_warp_instructions.get(root, 0) for root in roots)
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What a launch cost: what was counted in it, and what the compiler decided before."""
+
+    counters: KernelCounters
+    stats: KernelStats
 
 
-def _accesses(
-    field: str, space: str | None = None, kind: str | None = None
-) -> Callable[[KernelCounters], int]:
-    return lambda counters: counters.total(field, space, kind)
+ReadOff = Callable[[Costs], int]
 
 
-def _atomic_lanes(space: str | None = None) -> Callable[[KernelCounters], int]:
-    return lambda counters: sum(
+def _opcodes(*roots: str) -> ReadOff:
+    return lambda costs: sum(costs.counters.opcode_warp_instructions.get(root, 0) for root in roots)
+
+
+def _accesses(field: str, space: str | None = None, kind: str | None = None) -> ReadOff:
+    return lambda costs: costs.counters.total(field, space, kind)
+
+
+def _whole(field: str) -> ReadOff:
+    return lambda costs: int(getattr(costs.counters, field))
+
+
+def _atomic_lanes(space: str | None = None) -> ReadOff:
+    return lambda costs: sum(
         a.bytes_requested // a.size_bytes
-        for a in counters.accesses
+        for a in costs.counters.accesses
         if a.kind == "atomic" and space in (None, a.space)
     )
 
 
+def _conflict_ways(costs: Costs) -> int:
+    # Of the mean over an access's requests, for one in a thousand that lies badly is still a conflict.
+    ways = (
+        -(-a.wavefronts // a.ideal_wavefronts)
+        for a in costs.counters.accesses
+        if a.space == "shared" and a.ideal_wavefronts
+    )
+    return max(ways, default=0)
+
+
 # What budgets may name: the words for it, and how it is read off the counters of a launch. Instructions
 # count once a warp.
-COUNTERS: dict[str, tuple[str, Callable[[KernelCounters], int]]] = {
+COUNTERS: dict[str, tuple[str, ReadOff]] = {
     "sectors": ("sectors of global memory", _accesses("sectors", "global")),
     "load_sectors": ("sectors loaded", _accesses("sectors", "global", "load")),
     "store_sectors": ("sectors stored", _accesses("sectors", "global", "store")),
     "requests": ("requests to global memory", _accesses("requests", "global")),
     "local_requests": ("requests to local memory", _accesses("requests", "local")),
-    "shared_bytes": ("bytes of shared memory a block", lambda counters: counters.shared_bytes),
+    "shared_bytes": ("bytes of shared memory a block", _whole("shared_bytes")),
     "shared_wavefronts": ("wavefronts of shared memory", _accesses("wavefronts", "shared")),
+    "conflict_ways": ("conflict ways at worst", _conflict_ways),
+    "local_bytes": ("bytes of local memory a thread", lambda costs: costs.stats.local_bytes),
     "bank_conflicts": ("bank conflicts", _accesses("bank_conflicts", "shared")),
     "atomics": ("atomic requests", _accesses("requests", None, "atomic")),
     "atomic_lanes": ("lanes that asked for an atomic", _atomic_lanes()),
     "global_atomic_lanes": ("lanes that asked for an atomic in global memory", _atomic_lanes("global")),
-    "divergent_branches": ("divergent branches", lambda counters: counters.divergent_branches),
-    "warp_instructions": ("warp instructions", lambda counters: counters.warp_instructions),
-    "longest_warp": ("instructions of the busiest warp", lambda counters: counters.longest_warp_instructions),
+    "divergent_branches": ("divergent branches", _whole("divergent_branches")),
+    "warp_instructions": ("warp instructions", _whole("warp_instructions")),
+    "longest_warp": ("instructions of the busiest warp", _whole("longest_warp_instructions")),
     "shuffles": ("shuffles", _opcodes("shfl")),
     "votes": ("votes", _opcodes("vote", "activemask")),
     "matches": ("matches", _opcodes("match")),
@@ -80,13 +105,11 @@ class Score:
         return f"{self.yours:,} {self.words}; {', '.join(others)}{best}"
 
 
-def score(
-    budget: Budget, yours: KernelCounters, reference: KernelCounters, naive: KernelCounters | None
-) -> Score:
+def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -> Score:
     """The figures of one budget, read off three launches."""
     words, read_off = COUNTERS[budget.counter]
     other = None if naive is None else read_off(naive)
-    golf = budget.most != 0 and budget.least is None
+    golf = budget.most is None and budget.least is None
     return Score(budget.counter, words, read_off(yours), read_off(reference), other, golf=golf)
 
 

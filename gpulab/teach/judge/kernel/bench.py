@@ -16,7 +16,7 @@ from gpulab.teach.judge.compare import Array, values_of
 from gpulab.teach.judge.draw import garbage
 from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
-from virtualgpu.records import KernelCounters, KernelSource, SanitizerReport
+from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
 
 # A kernel of an exercise takes milliseconds; this one does not end.
 WATCHDOG_S = 1.0
@@ -56,9 +56,10 @@ class Bench:
         info = self.side.device_info()
         return int(info.sm_count * info.max_threads_per_sm)
 
-    def compile(self, source: KernelSource) -> None:
-        """Raise what compiling raises."""
-        self.side.kernel_stats(source)
+    def stats(self, source: KernelSource) -> KernelStats:
+        """What the compiler decided for a kernel; raises what compiling raises."""
+        stats: KernelStats = self.side.kernel_stats(source)
+        return stats
 
     def run(self, exercise: KernelExercise, source: KernelSource, case: Case, seed: int = 0) -> Run:
         """Launch a kernel on fresh arrays.
@@ -143,7 +144,7 @@ def compiled(bench: Bench, exercise: KernelExercise, source: KernelSource) -> No
         If it does not compile, with the first error and the learner's line.
     """
     try:
-        bench.compile(source)
+        bench.stats(source)
     except Exception as error:
         if has_todo(source):
             raise unwritten() from None

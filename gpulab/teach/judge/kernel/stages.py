@@ -127,7 +127,7 @@ def within_budget(trial: Trial) -> str:
     if not exercise.budgets:
         return "this exercise has no budget."
     case = measured_case(exercise)
-    yours = trial.run(case, "budget").counters
+    yours = budget.Costs(trial.run(case, "budget").counters, trial.bench.stats(trial.source))
     reference, naive = _shipped(trial, exercise.reference), None
     if exercise.naive:
         naive = _shipped(trial, exercise.naive)
@@ -144,7 +144,7 @@ def parallelism(trial: Trial) -> str:
     if trial.hopeless:
         raise trial.mistaken(Mistake("parallelism", case, trial.hopeless))
     yours = trial.run(case, "parallelism").counters
-    reference = _shipped(trial, trial.exercise.reference)
+    reference = _shipped(trial, trial.exercise.reference).counters
     longest, own_longest = yours.longest_warp_instructions, reference.longest_warp_instructions
     right = f"{case.label}: the results are right, but"
     said = ""
@@ -206,13 +206,14 @@ def _repeated(case: Case, yours: KernelCounters, reference: KernelCounters) -> s
 
 
 @lru_cache(maxsize=128)
-def _counted(exercise: KernelExercise, file: str, device: str) -> KernelCounters:
+def _counted(exercise: KernelExercise, file: str, device: str) -> budget.Costs:
     """What a solution that the course ships costs on the device in use, which `device` names."""
     with bench() as place:
         source = KernelSource(exercise.kernel, exercise.source(file))
-        return place.run(exercise, source, measured_case(exercise)).counters
+        run = place.run(exercise, source, measured_case(exercise))
+        return budget.Costs(run.counters, place.stats(source))
 
 
-def _shipped(trial: Trial, file: str) -> KernelCounters:
+def _shipped(trial: Trial, file: str) -> budget.Costs:
     """What a solution that the course ships costs on the bench's device."""
     return _counted(trial.exercise, file, trial.bench.side.device_info().name)
