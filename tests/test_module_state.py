@@ -36,6 +36,7 @@ ALLOWED = {
     "_host": "this machine's processor",
     "observer": "machine code of the sanitizer's checks",
     "_inks": "the picture's palette",
+    "_server": "the process that those of answers are forked from",
     "_pool": "worker threads, which do not end between launches",
     "font": "fonts, read once",
     "text_width": "of texts in a font",

@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -21,6 +20,7 @@ import gpulab.course
 from gpulab import session
 from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.exercise import ProgramExercise, PythonExercise
+from gpulab.teach.judge.python.processes import Process
 from gpulab.teach.judge.verdict import StageResult, Verdict
 from virtualgpu.errors import UnknownDeviceError
 
@@ -77,7 +77,7 @@ def _judged(exercise: PythonExercise | ProgramExercise, answer: Any, device: str
     try:
         told = json.loads(child.told.bytes.removeprefix(READY).splitlines()[0])
     except (ValueError, IndexError):
-        return not_yet(_ended(child.process.returncode))
+        return not_yet(_ended(child.process.poll() or 0))
     stages = tuple(StageResult(**stage) for stage in told["stages"])
     scores = tuple(Score(**score) for score in told["scores"])
     return Verdict(exercise.exercise_id, told["passed"], told["message"], stages, scores)
@@ -89,17 +89,7 @@ class _Child:
     def __init__(self, sent: bytes, device: str) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         environment["GPULAB_DEVICE"] = device
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gpulab.teach.judge.python.child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,
-        )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+        self.process = Process(environment)
         self.told = _Heard(self.process.stdout, 1 << 20)
         self.printed = _Heard(self.process.stderr, _SHOWN_BYTES)
         with contextlib.suppress(OSError), self.process.stdin as pipe:
@@ -126,16 +116,11 @@ class _Child:
                         return "the check could not start in time: this computer is very busy; try again."
                 elif used - ready[1] > limit_s or now - ready[0] > limit_s * _PATIENCE:
                     return f"it did not finish within {limit_s:g} s; look for a loop that never ends."
-        self.process.wait()
         return ""
 
     def end(self) -> None:
         """Stop it, with all that it has started."""
-        if hasattr(os, "killpg"):
-            with contextlib.suppress(OSError):
-                os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()
-        self.process.wait()
         self.told.thread.join(5)
         self.printed.thread.join(5)
 
