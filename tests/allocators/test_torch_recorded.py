@@ -1,0 +1,44 @@
+"""The model of PyTorch's allocator against PyTorch's on an H200: 1,500 random sequences of calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.allocators.torch_side import ModelSide, Scripted
+from tools.recordings import FOLDER
+from tools.recordings.torch_pools import COLUMNS, Recording, digest, program
+
+FILES = sorted(FOLDER.glob("torch_pools_*.npz.xz"))
+
+
+def differences(recording: Recording, index: int) -> str:
+    """Where the model first says something else than PyTorch did in one sequence; empty for nowhere."""
+    about = recording.about
+    side = ModelSide(about["total_bytes"], about["streams"], about["expandable"])
+    side.device = Scripted(about["total_bytes"], recording.segments[index], side.expandable)
+    settings, steps = program(about["seeds"][index])
+    side.start(settings)
+    start = recording.starts[index]
+    for number, step in enumerate(steps):
+        side.step(step)
+        expected = recording.rows[start + number].tolist()
+        side.open(expected[-1])
+        if side.row() != expected:
+            wrong = [n for n, a, b in zip(COLUMNS, side.row(), expected, strict=True) if a != b]
+            return f"seed {about['seeds'][index]} ({settings}), call {number} {step}: {', '.join(wrong)}"
+    found, events = side.finish()
+    if found != recording.layouts[index]:
+        return f"seed {about['seeds'][index]} ({settings}): blocks at the end"
+    if digest(events) != recording.digests[index]:
+        return f"seed {about['seeds'][index]} ({settings}): events"
+    return ""
+
+
+@pytest.mark.skipif(not FILES, reason="no recording of PyTorch's allocator")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_as_pytorch_on_a_gpu(path: Path) -> None:
+    recording = Recording.load(path)
+    wrong = [text for index in range(len(recording.starts)) if (text := differences(recording, index))]
+    assert not wrong, f"{len(wrong)} of {len(recording.starts)}: {wrong[:5]}"
