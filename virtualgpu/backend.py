@@ -11,7 +11,7 @@ from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
-from virtualgpu.launch import debugging
+from virtualgpu.launch import caching, debugging
 from virtualgpu.launch.compiled import CompiledModule, compiled_module
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
@@ -34,7 +34,7 @@ from virtualgpu.records import (
 from virtualgpu.records.device_attributes import READINGS
 
 if TYPE_CHECKING:
-    from virtualgpu.engine import TraceRequest
+    from virtualgpu.engine import Observer, TraceRequest
 
 R = TypeVar("R")
 
@@ -118,8 +118,11 @@ class VirtualBackend:
                     return prepared.run().trace
             case Blocks():
                 return _submitted(prepared).trace
-            case Counters():
+            case Counters(caches=""):
                 return _submitted(prepared).result.counters
+            case Counters():
+                watch = caching.watch_caches(prepared, what.caches or "cold")
+                return caching.with_caches(_submitted(prepared, observer=watch.notes), watch)
             case Accesses():
                 request = TraceRequest(what.block_index, what.warp, what.max_steps, accesses=True)
                 return _submitted(prepared, request).result.access_trace
@@ -174,9 +177,11 @@ class VirtualBackend:
         return compiled_module(source.code, source.options, source.name_expressions, capability)
 
 
-def _submitted(prepared: PreparedLaunch, trace: TraceRequest | None = None) -> FinishedLaunch:
+def _submitted(
+    prepared: PreparedLaunch, trace: TraceRequest | None = None, observer: Observer | None = None
+) -> FinishedLaunch:
     """Give a launch to its device's current stream and wait for it."""
-    options = replace(prepared.options, trace=trace)
+    options = replace(prepared.options, trace=trace, observer=observer)
     done = prepared.submit(get_current_stream(prepared.device.id), options)
     if done is None:
         raise NotSupportedError(

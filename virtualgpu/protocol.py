@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from virtualgpu.launch.launch import Launch, Shape, dims, kernel_source
 from virtualgpu.records import (
@@ -94,7 +94,13 @@ class Block(Observation[BlockTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Counters(Observation[KernelCounters]):
-    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU can."""
+    """Instructions, memory requests, sectors, conflicts and branches. Only a virtual GPU can.
+
+    With ``caches`` also what a model of L1, L2 and constant cache makes of the accesses: from empty caches
+    (``"cold"``, as Nsight Compute has it by default), or as earlier launches left L2 (``"warm"``).
+    """
+
+    caches: Literal["", "cold", "warm"] = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gpulab import session
 from gpulab.lab import recorded
@@ -161,14 +161,23 @@ def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> Occupan
 
 
 def count(
-    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+    kernel: Any,
+    grid: Shape,
+    block: Shape,
+    args: Sequence[Any] = (),
+    shared_bytes: int = 0,
+    *,
+    caches: Literal["cold", "warm"] = "cold",
 ) -> CounterTable:
-    """Run a kernel and count its instructions, memory requests, sectors, conflicts and branches.
+    """Run a kernel and count its instructions, memory requests, sectors, conflicts, branches, cache hits.
 
     Parameters
     ----------
     kernel, grid, block, args, shared_bytes
         As for `launch`.
+    caches
+        Hit rates and bytes from memory as if the caches were empty before (``"cold"``, as Nsight Compute has
+        them unless told otherwise), or with what earlier operations left in L2 (``"warm"``).
 
     Returns
     -------
@@ -184,7 +193,7 @@ def count(
     from gpulab.views.tables.count import CounterTable
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
-    seen = session.observe(asked, Counters())
+    seen = session.observe(asked, Counters(caches))
     return CounterTable.of(seen.record, asked.source.code, seen.note)
 
 

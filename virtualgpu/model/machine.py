@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
+from virtualgpu.model.caches.l2 import L2Contents
 from virtualgpu.model.clock import HostClock
-from virtualgpu.model.l2 import L2Contents
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.queue import WorkQueue

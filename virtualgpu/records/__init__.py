@@ -8,7 +8,7 @@ numbers come from (`Provenance`).
 from __future__ import annotations
 
 from virtualgpu.records.analysis import Advice, Gap, GapCause, Overlap, PathStep, StepKind
-from virtualgpu.records.counters import AccessCounters, BranchCounters, KernelCounters, Space
+from virtualgpu.records.counters import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Space
 from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
 from virtualgpu.records.graph import (
     DanglingArray,
@@ -58,6 +58,7 @@ __all__ = [
     "Advice",
     "BlockTrace",
     "BranchCounters",
+    "CacheCounters",
     "CopyKind",
     "DanglingArray",
     "DeviceInfo",

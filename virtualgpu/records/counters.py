@@ -21,6 +21,7 @@ class AccessCounters:
     stands, from 1; 0 is not known. ``missed_sectors`` are those of ``sectors`` that its block had not touched
     before, or not lately: what an L1 cache of 128 KiB would ask L2 for;
     ``half_lines`` are the pieces of 64 bytes that sectors lie in, in which memory is fetched.
+    ``l1_hit_sectors`` are those of ``sectors`` that the modelled L1 caches held (`CacheCounters`).
     """
 
     pc: int
@@ -37,6 +38,7 @@ class AccessCounters:
     column: int = 0
     missed_sectors: int = field(default=0, compare=False)
     half_lines: int = field(default=0, compare=False)
+    l1_hit_sectors: int = field(default=0, compare=False)
 
     @property
     def ideal_sectors(self) -> int:
@@ -65,11 +67,61 @@ class BranchCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheCounters:
+    """What a model of the caches makes of one launch's accesses, in sectors of 32 bytes.
+
+    Attributes
+    ----------
+    start : {"cold", "warm"}
+        Whether the caches were empty before it, or L2 held what earlier launches left there.
+    l1_sectors, l1_hit_sectors : int
+        Asked of the L1 caches by loads and stores to global and local memory, and found there.
+    l2_sectors, l2_hit_sectors : int
+        Asked of L2 by the SMs, and found there; a store counts as found.
+    dram_read_bytes, dram_write_bytes : int
+        Moved between L2 and memory while the launch ran. What stays in L2 has not been written.
+    constant_requests, constant_passes : int
+        Accesses of warps to constant memory, and how often they went through the constant cache: once for
+        each different word, one after another.
+    one_in : int
+        The caches' part that was modelled: all of it (1), or each so manieth line, as where a launch makes
+        more accesses than are kept.
+    """
+
+    start: Literal["cold", "warm"]
+    l1_sectors: int = 0
+    l1_hit_sectors: int = 0
+    l2_sectors: int = 0
+    l2_hit_sectors: int = 0
+    dram_read_bytes: int = 0
+    dram_write_bytes: int = 0
+    constant_requests: int = 0
+    constant_passes: int = 0
+    one_in: int = 1
+
+    @property
+    def l1_hit_rate(self) -> float | None:
+        """Share of the sectors that L1 held, 0 to 1; None where nothing was asked of it."""
+        return self.l1_hit_sectors / self.l1_sectors if self.l1_sectors else None
+
+    @property
+    def l2_hit_rate(self) -> float | None:
+        """Share of the sectors that L2 held, 0 to 1; None where nothing was asked of it."""
+        return self.l2_hit_sectors / self.l2_sectors if self.l2_sectors else None
+
+    @property
+    def constant_replays(self) -> int:
+        """Passes that a broadcast would have saved."""
+        return self.constant_passes - self.constant_requests
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCounters:
     """Counters of one launch, summed over the grid, as the PTX is written.
 
     ``longest_warp_instructions`` is what the busiest warp executed; ``opcode_warp_instructions`` counts by
-    the first word of an opcode, such as ``shfl`` or ``bar``.
+    the first word of an opcode, such as ``shfl`` or ``bar``. ``caches`` is None where no model of them was
+    asked for.
     """
 
     provenance: Provenance
@@ -85,6 +137,7 @@ class KernelCounters:
     line_thread_instructions: dict[int, int] = field(default_factory=dict)
     longest_warp_instructions: int = 0
     opcode_warp_instructions: dict[str, int] = field(default_factory=dict)
+    caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:
         """Sum one ``AccessCounters`` field over all accesses of a space and kind (None = any)."""

@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import cfg, ir
 from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.compiled import address_of
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.memory.heap import DeviceHeap
 from virtualgpu.sanitizer import events, structures
-from virtualgpu.sanitizer.compiled import address_of
 from virtualgpu.sanitizer.flags import Flags
 from virtualgpu.sanitizer.ordering import Message, Ordering, new_slot
 from virtualgpu.sanitizer.sites import UNBOUNDED, Site, register_site, site

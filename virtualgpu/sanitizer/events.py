@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 
 from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.compiled import at, call, load8, load32, load64, lowest, store32, translate
 from virtualgpu.engine.run import jit
 from virtualgpu.sanitizer import shadow
-from virtualgpu.sanitizer.compiled import at, call, load8, load32, load64, lowest, store32, translate
 from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
 from virtualgpu.sanitizer.structures import (
     ARRIVED,

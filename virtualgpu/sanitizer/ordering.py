@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.engine.ir.compiled import address_of
 from virtualgpu.sanitizer import structures
-from virtualgpu.sanitizer.compiled import address_of
 
 _COLUMNS = ("blocks", "epochs", "cuts", "ticks")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.sanitizer.compiled import (
+from virtualgpu.engine.ir.compiled import (
     at,
     call,
     load8,

@@ -8,7 +8,7 @@ one between such neighbours.
 
 from __future__ import annotations
 
-from virtualgpu.sanitizer.compiled import size_of, struct
+from virtualgpu.engine.ir.compiled import size_of, struct
 
 # Classes of accesses. Atomics and other strong operations do not race with each other.
 WEAK_WRITE, STRONG_WRITE, WEAK_READ, STRONG_READ = 0, 1, 2, 3

@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.run import jit
-from virtualgpu.records.acts import HOST, Region
-from virtualgpu.sanitizer.compiled import (
+from virtualgpu.engine.ir.compiled import (
     address_of,
     at,
     call,
@@ -25,6 +23,8 @@ from virtualgpu.sanitizer.compiled import (
     struct,
     translate,
 )
+from virtualgpu.engine.run import jit
+from virtualgpu.records.acts import HOST, Region
 from virtualgpu.sanitizer.sites import granule_bytes, site
 from virtualgpu.sanitizer.structures import LOCAL, Context
 

@@ -8,9 +8,26 @@ from typing import TypeVar
 
 from gpulab.views._text import number, shape
 from gpulab.views.tables import NOTHING, Shown, Table, place, times
-from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, BranchCounters, KernelCounters
+from virtualgpu.records import (
+    SECTOR_BYTES,
+    WARP_SIZE,
+    AccessCounters,
+    BranchCounters,
+    CacheCounters,
+    KernelCounters,
+)
 
-_ACCESS = ("line", "source", "access", "requests", "sectors", "at best", "per request", "conflicts")
+_ACCESS = (
+    "line",
+    "source",
+    "access",
+    "requests",
+    "sectors",
+    "at best",
+    "per request",
+    "L1 hits",
+    "conflicts",
+)
 _BRANCH = ("line", "source", "executed", "divergent")
 
 Counted = TypeVar("Counted", AccessCounters, BranchCounters)
@@ -67,6 +84,8 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             conflicts = self.total("bank_conflicts", "shared")
             meaning = f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts"
             rows.append(("shared accesses", number(shared), meaning))
+        if self.caches is not None:
+            rows += _cache_rows(self.caches)
         if self.branches:
             executed = sum(branch.executed for branch in self.branches)
             meaning = f"of {number(executed)} conditional branches"
@@ -88,13 +107,47 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             number(sectors) if in_sectors else NOTHING,
             number(best) if in_sectors else NOTHING,
             f"{sectors / max(1, requests):.2f}" if in_sectors else NOTHING,
+            self._l1_hits(accesses),
             number(conflicts) if first.space == "shared" else NOTHING,
         )
+
+    def _l1_hits(self, accesses: Sequence[AccessCounters]) -> str:
+        first = accesses[0]
+        if self.caches is None or first.space in ("shared", "const") or first.kind == "atomic":
+            return NOTHING
+        sectors = sum(access.sectors for access in accesses)
+        return f"{sum(access.l1_hit_sectors for access in accesses) / max(1, sectors):.0%}"
 
     def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[str, ...]:
         first = branches[0]
         where = place(self.code, first.line, first.text, first.column)
         return (*where, number(sum(b.executed for b in branches)), number(sum(b.divergent for b in branches)))
+
+
+def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
+    """What the model of the caches says: none of it is counted."""
+    start = "from empty caches" if caches.start == "cold" else "with what was left in L2"
+    part = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
+    how = f"modelled {start}{part}"
+    rows = []
+    for name, rate, hits, asked in (
+        ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors),
+        ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors),
+    ):
+        if rate is not None:
+            meaning = f"{number(hits)} of {number(asked)} sectors; {how}"
+            rows.append((name, f"{100 * rate:.1f} %", meaning))
+    if caches.l2_sectors:
+        meaning = (
+            f"bytes, {number(caches.dram_read_bytes)} read, {number(caches.dram_write_bytes)} written; {how}"
+        )
+        rows.append(("memory (DRAM)", number(caches.dram_read_bytes + caches.dram_write_bytes), meaning))
+    if caches.constant_requests:
+        meaning = (
+            f"requests, {number(caches.constant_passes)} passes: one a different word of the warp; modelled"
+        )
+        rows.append(("constant accesses", number(caches.constant_requests), meaning))
+    return rows
 
 
 def _by_line(

@@ -45,7 +45,7 @@ def counters(
             line_thread[i.line] += lanes
             opcodes[i.root] += executions
     found = []
-    for i, row in _by_place(kernel.tables.accesses, accesses):
+    for i, row in by_place(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal, lanes, missed, halves = row[:7]
         size = memory_ops.size_of(i)
         found.append(
@@ -68,7 +68,7 @@ def counters(
         )
     forks = [
         BranchCounters(place(i), i.line, i.text, executed, divergent, i.column)
-        for i, (executed, divergent) in _by_place(kernel.tables.branches, branches)
+        for i, (executed, divergent) in by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(
         provenance,
@@ -92,10 +92,10 @@ def place(i: ir.Instruction) -> int:
     return i.pc if i.home is None else i.home[1]
 
 
-def _by_place(
+def by_place(
     sites: Sequence[tuple[int, ir.Instruction]], rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
-    """Counters by instruction as written: copies of a function's body are added up."""
+    """Counters, a row a site, by instruction as written: copies of a function's body are added up."""
     found: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for place, (_, i), row in zip(places(sites), sites, rows, strict=True):
         if place == len(found):

@@ -109,6 +109,10 @@ class Program:
         """The code generated for a kernel as `launch` runs it without counters."""
         return _compiled(self.ptx, name, False, False, observe, trap_nan)[0]
 
+    def counting(self, name: str) -> codegen.Kernel:
+        """The code generated for a kernel as `launch` runs it with counters and an observer."""
+        return _compiled(self.ptx, name, True, False, True)[0]
+
     def traced_kernel(self, name: str, *, count: bool) -> codegen.Kernel:
         """The code generated for a kernel as `launch` runs it with a trace; the trace's listing is of it."""
         return _compiled(self.ptx, name, count, True)[0]

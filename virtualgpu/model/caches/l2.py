@@ -26,6 +26,12 @@ class L2Contents:
         self._there: dict[int, int] = {}  # bytes by address, last used last
         self._gone: dict[int, None] = {}
 
+    def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
+        """How many bytes of each of some arrays are there, the one used last at the end."""
+        known = {address: there for address, there in self._there.items() if address in arrays}
+        new = {a: min(size, self._usable) for a, size in arrays.items() if a not in self._gone}
+        return {**{a: size for a, size in new.items() if a not in known}, **known}
+
     def touch(self, arrays: Mapping[int, int]) -> int:
         """Use arrays (address -> bytes); how many bytes of them had to come from memory."""
         cold = 0

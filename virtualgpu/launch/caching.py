@@ -1,0 +1,132 @@
+"""What the caches make of a launch: its accesses, on SMs and in time, played through a model of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.model.caches.geometry import LINE_BYTES, cache_sizes
+from virtualgpu.records import SECTOR_BYTES, CacheCounters, KernelCounters
+
+if TYPE_CHECKING:
+    from virtualgpu.engine.caches.notes import AccessNotes
+    from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch
+
+# Local memory lies where no array is; lines of an array come before this one.
+_LOCAL_LINE = 1 << 44
+
+
+@dataclass(frozen=True, slots=True)
+class CacheWatch:
+    """What notes the accesses of a launch, as its observer, and what of its arrays L2 holds before it."""
+
+    notes: AccessNotes
+    start: Literal["cold", "warm"]
+    resident: dict[int, int]
+
+
+def watch_caches(prepared: PreparedLaunch, start: Literal["cold", "warm"]) -> CacheWatch:
+    """Make ready to see a launch's accesses, from empty caches or as earlier launches left L2."""
+    from virtualgpu.engine.caches.notes import AccessNotes
+
+    device = prepared.device
+    kernel = prepared.module.program(device).counting(prepared.packed.name)
+    resident = device.l2.resident(prepared.arrays) if start == "warm" else {}
+    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), start, resident)
+
+
+def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
+    """The counters of a launch with what the caches make of its accesses.
+
+    Notes
+    -----
+    Blocks run where and when the time model has them; within a block, a warp's accesses follow each other by
+    the instructions that it has executed.
+    """
+    from virtualgpu.engine.caches.replay import COLUMNS, FILL, replay
+    from virtualgpu.engine.observe.results import by_place
+
+    notes = watch.notes
+    prepared, counters = finished.prepared, finished.result.counters
+    assert counters is not None
+    stats, info = prepared.stats, prepared.device.info
+    shared = stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
+    sizes = cache_sizes(info, shared, prepared.blocks_per_sm)
+    tables = finished.result.kernel.tables
+    whats = np.append(notes.sites[:, 0], FILL)
+    packed = np.concatenate([_left(watch, prepared, len(whats) - 1), _in_time(finished, notes.rows)])
+    played = replay(packed, whats, sizes, info.sm_count, notes.one_in)
+    columns = np.concatenate([played.sums[:-1], notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    rows = [row for _, row in by_place(tables.accesses, columns)]
+    accesses = []
+    totals = dict.fromkeys((*COLUMNS, "requests", "passes"), 0.0)
+    for access, row in zip(counters.accesses, rows, strict=True):
+        sums = dict(zip(totals, row, strict=True))
+        # What was noted of a part of the lines stands for all sectors of the instruction.
+        scale = access.sectors / sums["l1"] if sums["l1"] and access.kind != "atomic" else notes.one_in
+        for name in totals:
+            totals[name] += sums[name] * (scale if name in COLUMNS else 1.0)
+        accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"] * scale)))
+    found = CacheCounters(
+        watch.start,
+        l1_sectors=round(totals["l1"]),
+        l1_hit_sectors=round(totals["l1_hit"]),
+        l2_sectors=round(totals["l2"]),
+        l2_hit_sectors=round(totals["l2_hit"]),
+        dram_read_bytes=round(totals["dram"]) * SECTOR_BYTES,
+        dram_write_bytes=played.written * notes.one_in * SECTOR_BYTES,
+        constant_requests=round(totals["requests"]),
+        constant_passes=round(totals["passes"]),
+        one_in=notes.one_in,
+    )
+    return replace(counters, accesses=tuple(accesses), caches=found)
+
+
+def _left(watch: CacheWatch, prepared: PreparedLaunch, site: int) -> npt.NDArray[np.int64]:
+    """Lines of its arrays that L2 still holds, as `replay` wants them: of each array the end."""
+    base = prepared.device.memory.base_address
+    lines = [np.zeros(0, np.int64)]
+    for address, size_bytes in watch.resident.items():
+        end = address + prepared.arrays[address] - base
+        lines.append(np.arange((end - size_bytes) // LINE_BYTES, -(-end // LINE_BYTES), dtype=np.int64))
+    packed = watch.notes.kept(np.concatenate(lines))[:, None] << 4 | 15
+    return np.concatenate([packed, np.full_like(packed, site)], axis=1)
+
+
+def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Notes as `replay` wants them: in the order of their times, with SMs for warps."""
+    from virtualgpu.engine.caches.notes import LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
+
+    sm, begin, end = finished.placement
+    warps = -(-finished.prepared.launch.block_threads // 32)
+    line, sectors = rows[:, 0] >> LINE_SHIFT, rows[:, 0] & (LOCAL_BIT - 1)
+    block, site = rows[:, 1] // warps, rows[:, 2] >> SITE_SHIFT
+    longest = np.maximum(finished.result.block_longest, 1)
+    share = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest[block]
+    time = begin[block] + (end - begin)[block] * share
+    local = (rows[:, 0] & LOCAL_BIT) != 0
+    if local.any():
+        # Each warp that an SM holds has its own lines, which the next one in its place takes over.
+        per_sm = finished.prepared.blocks_per_sm
+        place = sm[block].astype(np.int64) * per_sm + _nth_on_its_sm(sm)[block] % per_sm
+        words = int(line[local].max()) + 1
+        own = (place * warps + rows[:, 1] % warps) * words + line
+        line = np.where(local, _LOCAL_LINE + own, line)
+    order = np.argsort(time, kind="stable")
+    packed = np.empty((len(rows), 2), np.int64)
+    packed[:, 0] = (line << 4 | sectors)[order]
+    packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
+    return packed
+
+
+def _nth_on_its_sm(sm: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """How many blocks came to each block's SM before it."""
+    order = np.argsort(sm, kind="stable")
+    sorted_sm = sm[order]
+    firsts = np.searchsorted(sorted_sm, sorted_sm, side="left")
+    nth = np.empty(sm.size, np.int64)
+    nth[order] = np.arange(sm.size) - firsts
+    return nth

@@ -1,0 +1,1 @@
+"""The device's caches: how large they are, and what they hold."""
