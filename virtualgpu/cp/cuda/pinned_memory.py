@@ -93,12 +93,18 @@ class PooledPinnedMemory(PinnedMemory):
 class PinnedMemoryPointer:
     """A place within pinned memory; ``np.frombuffer(pointer, dtype, count)`` makes an array of it.
 
-    Made by `pinned_pointer`, which mixes in the buffer that `numpy.frombuffer` needs (a class
-    written in Python cannot offer one before Python 3.12).
+    `pinned_pointer` mixes in the buffer that `numpy.frombuffer` needs (a class written in Python cannot
+    offer one before Python 3.12).
     """
 
     mem: Any
     ptr: int
+
+    def __new__(cls, mem: Any = None, offset: int = 0) -> PinnedMemoryPointer:
+        return pinned_pointer(mem, offset) if cls is PinnedMemoryPointer else super().__new__(cls)
+
+    def __init__(self, mem: Any = None, offset: int = 0) -> None:
+        """`offset` bytes into `mem`, which it keeps alive."""
 
     def size(self) -> int:
         """Bytes from here to the end of the memory."""

@@ -1,0 +1,845 @@
+"""What CuPy's memory API says to unusual calls: each case is a function of the array module.
+
+`told` runs one and returns what it said as text that does not depend on addresses: what it returned, or the
+type and the words of its error, what it printed, and what errors could not be raised.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import gc
+import io
+import os
+import pickle
+import re
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+CASES: dict[str, Callable[[Any], Any]] = {}
+CALLBACKS = [f"{what}_{when}process" for what in ("malloc", "alloc", "free") for when in ("pre", "post")]
+SIZES: dict[str, Any] = {
+    "-1": -1,
+    "1.5": 1.5,
+    "0.0": 0.0,
+    "-0.5": -0.5,
+    "text": "3",
+    "None": None,
+    "True": True,
+    "nan": float("nan"),
+    "int64": np.int64(5),
+    "float32": np.float32(2.5),
+    "bytes": b"3",
+    "complex": 1j,
+    "array": np.array(7),
+    "2**43": 2**43,
+    "2**62": 2**62,
+    "2**63-1": 2**63 - 1,
+    "2**63": 2**63,
+    "2**64-512": 2**64 - 512,
+    "2**64-511": 2**64 - 511,
+    "2**64-1": 2**64 - 1,
+    "2**64": 2**64,
+    "-2**70": -(2**70),
+    "2**70": 2**70,
+}
+CLASSES = [
+    "MemoryPool",
+    "MemoryAsyncPool",
+    "MemoryPointer",
+    "Memory",
+    "MemoryAsync",
+    "ManagedMemory",
+    "UnownedMemory",
+    "PinnedMemoryPool",
+    "PinnedMemory",
+    "PinnedMemoryPointer",
+    "MemoryHook",
+    "PythonFunctionAllocator",
+    "CFunctionAllocator",
+    "memory.PooledMemory",
+    "memory.SingleDeviceMemoryPool",
+    "memory.BaseMemory",
+    "memory.OutOfMemoryError",
+    "memory.CFunctionAllocatorMemory",
+    "memory.PythonFunctionAllocatorMemory",
+    "pinned_memory.PooledPinnedMemory",
+    "memory_hooks.DebugPrintHook",
+    "memory_hooks.LineProfileHook",
+]
+
+
+def case(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    CASES[function.__name__.strip("_")] = function
+    return function
+
+
+def told(cp: Any, name: str) -> str:
+    """What a case said."""
+    lost: list[str] = []
+    hook, sys.unraisablehook = sys.unraisablehook, lambda what: lost.append(_error(what.exc_value))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            said = plain(said_by(lambda: CASES[name](cp)))
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
+    extra = [f"unraisable {what}" for what in lost]
+    extra += [
+        f"warned {w.category.__name__}: {w.message}" for w in warned if w.category is not ResourceWarning
+    ]
+    return "; ".join([said, *map(plain, extra)])
+
+
+def said_by(call: Callable[[], Any]) -> str:
+    try:
+        return str(call())
+    except Exception as error:
+        return _error(error)
+
+
+def _error(error: BaseException | None) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def plain(text: str) -> str:
+    """Without addresses, times and paths."""
+    text = re.sub(r"0x[0-9a-fA-F]{6,}", "0x", text)
+    text = re.sub(r"\b1[34]\d{13}\b|\b\d{14,15}\b", "ADDRESS", text)
+    return re.sub(r'[^\s"\'(]*/([\w.]+\.py)', r"\1", text)
+
+
+def figures(pool: Any) -> tuple[int, ...]:
+    return pool.used_bytes(), pool.total_bytes(), pool.n_free_blocks(), pool.get_limit()
+
+
+def _each(calls: dict[str, Callable[[], Any]]) -> str:
+    return " | ".join(f"{name}: {said_by(call)}" for name, call in calls.items())
+
+
+def _sizes(cp: Any, make: Callable[[Any], Any], sizes: dict[str, Any] = SIZES) -> str:
+    def size_of(value: Any) -> Any:
+        pointer = make(value)
+        size = (
+            pointer.size()
+            if callable(getattr(pointer, "size", None))
+            else getattr(pointer, "mem", pointer).size
+        )
+        return bool(pointer.ptr), int(size)
+
+    return _each({name: partial(size_of, value) for name, value in sizes.items()})
+
+
+@case
+def pool_sizes(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    return _sizes(cp, pool.malloc), figures(pool)
+
+
+@case
+def pool_sizes_under_a_limit(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    pool.set_limit(size=4096)
+    return _sizes(cp, pool.malloc), figures(pool)
+
+
+@case
+def pool_sizes_with_a_hook(cp: Any) -> Any:
+    pool, seen = cp.cuda.MemoryPool(), Watcher(cp)
+    with seen.hook:
+        sizes = {name: SIZES[name] for name in ("-1", "2**63", "2**64-511", "2**64", "text")}
+        return _sizes(cp, pool.malloc, sizes), figures(pool), seen.log
+
+
+@case
+def raw_sizes(cp: Any) -> Any:
+    return _sizes(cp, cp.cuda.Memory)
+
+
+@case
+def pinned_sizes(cp: Any) -> Any:
+    pool = cp.cuda.PinnedMemoryPool()
+    return _sizes(cp, pool.malloc), pool.n_free_blocks()
+
+
+@case
+def pinned_raw_sizes(cp: Any) -> Any:
+    return _sizes(cp, cp.cuda.PinnedMemory)
+
+
+@case
+def ordered_sizes(cp: Any) -> Any:
+    return _sizes(cp, cp.cuda.malloc_async)
+
+
+@case
+def ordered_pool_sizes(cp: Any) -> Any:
+    pool = cp.cuda.MemoryAsyncPool()
+    return _sizes(cp, pool.malloc), said_by(pool.n_free_blocks)
+
+
+@case
+def managed_sizes(cp: Any) -> Any:
+    some = {name: size for name, size in SIZES.items() if name not in ("2**43",)}
+    return _sizes(cp, cp.cuda.malloc_managed, some)
+
+
+@case
+def limits(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    given: list[dict[str, Any]] = [
+        *({"size": size} for size in SIZES.values()),
+        *({"fraction": part} for part in (1.5, -0.1, float("nan"), "0.5", True, 0, np.float32(0))),
+        {"size": 1, "fraction": 0.5},
+        {"size": 0, "fraction": 0},
+        {},
+    ]
+
+    def limited(how: dict[str, Any]) -> Any:
+        pool.set_limit(**how)
+        return pool.get_limit() if how.get("fraction") is not True else "all"
+
+    return _each({f"{how}": partial(limited, how) for how in given})
+
+
+@case
+def ordered_limits(cp: Any) -> Any:
+    pool = cp.cuda.MemoryAsyncPool()
+
+    def limited(how: dict[str, Any]) -> Any:
+        pool.set_limit(**how)
+        return pool.get_limit()
+
+    given: list[dict[str, Any]] = [
+        {"size": 5},
+        {"size": 0},
+        {"size": -1},
+        {"fraction": 2},
+        {"size": 1, "fraction": 1},
+        {},
+    ]
+    return _each({f"{how}": partial(limited, how) for how in given})
+
+
+@case
+def environment_limits(cp: Any) -> Any:
+    kept = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
+
+    def with_limit(value: str) -> Any:
+        os.environ["CUPY_GPU_MEMORY_LIMIT"] = value
+        return (
+            cp.cuda.MemoryPool().get_limit() if "%" not in value else bool(cp.cuda.MemoryPool().get_limit())
+        )
+
+    try:
+        values = ["4096", "0", "", "-1", "50%", "150%", "x", "1e3", "%", " 5 ", "1_000"]
+        return _each({repr(value): partial(with_limit, value) for value in values})
+    finally:
+        os.environ.pop("CUPY_GPU_MEMORY_LIMIT")
+        if kept is not None:
+            os.environ["CUPY_GPU_MEMORY_LIMIT"] = kept
+
+
+@case
+def out_of_memory(cp: Any) -> Any:
+    error = cp.cuda.memory.OutOfMemoryError
+    made = [error(1, 2), error(1000, 2000, 3000), error(1, -1), error(1, 2, 0)]
+    again = [copy.copy(e) for e in made] + [pickle.loads(pickle.dumps(e)) for e in made]
+    kinds = [kind.__name__ for kind in error.__mro__]
+    return [str(e) for e in [*made, *again]], kinds, said_by(lambda: error(1)), [e.args for e in made]
+
+
+@case
+def out_of_memory_at_the_limit(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    first = pool.malloc(3000)
+    second = pool.malloc(5000)
+    del second
+    pool.set_limit(size=10_000)
+    told = [said_by(partial(pool.malloc, n)) for n in (7000, 6929, 6928, 20_000)]
+    return re.sub("<[^>]*>", "POINTER", str(told)), figures(pool), first.mem.size
+
+
+@case
+def out_of_memory_of_the_device(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    first = pool.malloc(3000)
+    return said_by(lambda: pool.malloc(2**43)), figures(pool), first.mem.size
+
+
+@case
+def no_room_for_an_array(cp: Any) -> Any:
+    pool = cp.get_default_memory_pool()
+    pool.free_all_blocks()
+    before = pool.used_bytes()
+    pool.set_limit(size=1 << 20)
+    try:
+        told = [said_by(partial(f, (1 << 18) + 1)) for f in (cp.zeros, cp.empty, cp.ones, cp.arange)]
+    finally:
+        pool.set_limit()
+    return told, pool.used_bytes() - before
+
+
+@case
+def double_frees(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    block = pool.malloc(600)
+    block.mem.free()
+    block.mem.free()
+    after = figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
+    other = pool.malloc(600)
+    del block
+    pinned_pool = cp.cuda.PinnedMemoryPool()
+    pinned = pinned_pool.malloc(600)
+    pinned.mem.free()
+    pinned.mem.free()
+    return after, figures(pool), other.mem.size, pinned_pool.n_free_blocks(), pinned.mem.ptr, pinned.mem.size
+
+
+@case
+def foreign_pointers(cp: Any) -> Any:
+    runtime, x = cp.cuda.runtime, cp.zeros(1000)
+    inside, host = x.data.ptr + 512, np.zeros(10).ctypes.data
+    address = runtime.malloc(100)
+    runtime.free(address)
+    return _each(
+        {
+            "freed": lambda: runtime.free(address),
+            "inside": lambda: runtime.free(inside),
+            "odd": lambda: runtime.free(inside + 3),
+            "host": lambda: runtime.free(host),
+            "made up": lambda: runtime.free(0x1234),
+            "negative": lambda: runtime.free(-1),
+            "null": lambda: runtime.free(0),
+            "text": lambda: runtime.free("x"),
+            "host null": lambda: runtime.freeHost(0),
+            "host device": lambda: runtime.freeHost(x.data.ptr),
+            "host made up": lambda: runtime.freeHost(0x1234),
+            "async freed": lambda: runtime.freeAsync(address, 0),
+            "async made up": lambda: runtime.freeAsync(0x1234, 0),
+            "async null": lambda: runtime.freeAsync(0, 0),
+        }
+    )
+
+
+@case
+def pointers(cp: Any) -> Any:
+    memory = cp.cuda.Memory(1024)
+    pointer = cp.cuda.MemoryPointer(memory, 16)
+    unowned = cp.cuda.UnownedMemory
+    return _each(
+        {
+            "kind": lambda: [type(part).__name__ for part in (memory, pointer, pointer.mem, pointer.device)],
+            "arithmetic": lambda: [(p.ptr - memory.ptr) for p in (pointer + 4, 4 + pointer, pointer - 4)],
+            "int": lambda: int(pointer) == pointer.ptr == int(memory) + 16,
+            "no memory": lambda: cp.cuda.MemoryPointer(None, 0),
+            "text": lambda: cp.cuda.MemoryPointer("x", 0),
+            "an offset into nothing": lambda: cp.cuda.MemoryPointer(cp.cuda.Memory(0), 5),
+            "far": lambda: cp.cuda.MemoryPointer(memory, 1 << 40).ptr - memory.ptr,
+            "float": lambda: pointer + 1.5,
+            "none": lambda: pointer + None,
+            "sum": lambda: pointer + pointer,
+            "difference": lambda: pointer - pointer,
+            "unowned null": lambda: unowned(0, 0, None),
+            "unowned": lambda: (
+                unowned(memory.ptr, 8, memory).device_id,
+                unowned(memory.ptr, 8, memory).size,
+            ),
+            "unowned negative": lambda: unowned(memory.ptr, -1, memory).size,
+            "unowned device": lambda: unowned(memory.ptr, 8, memory, 7).device_id,
+            "set": lambda: setattr(pointer, "ptr", 3),
+            "equal": lambda: pointer == cp.cuda.MemoryPointer(memory, 16),
+            "hash": lambda: hash(pointer) == hash(cp.cuda.MemoryPointer(memory, 16)),
+            "pickle": lambda: pickle.dumps(pointer),
+            "pool": lambda: pickle.dumps(cp.cuda.MemoryPool()),
+            "weak": lambda: type(cp.cuda.MemoryPool().malloc(1).mem.pool).__name__,
+            "identity": lambda: [
+                cp.cuda.MemoryPool(m).malloc(1).mem.identity
+                for m in (
+                    None,
+                    cp.cuda.malloc_async,
+                    cp.cuda.malloc_managed,
+                    cp.cuda.alloc,
+                    cp.cuda.MemoryPool().malloc,
+                )
+            ],
+        }
+    )
+
+
+@case
+def a_pool_dies_before_its_blocks(cp: Any) -> Any:
+    seen = Watcher(cp)
+    with seen.hook:
+        pool = cp.cuda.MemoryPool()
+        block = pool.malloc(100)
+        del pool
+        gc.collect()
+        gone = block.mem.pool() is None
+        block.mem.free()
+        left = block.mem.ptr
+        del block
+    return gone, left, seen.log
+
+
+class Watcher:
+    """A hook that writes down which callbacks it had, and raises in one of them."""
+
+    def __init__(self, cp: Any, name: str = "watcher", bad: str = "", log: list[str] | None = None) -> None:
+        self.log = log if log is not None else []
+        callbacks = {name: self._writer(name, name == bad) for name in CALLBACKS}
+        self.hook = type("Watcher", (cp.cuda.MemoryHook,), {"name": name, **callbacks})()
+        self.name = name
+
+    def _writer(self, callback: str, bad: bool) -> Callable[..., None]:
+        def write(this: Any, **told: Any) -> None:
+            words = ",".join(
+                f"{k}={v if k.endswith('size') else bool(v)}" for k, v in told.items() if k != "device_id"
+            )
+            self.log.append(f"{self.name}.{callback}({words})")
+            if bad:
+                raise ValueError(callback)
+
+        return write
+
+
+def _hooks(cp: Any, bad: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
+    log: list[str] = []
+    first, second = Watcher(cp, "a", bad, log), Watcher(cp, "b", "", log)
+    pool = cp.cuda.MemoryPool()
+    prepare(pool)
+    said = ["-", "-"]
+    block = None
+    with first.hook, second.hook:
+        try:
+            block = pool.malloc(1000)
+        except Exception as error:
+            said[0] = _error(error)
+        during = figures(pool)
+        if by_hand and block is not None:
+            said[1] = said_by(block.mem.free)
+        block = None
+        gc.collect()
+    return said, log, during, figures(pool), said_by(lambda: bool(pool.malloc(1000).ptr)), figures(pool)
+
+
+def _nothing(pool: Any) -> None:
+    pass
+
+
+def _cached(pool: Any) -> None:
+    pool.malloc(4096).mem.free()
+
+
+def _tight(pool: Any) -> None:
+    pool.set_limit(size=512)
+
+
+for _bad in CALLBACKS:
+    CASES[f"hooks new {_bad}"] = partial(_hooks, bad=_bad, prepare=_nothing)
+    CASES[f"hooks cached {_bad}"] = partial(_hooks, bad=_bad, prepare=_cached, by_hand=True)
+    CASES[f"hooks refused {_bad}"] = partial(_hooks, bad=_bad, prepare=_tight)
+
+
+@case
+def hooks_of_a_device_without_room(cp: Any) -> Any:
+    seen, pool = Watcher(cp), cp.cuda.MemoryPool()
+    with seen.hook:
+        said = said_by(lambda: pool.malloc(2**43))
+    return said, seen.log, figures(pool)
+
+
+@case
+def hooks_of_other_allocators(cp: Any) -> Any:
+    seen = Watcher(cp)
+    with seen.hook:
+        for malloc in (
+            cp.cuda.malloc_async,
+            cp.cuda.malloc_managed,
+            cp.cuda.MemoryAsyncPool().malloc,
+            cp.cuda.Memory,
+            cp.cuda.alloc_pinned_memory,
+            cp.cuda.PinnedMemoryPool().malloc,
+        ):
+            malloc(10)
+        before = list(seen.log)
+        inner = cp.cuda.MemoryPool()
+        cp.cuda.MemoryPool(inner.malloc).malloc(10)
+    return before, seen.log
+
+
+@case
+def hooks_and_names(cp: Any) -> Any:
+    log: list[str] = []
+    one, two, same = Watcher(cp, "one", "", log), Watcher(cp, "two", "", log), Watcher(cp, "one", "", log)
+    hook, get = cp.cuda.MemoryHook, cp.cuda.memory_hook.get_memory_hooks
+
+    def twice() -> None:
+        with one.hook, same.hook:
+            pass
+
+    def crossed() -> Any:
+        one.hook.__enter__()
+        two.hook.__enter__()
+        one.hook.__exit__(None, None, None)
+        left = list(get())
+        two.hook.__exit__(None, None, None)
+        return left, list(get())
+
+    def changed_inside() -> Any:
+        class Adds(hook):  # type: ignore[misc,valid-type]
+            name = "adds"
+
+            def malloc_preprocess(self, **told: Any) -> None:
+                two.hook.__enter__()
+
+        try:
+            with Adds():
+                return cp.cuda.MemoryPool().malloc(10).mem.size
+        finally:
+            get().clear()
+
+    return _each(
+        {
+            "twice": twice,
+            "after": lambda: dict(get()),
+            "crossed": crossed,
+            "changed inside": changed_inside,
+            "type": lambda: type(get()).__name__,
+            "default name": lambda: hook.name,
+            "leave without enter": lambda: one.hook.__exit__(None, None, None),
+            "unexpected": lambda: hook().malloc_preprocess(3),
+            "none": lambda: hook().alloc_preprocess(),
+        }
+    )
+
+
+@case
+def hooks_of_threads(cp: Any) -> Any:
+    seen, pool = Watcher(cp), cp.cuda.MemoryPool()
+    with seen.hook:
+        made: list[Any] = []
+        thread = threading.Thread(target=lambda: made.append(pool.malloc(10)))
+        thread.start()
+        thread.join()
+        made.clear()
+    return seen.log
+
+
+@case
+def debug_print(cp: Any) -> Any:
+    out, pool = io.StringIO(), cp.cuda.MemoryPool()
+    with cp.cuda.memory_hooks.DebugPrintHook(file=out):
+        block = pool.malloc(24)
+        del block
+        block = pool.malloc(10)
+        del block
+        pool.malloc(0)
+        said_by(lambda: pool.malloc(2**43))
+    return re.sub(r'("mem_ptr":)\d{2,}', r"\1ADDRESS", out.getvalue())
+
+
+@case
+def debug_print_to_a_closed_file(cp: Any) -> Any:
+    out, pool = io.StringIO(), cp.cuda.MemoryPool()
+    out.close()
+    with cp.cuda.memory_hooks.DebugPrintHook(file=out, flush=False):
+        return said_by(lambda: pool.malloc(24)), figures(pool)
+
+
+@case
+def line_profile(cp: Any) -> Any:
+    hook, pool, out = cp.cuda.memory_hooks.LineProfileHook(max_depth=0), cp.cuda.MemoryPool(), io.StringIO()
+
+    def inner(size: int) -> None:
+        pool.malloc(size)
+
+    with hook:
+        for _ in range(2):
+            inner(600)
+        inner(1 << 20)
+    hook.print_report(file=out)
+    lines = [line for line in out.getvalue().splitlines() if "pool_cases" in line or "_root" in line]
+    shown = [re.sub(r"(pool_cases\.py):\d+", r"\1:N", line.strip()) for line in lines]
+    return [
+        line for line in shown if ":said_by" not in line and ":told" not in line and "<lambda>" not in line
+    ]
+
+
+@case
+def line_profile_depth(cp: Any) -> Any:
+    reports = []
+    for depth in (1, 2, 3, -1):
+        hook, out = cp.cuda.memory_hooks.LineProfileHook(max_depth=depth), io.StringIO()
+        with hook:
+            cp.cuda.MemoryPool().malloc(600)
+        hook.print_report(out)
+        reports.append(len(out.getvalue().splitlines()) if depth > 0 else "all")
+    return reports
+
+
+_MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+
+
+@case
+def c_functions(cp: Any) -> Any:
+    runtime, calls = cp.cuda.runtime, []
+
+    def take(param: int, size: int, device_id: int) -> int:
+        calls.append(f"take {param} {size} {device_id}")
+        return 0 if size == 77 else int(runtime.malloc(size))
+
+    def give(param: int, address: int, device_id: int) -> None:
+        calls.append(f"give {param} {device_id}")
+        runtime.free(address)
+
+    functions = _MALLOC(take), _FREE(give)
+    at = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    allocator = cp.cuda.CFunctionAllocator(1234, *at, functions)
+
+    def an_array() -> Any:
+        with cp.cuda.using_allocator(allocator.malloc):
+            x = cp.arange(25, dtype=cp.float32)
+            return float(x.sum()), type(x.data.mem).__name__
+
+    def a_pool() -> Any:
+        pool = cp.cuda.MemoryPool(allocator.malloc)
+        block = pool.malloc(10)
+        kind = block.mem.identity
+        block.mem.free()
+        pool.free_all_blocks()
+        return kind, figures(pool)
+
+    told = _each(
+        {
+            "array": an_array,
+            "pool": a_pool,
+            "nothing": lambda: allocator.malloc(0).ptr,
+            "negative": lambda: allocator.malloc(-1),
+            "null": lambda: allocator.malloc(77).ptr,
+            "null from a pool's": lambda: (
+                cp.cuda.MemoryPool(cp.cuda.CFunctionAllocator(0, _ZERO[0], _ZERO[1], None).malloc)
+                .malloc(10)
+                .ptr
+            ),
+            "wrong arguments": lambda: cp.cuda.CFunctionAllocator("x", 1, 2, None),
+            "too few": lambda: cp.cuda.CFunctionAllocator(1),
+            "attributes": lambda: allocator._param,
+        }
+    )
+    return told, calls
+
+
+_ZERO_FUNCTIONS = _MALLOC(lambda param, size, device_id: 0), _FREE(lambda param, address, device_id: None)
+_ZERO = [ctypes.cast(function, ctypes.c_void_p).value for function in _ZERO_FUNCTIONS]
+
+
+@case
+def python_functions(cp: Any) -> Any:
+    make, runtime, calls = cp.cuda.PythonFunctionAllocator, cp.cuda.runtime, []
+
+    def give(address: int, device_id: int) -> None:
+        calls.append(f"give {bool(address)} {device_id}")
+
+    def raises(*arguments: Any) -> Any:
+        raise ValueError("no more of this")
+
+    def answer(value: Any) -> Callable[[], Any]:
+        return lambda: make(lambda size, device_id: value, give).malloc(10).ptr
+
+    def a_pool(value: Any) -> Callable[[], Any]:
+        def use() -> Any:
+            pool = cp.cuda.MemoryPool(value)
+            return said_by(lambda: pool.malloc(10).ptr), figures(pool)
+
+        return use
+
+    return (
+        _each(
+            {
+                "none": answer(None),
+                "text": answer("x"),
+                "float": answer(1.5),
+                "negative": answer(-5),
+                "zero": answer(0),
+                "large": answer(2**63),
+                "true": answer(True),
+                "int64": answer(np.int64(4096)),
+                "raises": lambda: make(raises, give).malloc(10),
+                "free raises": lambda: make(lambda size, device_id: 4096, raises).malloc(10).mem.size,
+                "arguments": lambda: make(lambda size: 4096, give).malloc(10),
+                "no functions": lambda: make(1, 2).malloc(10),
+                "nothing": lambda: make(raises, raises).malloc(0).ptr,
+                "pool raises": a_pool(raises),
+                "pool none": a_pool(lambda size: None),
+                "pool int": a_pool(lambda size: 4096),
+                "pool text": a_pool("x"),
+                "pool zero": a_pool(lambda size: cp.cuda.Memory(0)),
+            }
+        ),
+        calls,
+        bool(runtime),
+    )
+
+
+@case
+def allocators_that_are_none(cp: Any) -> Any:
+    def use(allocator: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            with cp.cuda.using_allocator(allocator):
+                return type(cp.cuda.alloc(10).mem).__name__, cp.zeros(3).sum()
+
+        return call
+
+    def pinned(allocator: Any) -> Callable[[], Any]:
+        def call() -> Any:
+            cp.cuda.set_pinned_memory_allocator(allocator)
+            try:
+                return type(cp.cuda.alloc_pinned_memory(10)).__name__
+            finally:
+                cp.cuda.set_pinned_memory_allocator(cp.get_default_pinned_memory_pool().malloc)
+
+        return call
+
+    return _each(
+        {
+            "None": use(None),
+            "int": use(3),
+            "returns int": use(lambda size: 5),
+            "returns None": use(lambda size: None),
+            "no arguments": use(lambda: None),
+            "pool itself": use(cp.cuda.MemoryPool()),
+            "pinned None": pinned(None),
+            "pinned int": pinned(3),
+            "pinned returns int": pinned(lambda size: 5),
+            "pinned pool": pinned(cp.cuda.PinnedMemoryPool().malloc),
+        }
+    )
+
+
+@case
+def whose_allocator(cp: Any) -> Any:
+    pool, default = cp.cuda.MemoryPool(), cp.get_default_memory_pool()
+    seen: list[Any] = []
+
+    def name() -> str:
+        allocator = cp.cuda.get_allocator()
+        return "pool" if allocator == pool.malloc else "default" if allocator == default.malloc else "other"
+
+    def elsewhere() -> None:
+        seen.append(name())
+        seen.append(said_by(lambda: cp.cuda.set_allocator(pool.malloc)))
+        seen.append(name())
+
+    def raises() -> None:
+        with cp.cuda.using_allocator(pool.malloc):
+            raise ValueError("inside")
+
+    def in_a_generator() -> Any:
+        def generate() -> Any:
+            with cp.cuda.using_allocator(pool.malloc):
+                yield name()
+                yield name()
+
+        running = generate()
+        first = next(running), name()
+        running.close()
+        return first, name()
+
+    try:
+        with cp.cuda.using_allocator(pool.malloc):
+            seen.append(name())
+            with cp.cuda.using_allocator(None):
+                seen.append(name())
+            seen += [name(), said_by(lambda: cp.cuda.set_allocator(None))]
+        with cp.cuda.using_allocator(default.malloc):
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+            seen.append(name())
+        seen.append(name())
+    finally:
+        cp.cuda.set_allocator(default.malloc)
+    return seen, said_by(raises), name(), in_a_generator()
+
+
+@case
+def ordered_pools(cp: Any) -> Any:
+    make, runtime = cp.cuda.MemoryAsyncPool, cp.cuda.runtime
+    return _each(
+        {
+            "create": lambda: make("create"),
+            "text": lambda: make("x"),
+            "none": lambda: make(None),
+            "float": lambda: make(1.5),
+            "list": lambda: make(["default"]).get_limit(),
+            "empty list": lambda: make([]),
+            "two": lambda: make(["default", "default"]).get_limit(),
+            "tuple": lambda: make(("current",)).get_limit(),
+            "limit": lambda: make().get_limit(),
+            "n_free_blocks": lambda: make().n_free_blocks(),
+            "free_all_free": lambda: make().free_all_free(),
+            "handles": lambda: len(make()._pools),
+            "destroy default": lambda: runtime.memPoolDestroy(runtime.deviceGetDefaultMemPool(0)),
+            "wrong device": lambda: runtime.deviceGetDefaultMemPool(9),
+        }
+    )
+
+
+@case
+def deprecated(cp: Any) -> Any:
+    pool = cp.cuda.MemoryPool()
+    pool.malloc(10).mem.free()
+    pool.free_all_free()
+    return figures(pool), said_by(lambda: cp.cuda.PinnedMemoryPool().free_all_free())
+
+
+@case
+def pinned_pointers(cp: Any) -> Any:
+    memory = cp.cuda.PinnedMemory(1000)
+    pointer = cp.cuda.PinnedMemoryPointer(memory, 8)
+
+    def moved() -> Any:
+        here = pointer + 8
+        here += 8
+        here -= 4
+        return here.ptr - memory.ptr, here.size()
+
+    return _each(
+        {
+            "size": lambda: (pointer.size(), memory.size, int(pointer) - int(memory)),
+            "buffer": lambda: [
+                getattr(memoryview(pointer), k) for k in ("nbytes", "format", "ndim", "readonly", "shape")
+            ],
+            "arithmetic": lambda: [
+                (p.ptr - memory.ptr, p.size()) for p in (pointer + 4, 4 + pointer, pointer - 4)
+            ],
+            "in place": moved,
+            "sum": lambda: pointer + pointer,
+            "float": lambda: pointer + 1.5,
+            "none": lambda: cp.cuda.PinnedMemoryPointer(None, 0),
+            "flags": lambda: bool(cp.cuda.PinnedMemory(8, flags=cp.cuda.runtime.hostAllocMapped).ptr),
+            "wrong flags": lambda: cp.cuda.PinnedMemory(8, flags=1 << 20),
+            "attributes": lambda: sorted(k for k in vars(cp.cuda.PinnedMemoryPool().malloc(5).mem)),
+            "kind": lambda: [type(p).__name__ for p in (cp.cuda.PinnedMemoryPool().malloc(5).mem, memory)],
+        }
+    )
+
+
+@case
+def public_names(cp: Any) -> Any:
+    def names(path: str) -> list[str]:
+        found = cp.cuda
+        for part in path.split("."):
+            found = getattr(found, part)
+        return [name for name in dir(found) if not name.startswith("_")]
+
+    return _each({path: partial(names, path) for path in CLASSES})

@@ -1,0 +1,403 @@
+"""Random programs for memory pools, the same wherever they run, and what came of them.
+
+A program is a list of steps made from a seed. It never asks for a size that two free blocks fit equally
+well: which of them CuPy takes depends on where its records lie in the host's memory, and differs from run to
+run. `Reference` knows the pool's documented rules and nothing of any implementation; it foresees such cases.
+"""
+
+from __future__ import annotations
+
+import base64
+import gc
+import lzma
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Step = tuple[Any, ...]
+Rows = npt.NDArray[np.int32]
+
+UNIT = 512
+MIB = 1 << 20
+BEYOND = 1 << 43  # no device has as much
+FAILED, NOTHING, OTHER = -1, -2, -3  # in the place of a segment: refused, 0 bytes, no allocation
+
+
+class Reference:
+    """A pool of few words. Each segment is a stream and ``[bytes, name]`` of its blocks, name -1: free."""
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.limit = 0
+        self.segments: list[tuple[int, list[list[int]]]] = []
+        self.garbage: set[int] = set()
+
+    @property
+    def blocks(self) -> Iterator[list[int]]:
+        return (block for _, blocks in self.segments for block in blocks)
+
+    def total(self) -> int:
+        return sum(size for size, _ in self.blocks)
+
+    def state(self) -> tuple[int, int, int]:
+        """Bytes in use, bytes in total, free blocks."""
+        free = [size for size, name in self.blocks if name < 0]
+        total = self.total()
+        return total - sum(free), total, len(free)
+
+    def fitting(self, size: int, stream: int) -> list[tuple[int, int]]:
+        """Segment and place of the smallest free blocks that fit."""
+        fit = [
+            (block[0], i, j)
+            for i, (owner, blocks) in enumerate(self.segments)
+            for j, block in enumerate(blocks)
+            if owner == stream and block[1] < 0 and block[0] >= size
+        ]
+        return [(i, j) for found, i, j in fit if found == min(fit)[0]]
+
+    def malloc(self, name: int, size: int, stream: int) -> bool:
+        size = -(-size // UNIT) * UNIT
+        if not size:
+            return True
+        fitting = self.fitting(size, stream)
+        if fitting:
+            i, j = fitting[0]
+            blocks = self.segments[i][1]
+            rest = blocks[j][0] - size
+            blocks[j : j + 1] = [[size, name], *([[rest, -1]] if rest else [])]
+            return True
+        if self.limit and size > self.limit:
+            return False
+        for bound in (self.limit or size + self.total(), self.budget):
+            for make_room in (None, self.empty, self.collect):
+                if make_room and self.total() + size > bound:
+                    make_room()
+                    self.empty()
+            if self.total() + size > bound:
+                return False
+        self.segments.append((stream, [[size, name]]))
+        return True
+
+    def free(self, name: int) -> None:
+        for _, blocks in self.segments:
+            for block in blocks:
+                block[1] = -1 if block[1] == name else block[1]
+            for j in reversed(range(1, len(blocks))):
+                if blocks[j][1] < 0 and blocks[j - 1][1] < 0:
+                    blocks[j - 1][0] += blocks.pop(j)[0]
+
+    def collect(self) -> None:
+        for name in self.garbage:
+            self.free(name)
+        self.garbage.clear()
+
+    def empty(self, stream: int | None = None) -> None:
+        self.segments = [
+            (owner, blocks)
+            for owner, blocks in self.segments
+            if len(blocks) > 1 or blocks[0][1] >= 0 or stream not in (None, owner)
+        ]
+
+
+def _menu(draw: random.Random) -> list[int]:
+    """Sizes that one program asks for: from a byte to hundreds of MiB, 0 and one more or less than a unit."""
+    around = [0, *(UNIT * draw.randint(1, 6) + odd for odd in (-1, 0, 1))]
+    scales = {
+        "bytes": lambda: draw.randint(1, 8 * UNIT),
+        "KiB": lambda: draw.randint(1, 1024) << 10,
+        "MiB": lambda: draw.randint(1, 64) * MIB + draw.choice([0, 0, 1, -1, 777]),
+        "large": lambda: draw.randint(64, 400) * MIB,
+    }
+    kinds = draw.choice([["bytes"], ["KiB"], ["MiB"], ["bytes", "KiB"], ["MiB", "large"], list(scales)])
+    sizes = [scales[draw.choice(kinds)]() for _ in range(draw.randint(5, 9))]
+    return sizes + draw.sample(around, draw.randint(0, 3))
+
+
+def program(seed: int, capacity: int, steps: int = 50, ties: bool = False) -> tuple[int, list[Step]]:
+    """A budget in bytes (0: the device's own) and the steps; `capacity` is the device's memory in bytes.
+
+    ``("malloc", name, stream, bytes)``, ``("free", name)``, ``("lose", name)`` (in a cycle of garbage),
+    ``("collect",)``, ``("empty", stream)`` (-1: all), ``("limit", bytes)``, ``("fraction", part)``.
+    """
+    draw = random.Random(seed)
+    menu, streams = _menu(draw), draw.randint(1, 3)
+    budget = 0 if draw.random() < 0.7 else int(sum(menu) * draw.uniform(0.8, 3)) + UNIT
+    model = Reference(budget or capacity)
+    alive: list[int] = []
+    done: list[Step] = []
+    weights = {"malloc": 50, "free": 36, "lose": 3, "collect": 1, "empty": 4, "limit": 3, "fraction": 2}
+    for name in range(steps):
+        match draw.choices(list(weights), list(weights.values()))[0]:
+            case "malloc":
+                size = draw.choice([*menu, *(size // draw.randint(2, 5) for size in menu), max(menu)])
+                size = draw.choice([size, draw.randint(1, max(menu))]) if draw.random() < 0.3 else size
+                size = BEYOND if draw.random() < 0.005 else size
+                stream = draw.randrange(streams)
+                if not ties and len(model.fitting(-(-size // UNIT) * UNIT, stream)) > 1:
+                    continue
+                done.append(("malloc", name, stream, size))
+                if model.malloc(name, size, stream):
+                    alive.append(name)
+            case "free" | "lose" as kind if alive:
+                gone = alive.pop(draw.randrange(len(alive)))
+                done.append((kind, gone))
+                if kind == "free":
+                    model.free(gone)
+                else:
+                    model.garbage.add(gone)
+            case "collect":
+                done.append(("collect",))
+                model.collect()
+            case "empty":
+                stream = draw.randint(-1, streams - 1)
+                done.append(("empty", stream))
+                model.empty(None if stream < 0 else stream)
+            case "limit" | "fraction" as kind:
+                used, total, _ = model.state()
+                about = draw.choice(
+                    [0, total, used, total + draw.choice(menu), int(total * draw.uniform(0.6, 3))]
+                )
+                if kind == "limit":
+                    model.limit = max(0, about + draw.choice([-1, 0, 0, 1]))
+                    done.append(("limit", model.limit))
+                else:
+                    part = round(min(1.0, about / capacity), 9)
+                    model.limit = int(part * capacity)
+                    done.append(("fraction", part))
+    return budget, done
+
+
+def run(xp: Any, seed: int, capacity: int, ties: bool = False) -> Rows:
+    """Run a program of `program` with CuPy, or what is like it; each row is what holds after a step.
+
+    Used and total units of 512 bytes, free blocks, the limit's units rounded down, segments asked of the
+    device so far; segment (numbered as they came) and offset of a new block in units, or why there is none.
+    """
+    budget, steps = program(seed, capacity, ties=ties)
+    segments: list[tuple[int, int]] = []
+    asked = [0]
+
+    class Segments(xp.cuda.MemoryHook):  # type: ignore[misc]
+        name = "segments"
+
+        def alloc_postprocess(self, **told: int) -> None:
+            asked[0] += 1
+            if told["mem_ptr"]:
+                segments.append((told["mem_ptr"], told["mem_size"]))
+
+    pool = xp.cuda.MemoryPool(_with_budget(xp, budget) if budget else None)
+    streams = [xp.cuda.Stream.null, xp.cuda.Stream(non_blocking=True), xp.cuda.Stream()]
+    held: dict[int, Any] = {}
+    rows = []
+    with Segments():
+        for kind, *rest in steps:
+            where, offset = OTHER, 0
+            if kind == "malloc":
+                name, stream, size = rest
+                where, offset = FAILED, 0
+                try:
+                    with streams[stream]:
+                        held[name] = pool.malloc(size)
+                except xp.cuda.memory.OutOfMemoryError:
+                    pass
+                else:
+                    where, offset = _place(held[name].ptr, segments)
+            elif kind == "free":
+                held.pop(rest[0], None)
+            elif kind == "lose":
+                loop = [held.pop(rest[0], None)]
+                loop.append(loop)
+                del loop
+            elif kind == "collect":
+                gc.collect()
+            elif kind == "empty":
+                pool.free_all_blocks(None if rest[0] < 0 else streams[rest[0]])
+            else:
+                pool.set_limit(**{"size" if kind == "limit" else kind: rest[0]})
+            used, total, free, limit = (
+                pool.used_bytes(),
+                pool.total_bytes(),
+                pool.n_free_blocks(),
+                pool.get_limit(),
+            )
+            assert pool.free_bytes() == total - used
+            rows.append((used // UNIT, total // UNIT, free, limit // UNIT, asked[0], where, offset // UNIT))
+        held.clear()
+        gc.collect()
+        pool.free_all_blocks()
+        assert pool.total_bytes() == 0
+    return np.array(rows, np.int32)
+
+
+def _place(address: int, segments: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    if not address:
+        return NOTHING, 0
+    for i in reversed(range(len(segments))):
+        start, size = segments[i]
+        if start <= address < start + size:
+            return i, address - start
+    raise AssertionError(f"{address:#x} lies in no segment that a hook was told of")
+
+
+def _with_budget(xp: Any, budget: int) -> Any:
+    """``cudaMalloc`` of a device that has no more than `budget` bytes."""
+    taken: dict[int, int] = {}
+
+    def take(size: int, device_id: int) -> int:
+        room = budget - sum(taken.values())
+        address = int(xp.cuda.runtime.malloc(size if size <= room else BEYOND))
+        taken[address] = size
+        return address
+
+    def give(address: int, device_id: int) -> None:
+        del taken[address]
+        xp.cuda.runtime.free(address)
+
+    return xp.cuda.PythonFunctionAllocator(take, give).malloc
+
+
+def pinned(xp: Any, seed: int, steps: int = 40) -> Rows:
+    """A program for the pool of page-locked memory.
+
+    Rows: free blocks; of a new block the bytes, which of the buffers so far it is, and the buffers so far.
+    """
+    draw = random.Random(seed)
+    menu = [draw.choice([draw.randint(0, 3 * UNIT), draw.randint(1, 300) << 10]) for _ in range(5)]
+    menu += [UNIT * 2 ** draw.randint(0, 3) + odd for odd in (-1, 0, 1)]
+    buffers: list[int] = []
+
+    def count(size: int) -> Any:
+        pointer = xp.cuda.PinnedMemoryPointer(xp.cuda.PinnedMemory(size), 0)
+        buffers.append(pointer.ptr)
+        return pointer
+
+    pool = xp.cuda.PinnedMemoryPool(count)
+    held: list[Any] = []
+    rows = []
+    for _ in range(steps):
+        size = which = OTHER
+        kind = draw.choices(["malloc", "free", "empty"], [50, 44, 6])[0]
+        if kind == "malloc":
+            held.append(pool.malloc(draw.choice(menu)))
+            size = held[-1].size()
+            which = len(buffers) - 1 - buffers[::-1].index(held[-1].ptr) if size else NOTHING
+        elif kind == "free" and held:
+            held.pop(draw.randrange(len(held)))
+        elif kind == "empty":
+            pool.free_all_blocks()
+        rows.append((pool.n_free_blocks(), size, which, len(buffers)))
+    return np.array(rows, np.int32)
+
+
+def ordered(xp: Any, seed: int, steps: int = 30) -> Rows:
+    """A program for the driver's pool behind `MemoryAsyncPool`; rows: used and total units."""
+    draw = random.Random(seed)
+    menu = [draw.choice([draw.randint(0, 4 * UNIT), draw.randint(1, 80) * MIB]) for _ in range(6)]
+    handle = xp.cuda.runtime.memPoolCreate(_own_pool(xp))
+    default = xp.cuda.runtime.deviceGetDefaultMemPool(0)
+    pool = xp.cuda.MemoryAsyncPool(handle)
+    streams = [xp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    held: list[tuple[int, Any]] = []
+    rows = []
+    try:
+        for _ in range(steps):
+            kind = draw.choices(["malloc", "free", "synchronize", "empty"], [50, 38, 6, 6])[0]
+            number = draw.randrange(2)
+            if kind == "malloc":
+                with streams[number]:
+                    held.append((number, pool.malloc(draw.choice(menu))))
+            elif kind == "free" and held:
+                held.pop(draw.randrange(len(held)))
+                for stream in streams:
+                    stream.synchronize()
+            elif kind == "synchronize":
+                streams[number].synchronize()
+            elif kind == "empty":
+                pool.free_all_blocks(streams[number])
+            rows.append((pool.used_bytes() // UNIT, pool.total_bytes() // UNIT))
+        held.clear()
+        xp.cuda.Device().synchronize()
+    finally:
+        xp.cuda.runtime.deviceSetMemPool(0, default)
+        xp.cuda.runtime.memPoolDestroy(handle)
+    return np.array(rows, np.int32)
+
+
+def _own_pool(xp: Any) -> Any:
+    return xp.cuda.runtime.MemPoolProps(1, 0, 1, 0)
+
+
+def nested(xp: Any, seed: int, steps: int = 30) -> Rows:
+    """A program that changes allocators: two pools, none, for the thread or for all, and other threads.
+
+    Rows: used units, total units and free blocks of both pools; whose a new block is (0 and 1: the
+    pools', 2: the device's), or why there is none (`FAILED`: the allocator could not be changed).
+    """
+    draw = random.Random(seed)
+    size = UNIT * draw.randint(1, 100)  # one alone: which of several free blocks is taken does not show then
+    pools = [xp.cuda.MemoryPool() for _ in range(2)]
+    allocators = [pools[0].malloc, pools[1].malloc, None]
+    before = xp.cuda.get_allocator()
+    entered: list[AbstractContextManager[Any]] = []
+    held: list[Any] = []
+    rows = []
+
+    def figures() -> list[int]:
+        return [
+            n for p in pools for n in (p.used_bytes() // UNIT, p.total_bytes() // UNIT, p.n_free_blocks())
+        ]
+
+    def allocate() -> None:
+        held.append(xp.cuda.alloc(size))
+
+    xp.cuda.set_allocator(pools[0].malloc)
+    for _ in range(steps):
+        whose, old = OTHER, figures()
+        match draw.choices(["alloc", "thread", "free", "enter", "leave", "set"], [40, 10, 25, 12, 12, 4])[0]:
+            case "alloc" | "thread" as kind:
+                if kind == "alloc":
+                    allocate()
+                else:
+                    other = threading.Thread(target=allocate)
+                    other.start()
+                    other.join()
+                now = figures()
+                whose = 0 if now[0] > old[0] else 1 if now[3] > old[3] else 2
+                assert (whose == 2) == (type(held[-1].mem) is xp.cuda.Memory)
+            case "free" if held:
+                held.pop(draw.randrange(len(held)))
+            case "enter":
+                entered.append(xp.cuda.using_allocator(draw.choice(allocators)))
+                entered[-1].__enter__()
+            case "leave" if entered:
+                entered.pop().__exit__(None, None, None)
+            case "set":
+                try:
+                    xp.cuda.set_allocator(draw.choice(allocators))
+                except ValueError:
+                    whose = FAILED
+        rows.append([*figures(), whose])
+    while entered:
+        entered.pop().__exit__(None, None, None)
+    xp.cuda.set_allocator(before)
+    return np.array(rows, np.int32)
+
+
+def pack(tables: Sequence[Rows]) -> str:
+    """Tables of as many columns each, as text."""
+    rows = np.concatenate([np.diff(table, axis=0, prepend=0) for table in tables]).astype("<i4")
+    lengths = np.array([len(table) for table in tables], "<i4")
+    data = lengths.tobytes() + np.ascontiguousarray(rows.T).tobytes()
+    return base64.b85encode(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)).decode()
+
+
+def unpack(text: str, count: int) -> list[Rows]:
+    """The `count` tables that `pack` packed."""
+    data = np.frombuffer(lzma.decompress(base64.b85decode(text)), "<i4")
+    lengths, rows = data[:count], data[count:].reshape(-1, int(data[:count].sum())).T
+    return [np.cumsum(part, axis=0, dtype=np.int32) for part in np.split(rows, np.cumsum(lengths)[:-1])]

@@ -1,0 +1,138 @@
+"""What CuPy's memory pools do on a GPU: ``python -m tools.recordings.pools --out FILE``.
+
+Random programs (`pool_programs`) for the memory pool, the pool of page-locked memory, the driver's pool and
+for changes of the allocator, and what unusual calls say (`pool_cases`). ``--virtual NAME`` lets a virtual GPU
+stand for the real one, to try it out. Each part runs in a process of its own; a case that ends the process is
+noted and passed over. About a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tools.recordings import pool_cases, pool_programs
+
+FORMAT = "gpulab-pools"
+LIMIT_S = 45
+COUNTS = {"pool": 1050, "ties": 150, "pinned": 250, "ordered": 60, "nested": 150}
+TIES_FROM = 10_000  # seeds of the programs in which free blocks may fit equally well
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts and write what they tell; the result is the process's exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON")
+    parser.add_argument("--virtual", default="", help="a virtual GPU's name, in the place of a real one")
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--after", default="", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.part:
+        cp = _cupy(options.virtual)
+        for line in PARTS[options.part](cp, options.after):
+            print(json.dumps(line), flush=True)
+        return 0
+    told: dict[str, Any] = {"format": FORMAT, "version": 1}
+    for part in PARTS:
+        since = time.perf_counter()
+        told[part] = _apart(part, options.virtual)
+        print(f"{part}: {time.perf_counter() - since:.1f} s, {told[part].get('failed', 'ok')}", flush=True)
+    text = json.dumps(told, separators=(",", ":"))
+    if options.out:
+        options.out.write_text(f"{text}\n", encoding="utf-8")
+    print(f"{len(text):,} bytes")
+    return 0
+
+
+def _cupy(virtual: str) -> Any:
+    if virtual:
+        return import_module("tests.real.second_copy").dress(virtual)
+    cupy = import_module("cupy")
+    cupy.zeros(1)
+    return cupy
+
+
+def _apart(part: str, virtual: str) -> dict[str, Any]:
+    """All that a part tells, each ``[name, value]`` a line of its process."""
+    told: dict[str, Any] = {}
+    while True:
+        after = next(reversed(told), "")
+        command = [sys.executable, "-m", "tools.recordings.pools", "--part", part, "--virtual", virtual]
+        try:
+            done = subprocess.run(
+                [*command, "--after", after], capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as late:
+            lines, why = (late.stdout or b"").decode(), f"not done within {LIMIT_S} s"
+        else:
+            lines = done.stdout
+            why = f"ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1][:300]}"
+            why = "" if done.returncode == 0 else why
+        told |= dict(json.loads(line) for line in lines.splitlines() if line.startswith("["))
+        if not why:
+            return told
+        names = list(pool_cases.CASES) if part == "cases" else []
+        fatal = names[names.index(next(reversed(told), "")) + 1 :][:1] if told and names else names[:1]
+        if not fatal:
+            return told | {"failed": why}
+        told[fatal[0]] = why
+
+
+def _about(cp: Any, after: str) -> Any:
+    properties, runtime = cp.cuda.runtime.getDeviceProperties(0), cp.cuda.runtime
+    yield "device", properties["name"].decode()
+    yield "capacity_bytes", runtime.memGetInfo()[1]
+    yield "cupy", cp.__version__
+    yield "driver", runtime.driverGetVersion()
+    yield "python", sys.version.split()[0]
+    yield "date", time.strftime("%Y-%m-%d")
+
+
+def _programs(kind: str) -> Callable[[Any, str], Any]:
+    def record(cp: Any, after: str) -> Any:
+        gc.freeze()
+        gc.disable()
+        capacity = cp.cuda.runtime.memGetInfo()[1]
+        count = COUNTS[kind]
+        tables, failed = [], {}
+        for k in range(count):
+            try:
+                if kind in ("pool", "ties"):
+                    seed = k + (TIES_FROM if kind == "ties" else 0)
+                    tables.append(pool_programs.run(cp, seed, capacity, kind == "ties"))
+                else:
+                    tables.append(getattr(pool_programs, kind)(cp, k))
+            except Exception as error:
+                failed[k] = f"{type(error).__name__}: {error}"
+                tables.append(tables[-1][:0])
+        yield "count", count
+        yield "failed programs", failed
+        yield "tables", pool_programs.pack(tables)
+
+    return record
+
+
+def _cases(cp: Any, after: str) -> Any:
+    names = list(pool_cases.CASES)
+    for name in names[names.index(after) + 1 if after else 0 :]:
+        yield name, pool_cases.told(cp, name)
+
+
+PARTS: dict[str, Callable[[Any, str], Any]] = {
+    "about": _about,
+    **{kind: _programs(kind) for kind in COUNTS},
+    "cases": _cases,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
