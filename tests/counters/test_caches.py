@@ -1,0 +1,194 @@
+"""The model of the caches: against a plain simulation, and against what can be worked out by hand."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from tools.corpus.caching import CASES, case, code
+from virtualgpu.engine.caches import notes, replay
+from virtualgpu.launch import caching
+from virtualgpu.model.architectures import ARCHITECTURES
+from virtualgpu.model.caches.geometry import CacheSizes, cache_sizes
+from virtualgpu.model.devices import device_info
+from virtualgpu.protocol import Counters, Launch
+from virtualgpu.records import CacheCounters, KernelCounters, KernelSource
+
+Start = Literal["cold", "warm"]
+MIB = 1 << 20
+WAYS = 16
+
+
+def counted(kernel: str, size: int, start: Start = "cold", times: int = 1) -> KernelCounters:
+    cp, c = session.cp(), case(kernel)
+    made = c.launch(size)
+    values = made.arguments(cp)
+    for _ in range(times):
+        launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, values)
+        found = session.backend().observe(launch, Counters(start))
+    return found
+
+
+def caches(kernel: str, size: int, start: Start = "cold", times: int = 1) -> CacheCounters:
+    found = counted(kernel, size, start, times).caches
+    assert found is not None
+    return found
+
+
+class Lru:
+    """Lines with sectors, so many; the one used longest ago goes."""
+
+    def __init__(self, lines: int) -> None:
+        self.lines, self.held, self.written = lines, OrderedDict[int, list[set[int]]](), 0
+
+    def use(self, line: int) -> tuple[set[int], set[int]]:
+        if line not in self.held and len(self.held) == self.lines:
+            _, (_, dirty) = self.held.popitem(last=False)
+            self.written += len(dirty)
+        there, dirty = self.held.pop(line, [set(), set()])
+        self.held[line] = [there, dirty]
+        return there, dirty
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_caches_of_one_set_are_those_of_a_plain_simulation(seed: int) -> None:
+    """With one set each, every cache is a list of the lines used last."""
+    rng = np.random.default_rng(seed)
+    count, sms = 4_000, 3
+    whats = np.array([notes.LOAD, notes.STORE, notes.ATOMIC, notes.PAST_L1])
+    line = (rng.zipf(1.4, count) * (1 + seed)) % 60
+    sectors, site, sm = rng.integers(1, 16, count), rng.integers(0, 4, count), rng.integers(0, sms, count)
+    packed = np.stack([line << 4 | sectors, sm << 32 | site], axis=1)
+    found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128, 1), sms)
+
+    l1, l2 = [Lru(WAYS) for _ in range(sms)], Lru(WAYS)
+    expected = dict.fromkeys(("l1_hit", "l2", "l2_hit", "dram"), 0)
+    for at, bits, what, unit in zip(line.tolist(), sectors.tolist(), site.tolist(), sm.tolist(), strict=True):
+        asked = {s for s in range(4) if bits >> s & 1}
+        if what == 0:
+            there, _ = l1[unit].use(at)
+            expected["l1_hit"] += len(asked & there)
+            asked, _ = asked - there, there.update(asked)
+            if not asked:
+                continue
+        there, dirty = l2.use(at)
+        expected["l2"] += len(asked)
+        if what == 1:
+            expected["l2_hit"] += len(asked)
+        else:
+            expected["l2_hit"] += len(asked & there)
+            expected["dram"] += len(asked - there)
+        there |= asked
+        if what in (1, 2):
+            dirty |= asked
+    sums = dict(zip(replay.COLUMNS, found.sums.sum(axis=0).tolist(), strict=True))
+    assert {name: sums[name] for name in expected} == expected
+    assert found.written == l2.written
+    assert min(expected.values()) > 0
+
+
+def test_what_is_read_once_comes_from_memory_once() -> None:
+    found = caches("copy_words", 1 << 18)
+    assert found.l1_hit_rate == 0.0
+    assert found.dram_read_bytes == 4 << 18
+    assert found.dram_write_bytes == 0  # it stays in L2
+    assert (found.start, found.one_in) == ("cold", 1)
+
+
+def test_what_a_block_reads_again_comes_from_its_l1_while_it_fits() -> None:
+    """Three of four passes; 132 blocks with a piece of 160 KiB each on as many SMs with 256 KiB."""
+    assert caches("reread", 160).l1_hit_rate == pytest.approx(0.75, abs=0.01)
+
+
+def test_l2_keeps_what_an_earlier_launch_left() -> None:
+    assert caches("read_all", 16, "cold", times=2).dram_read_bytes == 16 * MIB
+    assert caches("read_all", 16, "warm", times=2).dram_read_bytes == 0
+    assert caches("read_all", 160, "warm", times=2).dram_read_bytes > 120 * MIB
+
+
+def test_plain_counts_have_no_caches() -> None:
+    made = case("copy_words").launch(1 << 14)
+    launch = Launch.of(
+        KernelSource("copy_words", code()), made.grid, made.block, made.arguments(session.cp())
+    )
+    plain = session.backend().observe(launch, Counters())
+    assert plain.caches is None
+    assert plain == counted("copy_words", 1 << 14)  # all but the caches
+
+
+def test_a_part_of_the_lines_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = {size: counted("five_points", size) for size in (512, 1024)}
+    monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 14,))
+    for size, expected in whole.items():
+        found = counted("five_points", size)
+        assert found.caches is not None
+        assert expected.caches is not None
+        assert found.caches.one_in >= 4
+        assert expected.caches.one_in == 1
+        assert found.caches.l1_sectors == expected.caches.l1_sectors
+        for rate in ("l1_hit_rate", "l2_hit_rate"):
+            assert getattr(found.caches, rate) == pytest.approx(getattr(expected.caches, rate), abs=0.02)
+        assert found.caches.dram_read_bytes == pytest.approx(expected.caches.dram_read_bytes, rel=0.1)
+
+
+def test_constant_memory_serves_different_words_one_after_another() -> None:
+    for different in (2, 32):
+        found = caches("several_weights", different)
+        assert found.constant_passes == different * found.constant_requests
+        assert found.constant_replays == (different - 1) * found.constant_requests
+    assert caches("same_weight", 64).constant_replays == 0
+
+
+@pytest.mark.parametrize("kernel", sorted(c.kernel for c in CASES))
+def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
+    """Two programs look at the same addresses: the engine's counters, and what notes lines."""
+    backend, made = session.backend(), case(kernel).launch(case(kernel).sizes[0])
+    launch = Launch.of(KernelSource(kernel, code()), made.grid, made.block, made.arguments(session.cp()))
+    prepared = backend.prepared(launch)
+    watch = caching.watch_caches(prepared, "cold")
+    finished = prepared.run(replace(prepared.options, observer=watch.notes))
+    rows = watch.notes.rows
+    asked = np.bincount(
+        rows[:, 2] >> notes.SITE_SHIFT,
+        [bin(bits).count("1") for bits in (rows[:, 0] & 15).tolist()],
+        len(watch.notes.sites),
+    )
+    whats = watch.notes.sites[:, 0]
+    counted = finished.result.counters.accesses
+    assert len(counted) == len(whats)
+    for access, what, sectors, requests in zip(
+        counted, whats.tolist(), asked.tolist(), watch.notes.sites[:, 2].tolist(), strict=True
+    ):
+        if access.space == "shared":
+            assert what == notes.IGNORED
+        elif access.space == "const":
+            assert requests == access.requests
+        elif access.kind != "atomic":  # of one that lanes share, each of their turns counts
+            assert sectors == access.sectors
+
+
+@pytest.mark.parametrize(
+    ("capability", "shared_bytes", "blocks", "kib"),
+    [
+        ((9, 0), 1024, 8, 248), ((9, 0), 1024 + 17 * 1024, 8, 92), ((8, 0), 1024, 1, 184),
+        ((8, 0), 164 * 1024, 1, 28), ((7, 5), 0, 4, 64), ((7, 0), 0, 32, 128), ((8, 9), 2048, 16, 96),
+        ((6, 0), 48 * 1024, 1, 24), ((12, 0), 100 * 1024, 1, 28), ((10, 0), 0, 1, 256),
+    ],
+)  # fmt: skip
+def test_l1_has_what_shared_memory_leaves(
+    capability: tuple[int, int], shared_bytes: int, blocks: int, kib: int
+) -> None:
+    """Sizes of the CUDA C++ Programming Guide."""
+    info = replace(device_info("T4"), compute_capability=capability)
+    assert cache_sizes(info, shared_bytes, blocks).l1_bytes == kib * 1024
+
+
+def test_every_architecture_has_its_caches() -> None:
+    for limits in ARCHITECTURES:
+        info = replace(device_info("T4"), compute_capability=limits.compute_capability)
+        assert 16 * 1024 <= cache_sizes(info, limits.shared_per_sm_bytes, 1).l1_bytes <= 64 * 1024
