@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpulab.diagnosis import doctor
+    from gpulab.lab.access import access
     from gpulab.lab.device import compare, device
     from gpulab.lab.graphs import graph
     from gpulab.lab.kernels import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "access",
     "as_run",
     "before_volta",
     "block_order",
@@ -67,6 +69,7 @@ __all__ = [
 
 _MODULES = {
     "gpulab.diagnosis": "doctor",
+    "gpulab.lab.access": "access",
     "gpulab.lab.device": "compare device",
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",

@@ -11,7 +11,7 @@ is all. On a real one:
 * A larger launch is measured first. Its arguments are kept in the GPU's own memory, nothing goes to the host,
   and the twin replays them when its answer is asked for, if that takes no longer than the watchdog allows
   (`QUICK_THREADS`, `QUICK_BYTES`).
-* What only a virtual GPU can observe (counters, addresses, hazards) comes from the twin, over copies of arrays.
+* What only a virtual GPU can observe (counters, addresses, hazards) comes from the twin, over copies.
 """
 
 from __future__ import annotations

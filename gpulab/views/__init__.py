@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpulab.views._base import after_cell
+    from gpulab.views.access.view import AccessMicroscope
     from gpulab.views.device.card import DeviceCard
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.graph.view import GraphView
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from gpulab.views.warp.stepper import WarpStepper
 
 __all__ = [
+    "AccessMicroscope",
     "DeviceCard",
     "DeviceComparison",
     "GraphView",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AccessMicroscope": "gpulab.views.access.view",
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
     "GraphView": "gpulab.views.graph.view",

@@ -20,7 +20,8 @@ VIEW_PAIRS = [
     ("error", "error-bg"), ("on-accent", "accent"), ("on-accent", "tail-text"), ("on-accent", "good-text"),
     ("on-accent-2", "accent-2"), ("on-tail", "tail"), ("on-good", "good"), ("on-warn", "warn"),
     ("on-purple", "purple"), ("on-muted", "muted"), ("on-error", "error"), ("fg", "other"), ("fg", "range"),
-    ("fg", "other-pale"), ("error", "panel"),
+    ("fg", "other-pale"), ("error", "panel"), *(("on-lane", f"lane-{lane}") for lane in range(32)),
+    ("tail-text", "panel"),
 ]  # fmt: skip
 
 

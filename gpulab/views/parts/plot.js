@@ -3,6 +3,7 @@ import { element } from "./frame.js";
 // The canvas painter of a plot: items of the display list, made in Python, at any width and in any theme.
 
 const MOST_ZOOM = 64;
+const HATCH_PX = 5;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
 export function pixelOf(colour) {
@@ -202,9 +203,31 @@ export class Plot {
         if (wide >= 4) this.pen.strokeRect(left + 0.5, item.y0[at] + 0.5, wide - 1, item.y1[at] - item.y0[at] - 1);
         continue;
       }
+      if (item.hatch) {
+        this.hatch(left, this.x(item.x1[at]) - item.inset, item.y0[at], item.y1[at], shades[item.colour[at]]);
+        continue;
+      }
       this.pen.fillStyle = shades[item.colour[at]];
       this.pen.fillRect(left, item.y0[at], Math.max(1, this.x(item.x1[at]) - item.inset - left), item.y1[at] - item.y0[at]);
     }
+  }
+
+  /** Slanted lines across a rectangle, in one pattern over all of them. */
+  hatch(left, right, top, bottom, shade) {
+    const { pen } = this;
+    pen.save();
+    pen.beginPath();
+    pen.rect(left, top, right - left, bottom - top);
+    pen.clip();
+    pen.beginPath();
+    for (let at = Math.floor((left + top) / HATCH_PX) * HATCH_PX; at < right + bottom; at += HATCH_PX) {
+      pen.moveTo(at - top, top);
+      pen.lineTo(at - bottom, bottom);
+    }
+    pen.lineWidth = 1.2;
+    pen.strokeStyle = shade;
+    pen.stroke();
+    pen.restore();
   }
 
   draw_line(item) {

@@ -19,6 +19,7 @@ from gpulab.views.parts.tracks_picture import Scale, paint_time, paint_tracks
 ROW_GAP_FROM_PX = 6
 LEAST_NAMED_PX = 13
 SLANT_PX = 8
+HATCH_PX = 5
 LEAST_OUTLINED_PX = 4
 
 
@@ -133,7 +134,21 @@ def _rects(pen: Pen, item: Item, scale: Scale) -> None:
             if right - left >= LEAST_OUTLINED_PX:
                 pen.outline(left, scale.top + y0, right, scale.top + y1, item["colours"][int(colour)], 1)
             continue
+        if item["hatch"]:
+            _hatch(pen, left, right, scale.top + y0, scale.top + y1, item["colours"][int(colour)])
+            continue
         pen.rect(left, scale.top + y0, right, scale.top + y1, item["colours"][int(colour)])
+
+
+def _hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
+    """Slanted lines across a rectangle, in one pattern over all of them."""
+    at = (left + top) // HATCH_PX * HATCH_PX
+    while at < right + bottom:
+        # Where x + y is `at`, inside.
+        upper, lower = max(top, at - right), min(bottom, at - left)
+        if upper < lower:
+            pen.line([(at - upper, upper), (at - lower, lower)], colour, 1.2)
+        at += HATCH_PX
 
 
 def _line(pen: Pen, item: Item, scale: Scale) -> None:

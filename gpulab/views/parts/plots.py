@@ -89,10 +89,11 @@ def tracks(
 
 def rects(
     x0: Numbers, x1: Numbers, y0: Numbers, y1: Numbers, colour: str | Sequence[int] | npt.NDArray[Any],
-    colours: Sequence[str] = (), *, inset: float = 0, outline: bool = False, **more: Any,
+    colours: Sequence[str] = (), *, inset: float = 0, outline: bool = False, hatch: bool = False, **more: Any,
 ) -> Item:  # fmt: skip
     """Rectangles, `inset` pixels narrower on the left and right; `colour` is one name or indices into
-    `colours`. An `outline` is drawn where it is at least 4 pixels wide."""
+    `colours`. An `outline` is drawn where it is at least 4 pixels wide; with `hatch` they are filled with
+    slanted lines."""
     given = locals()
     named = {"colour": [0] * len(x0), "colours": [colour]} if isinstance(colour, str) else {}
     return part("item", "rects", given, **named)

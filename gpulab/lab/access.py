@@ -1,0 +1,94 @@
+"""``gl.access``: what each access of a warp costs, lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpulab import session
+from virtualgpu.protocol import Accesses, Launch, Shape
+from virtualgpu.records.access import AccessPattern
+
+if TYPE_CHECKING:
+    from gpulab.views import AccessMicroscope
+
+SIDES = ("both", "global", "shared")
+
+
+def access(
+    kernel: Any = None,
+    grid: Shape = 1,
+    block: Shape = 32,
+    args: Sequence[Any] = (),
+    shared_bytes: int = 0,
+    *,
+    line: int | None = None,
+    warp: int = 0,
+    block_index: Shape = (0, 0, 0),
+    stride: int = 1,
+    offset: int = 0,
+    element_bytes: int = 4,
+    padding: int = 0,
+    swizzle: bool = False,
+    space: str = "both",
+) -> AccessMicroscope:
+    """Show how the 32 lanes of an access fall into sectors of memory and banks of shared memory.
+
+    Without a kernel, sliders change a pattern: lane l asks for element ``offset + stride * l`` of a tile with
+    rows of 32 elements. With a kernel, a table lists its memory accesses by source line, worst first; the
+    one that is chosen is shown with the addresses that a warp had, and may then be edited.
+
+    Parameters
+    ----------
+    kernel, grid, block, args, shared_bytes
+        As for `gl.launch`. The kernel runs.
+    line
+        The source line whose worst access is shown first.
+    warp, block_index
+        Whose addresses are shown: a warp of that block (a number or a tuple of one to three). The table
+        counts all warps of the launch.
+    stride, offset
+        Of the pattern, in elements (0 to 4,096).
+    element_bytes
+        1, 2, 4, 8 or 16 bytes a lane.
+    padding
+        Unused elements at the end of each row of the tile (0 to 32).
+    swizzle
+        Whether the element of column c stands in column ``c ^ row`` of its row.
+    space
+        ``"both"`` shows memory and banks, ``"global"`` or ``"shared"`` one of them.
+
+    Returns
+    -------
+    AccessMicroscope
+        Its ``access`` is what is shown, with figures (``access.memory()``, ``access.banks()``); ``record`` is
+        the kernel's trace (`virtualgpu.records.access.AccessTrace`) or the pattern. Counts are modelled by
+        the rules that the virtual GPU's counters follow, which agree with Nsight Compute on an H200.
+
+    Raises
+    ------
+    ValueError
+        For a pattern that no warp has, or a line of the kernel that accesses no memory.
+
+    Examples
+    --------
+    >>> gl.access(stride=32, padding=1)
+    >>> gl.access(kernel, 4, 256, (x, y, n), line=5)
+    >>> gl.access(stride=2).access.memory().sectors
+    8
+    """
+    from gpulab.views import AccessMicroscope
+
+    if space not in SIDES:
+        raise ValueError(f"`space` is {', '.join(map(repr, SIDES))}, not {space!r}.")
+    if kernel is None:
+        return AccessMicroscope(AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space)
+    asked = Launch.of(kernel, grid, block, args, shared_bytes)
+    seen = session.observe(asked, Accesses(*asked.warp_position(block_index, warp)))
+    lines = sorted({a.line for a in seen.record.counters.accesses if a.requests})
+    if line is not None and line not in lines:
+        named = ", ".join(map(str, lines)) or "none does"
+        raise ValueError(
+            f"Line {line} of the kernel accesses no memory in this launch. Lines that do: {named}."
+        )
+    return AccessMicroscope(seen.record, line=line, note=seen.note)

@@ -1,0 +1,75 @@
+"""A kernel's memory accesses by source line, worst first, and the requests of one warp for each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.views._text import number, size
+from gpulab.views.access.words import share
+from gpulab.views.tables import NOTHING, place
+from virtualgpu.records.access import AccessTrace, excess_bytes
+from virtualgpu.records.kernel import SECTOR_BYTES
+
+MOST_REQUESTS = 256
+
+
+class Row(NamedTuple):
+    """Accesses of one kind on one source line: texts for the table, and the warp's requests."""
+
+    line: int
+    cells: tuple[str, ...]
+    over: bool
+    requests: npt.NDArray[np.int64]
+
+
+HEADINGS = ("line", "source", "access", "requests", "a request", "at best", "useful", "wasted")
+
+
+def rows(trace: AccessTrace) -> list[Row]:
+    """One row for each line, space, kind and size; the compiler's copies of a loop's body are added up."""
+    groups: dict[tuple[int, str, str, int], list[int]] = {}
+    accesses = trace.counters.accesses
+    for at, a in enumerate(accesses):
+        if a.requests:
+            groups.setdefault((a.line, a.space, a.kind, a.size_bytes), []).append(at)
+    ordered = sorted(groups.items(), key=lambda group: _worst(trace, group[1]))
+    return [_row(trace, members) for _, members in ordered]
+
+
+def _worst(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
+    found = [trace.counters.accesses[at] for at in members]
+    moved = sum(a.sectors * SECTOR_BYTES + a.wavefronts * 128 for a in found)
+    return -sum(map(excess_bytes, found)), -moved, members[0]
+
+
+def _row(trace: AccessTrace, members: list[int]) -> Row:
+    found = [trace.counters.accesses[at] for at in members]
+    first = found[0]
+    names = ("requests", "sectors", "ideal_sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
+    requests, sectors, best, passes, ideal, asked = (sum(getattr(a, n) for a in found) for n in names)
+    each, least = [], []
+    if sectors:
+        each.append(_units(sectors / requests, "sector", "sectors"))
+        least.append(number(best / requests))
+    if passes:
+        each.append(_units(passes / requests, "pass", "passes"))
+        least.append(number(ideal / requests))
+    useful = share(min(1, asked / (sectors * SECTOR_BYTES))) if sectors and not passes else NOTHING
+    excess = sum(map(excess_bytes, found))
+    cells = (
+        *place(trace.code, first.line, first.text, first.column, access=True),
+        f"{first.space} {first.kind}, {first.size_bytes} B",
+        number(requests),
+        ", ".join(each) or NOTHING,
+        ", ".join(least) or NOTHING,
+        useful,
+        size(excess) if excess else NOTHING,
+    )
+    return Row(first.line, cells, excess > 0, np.flatnonzero(np.isin(trace.site, members)))
+
+
+def _units(value: float, one: str, many: str) -> str:
+    return f"{number(value)} {one if value == 1 else many}"

@@ -1,0 +1,118 @@
+"""The access microscope's page: its rule, words and pictures are Python's, and its sliders need no kernel."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.views._base import module_text
+from gpulab.views.access import picture, words
+from gpulab.views.parts.pack import pack
+from tests.views.test_access import transposed
+from virtualgpu.records.access import Access, AccessPattern, Rule
+
+pytestmark = pytest.mark.browser
+
+TWIN = """globalThis.twin = { memoryCost, bankCost, placesOf, patternOf, expression, notes, lanesPlot,
+    memoryPlot, banksPlot, say: laneSentences, figures: (a) => [...memoryFigures(a), ...bankFigures(a)] };
+    const unused ="""
+RULES: tuple[Rule, ...] = ("load", "store", "atomic", "count", "swap")
+
+
+def random_access(seed: int) -> Access:
+    rng = np.random.default_rng(seed)
+    size = int(rng.choice([1, 2, 4, 8, 16]))
+    units = rng.integers(0, int(rng.choice([3, 32, 100, 5000])), 32)
+    if seed % 3 == 0:
+        units = np.repeat(units, 2)[:32]  # neighbours that agree
+    mask = rng.random(32) < rng.choice([0.3, 0.9, 1.0])
+    places = np.where(mask, 123695058125056 + units * size, -1)
+    return Access(tuple(places.tolist()), size, "global", RULES[seed % 5])
+
+
+def plain(box: Any) -> Any:
+    return json.loads(json.dumps(pack(box)[0]))
+
+
+def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
+    page = open_saved(gl.access())
+    code = module_text("access/view").replace("export default", TWIN)
+    page.add_script_tag(content=code, type="module")
+    page.wait_for_function("globalThis.twin !== undefined")
+    for seed in range(60):
+        access = random_access(seed)
+        sent = {name: getattr(access, name) for name in access.__slots__}
+        memory, banks = access.memory(), access.banks()
+        say = words.lane_sentences(access, True, True)
+        figures = [*words.memory_figures(memory), *words.bank_figures(banks)]
+        found = page.evaluate(
+            """a => { const say = twin.say(a, true, true); return [twin.memoryCost(a), twin.bankCost(a), say,
+            twin.figures(a), twin.notes(a, true, true),
+            [twin.lanesPlot(a, say), twin.memoryPlot(a, say), twin.banksPlot(a, say)]]; }""", sent,
+        )  # fmt: skip
+        for name, value in found[0].items():
+            assert value == getattr(memory, name), (name, access)
+        pieces = [[p.lane, p.row, p.depth, p.bank, p.banks] for p in banks.pieces]
+        assert found[1].pop("pieces") == pieces, access
+        assert all(value == getattr(banks, name) for name, value in found[1].items()), access
+        assert found[2:5] == [say, [list(f) for f in figures], words.notes(access, True, True)]
+        plots = (picture.lanes_plot, picture.memory_plot, picture.banks_plot)
+        for drawn, plot in zip(found[5], plots, strict=True):
+            assert drawn == plain(plot(access, say))
+    rng = np.random.default_rng(1)
+    for _ in range(30):
+        stride, offset, padding = (int(rng.integers(0, top)) for top in (4097, 70, 33))
+        size, swizzle = int(rng.choice([1, 2, 4, 8, 16])), bool(rng.integers(2))
+        pattern = AccessPattern(stride, offset, size, padding, swizzle)
+        sent = {name: getattr(pattern, name) for name in pattern.__slots__}
+        places, text = page.evaluate("p => [twin.placesOf(p), twin.expression(p)]", sent)
+        assert (tuple(places), text) == (pattern.places(), words.expression(pattern))
+        held = page.evaluate("([a, s]) => twin.patternOf({addresses: a, size_bytes: s})",
+                             [AccessPattern(stride, offset % 32).places(), 4])  # fmt: skip
+        assert AccessPattern(**held) == AccessPattern(stride, offset % 32)
+
+
+def figures_of(page: Any) -> list[str]:
+    return page.locator(".gl-panel:not([hidden]) .gl-figure b").all_text_contents()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_sliders_need_no_python(open_saved: Any, dark: bool) -> None:
+    page = open_saved(gl.access(stride=31), 1024, 700, dark)
+    assert figures_of(page) == ["32", "12.5 %", "31", "1", "no"]
+    page.get_by_label("Stride").press("ArrowRight")
+    assert figures_of(page) == ["32", "12.5 %", "32", "32", "32-way"]
+    page.get_by_label("Padding a row").press("ArrowRight")
+    assert figures_of(page)[3:] == ["1", "no"]
+    page.get_by_label("Padding a row").press("Home")
+    page.get_by_label("Swizzle").press(" ")
+    assert figures_of(page)[3:] == ["1", "no"]
+    assert "e % 32 ^ e / 32 % 32" in page.locator(".gl-pattern").text_content()
+    page.get_by_label("The 32 lanes").press("ArrowRight")
+    assert page.locator(".gl-lane-said").text_content().startswith("Lane 1 asks for bytes 132 to 135")
+    page.get_by_label("Show").select_option("shared")
+    assert len(figures_of(page)) == 2
+    box = page.locator(".gpulab-view").bounding_box()
+    assert box["height"] < 690
+
+
+def test_a_kernels_accesses_are_chosen_and_edited_by_keys(open_saved: Any) -> None:
+    view = transposed(warp=7)
+    page = open_saved(view, 1024, 700)
+    assert figures_of(page) == ["32", "32-way"]
+    page.locator(".gl-accesses tr.gl-chosen button").press("ArrowDown")
+    view.row = 1
+    assert view.access is not None
+    figures = words.memory_figures(view.access.memory())
+    assert figures_of(page) == [figure.value for figure in figures]
+    page.keyboard.press("Home")
+    page.get_by_text("Edit this access").press("Enter")
+    page.get_by_label("Padding a row").press("ArrowRight")
+    assert figures_of(page) == ["1", "no"]
+    assert page.locator(".gl-which").text_content().endswith("edited")
+    page.get_by_text("As traced").press("Enter")
+    assert figures_of(page) == ["32", "32-way"]
