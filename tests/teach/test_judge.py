@@ -384,11 +384,11 @@ def test_the_package_says_how_to_declare_an_exercise() -> None:
 
 TWICE = 'extern "C" __global__ void twice(const float* x, float* y, int n) {{ {} }}'
 ELEMENT = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * {};"
-FRUGAL = TWICE.format(ELEMENT.format("x[i]"))
+FRUGAL = TWICE.format(ELEMENT.format("x[i % 256]"))
 
 
 def twice_all(data: Draw, n: int, block: Any) -> Case:
-    x = data.floats(n)
+    x = np.resize(data.floats(256), n)  # 256 numbers, again and again
     return Case(draw.blocks_for(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
 
 
@@ -399,18 +399,19 @@ class Frugal(KernelExercise):
 
 # Each costs more than it should in one counter alone.
 SPENDTHRIFTS = {
-    "sectors": ELEMENT.format("x[i]") + " if (i < n && x[8 * i % n] == 1234.5f) y[i] = 0;",
+    "sectors": ELEMENT.format("x[i % 256]") + " if (i < n && x[8 * i % min(n, 256)] == 1234.5f) y[i] = 0;",
     "conflict_ways": "__shared__ float box[32 * 32]; int t = threadIdx.x % 32; box[32 * t] = 2; __syncwarp();"
-    + ELEMENT.format("x[i]").replace("2 *", "box[32 * t] *"),
+    + ELEMENT.format("x[i % 256]").replace("2 *", "box[32 * t] *"),
     "local_bytes": "volatile float two[2]; two[n & 1] = 2; "
-    + ELEMENT.format("x[i]").replace("2 *", "two[n & 1] *"),
+    + ELEMENT.format("x[i % 256]").replace("2 *", "two[n & 1] *"),
+    "dram_bytes": ELEMENT.format("x[i]"),
 }
 
 
 @needs_nvrtc
 @pytest.mark.parametrize("counter", SPENDTHRIFTS)
 def test_a_budget_catches_what_exceeds_it_alone(counter: str) -> None:
-    bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0}
+    bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0, "dram_bytes": None}
     budgets = tuple(Budget(name, name, most=most) for name, most in bounds.items())
     exercise = Frugal(
         "demo", "Demo", "twice", "const float* x, float* y, int n", twice_all, "-",

@@ -48,7 +48,7 @@ its scale, and few ``ulps``: a lost element must show. ``case`` is called with m
 learners get wrong: odd sizes, negative numbers, zeros where "positive" matters, extremes at both ends.
 
 *Budgets* name a counter of `budget.COUNTERS` (sectors, atomics, atomic_lanes, shuffles, bank_conflicts,
-conflict_ways, local_bytes, shared_bytes, divergent_branches, warp_instructions, barriers ...).
+conflict_ways, local_bytes, l2_sectors, dram_bytes, shared_bytes, divergent_branches, warp_instructions ...).
 ``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
 ("no atomics"), ``least=1`` demands. Figures of the reference and the naive version are counted, never written
 down. Where there is neither ``most`` nor ``least``, they become the learner's score, and the best is kept.

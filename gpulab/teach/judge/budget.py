@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gpulab.teach.judge.exercise import Budget
+from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelCounters, KernelStats
 
 
@@ -40,6 +41,10 @@ def _atomic_lanes(space: str | None = None) -> ReadOff:
     )
 
 
+def _caches(*fields: str) -> ReadOff:
+    return lambda costs: sum(getattr(costs.counters.caches, field) for field in fields)
+
+
 def _conflict_ways(costs: Costs) -> int:
     # Of the mean over an access's requests, for one in a thousand that lies badly is still a conflict.
     ways = (
@@ -58,6 +63,8 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
     "store_sectors": ("sectors stored", _accesses("sectors", "global", "store")),
     "requests": ("requests to global memory", _accesses("requests", "global")),
     "local_requests": ("requests to local memory", _accesses("requests", "local")),
+    "l2_sectors": ("sectors asked of L2", _caches("l2_sectors")),
+    "dram_bytes": ("bytes of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
     "shared_bytes": ("bytes of shared memory a block", _whole("shared_bytes")),
     "shared_wavefronts": ("wavefronts of shared memory", _accesses("wavefronts", "shared")),
     "conflict_ways": ("conflict ways at worst", _conflict_ways),
@@ -79,6 +86,14 @@ COUNTERS: dict[str, tuple[str, ReadOff]] = {
     ),
     "barriers": ("barriers", _opcodes("bar", "barrier")),
 }  # fmt: skip
+
+# Those that a model of the caches gives, empty before the launch.
+_OF_CACHES = ("l2_sectors", "dram_bytes")
+
+
+def counting(budgets: tuple[Budget, ...]) -> Counters:
+    """What has to be observed of a launch for its budgets to be read off."""
+    return Counters("cold" if any(item.counter in _OF_CACHES for item in budgets) else "")
 
 
 @dataclass(frozen=True, slots=True)

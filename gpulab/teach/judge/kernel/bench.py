@@ -61,7 +61,14 @@ class Bench:
         stats: KernelStats = self.side.kernel_stats(source)
         return stats
 
-    def run(self, exercise: KernelExercise, source: KernelSource, case: Case, seed: int = 0) -> Run:
+    def run(
+        self,
+        exercise: KernelExercise,
+        source: KernelSource,
+        case: Case,
+        seed: int = 0,
+        counting: Counters | None = None,
+    ) -> Run:
         """Launch a kernel on fresh arrays.
 
         Raises
@@ -70,7 +77,8 @@ class Bench:
             If it does something illegal, does not end, or has other parameters.
         """
         arrays, args, start = on_device(self.cp, exercise, case, seed)
-        counters = self._observe(exercise, Launch.of(source, case.grid, case.block, args, case.shared_bytes))
+        launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
+        counters = self._observe(exercise, launch, counting or Counters())
         found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
         inputs = [p.name for p in exercise.arguments if p.pointer and p.name not in case.wanted]
         written = tuple(
@@ -93,9 +101,9 @@ class Bench:
             self.side.machine.current_device.set_block_order(order, seed)
             yield
 
-    def _observe(self, exercise: KernelExercise, launch: Launch, what: Any = None) -> Any:
+    def _observe(self, exercise: KernelExercise, launch: Launch, what: Any) -> Any:
         try:
-            return self.side.observe(launch, what or Counters())
+            return self.side.observe(launch, what)
         except TypeError as error:
             raise Fault("parameters", _parameters(exercise, error)) from None
         except RuntimeError as error:

@@ -127,7 +127,8 @@ def within_budget(trial: Trial) -> str:
     if not exercise.budgets:
         return "this exercise has no budget."
     case = measured_case(exercise)
-    yours = budget.Costs(trial.run(case, "budget").counters, trial.bench.stats(trial.source))
+    run = trial.run(case, "budget", counting=budget.counting(exercise.budgets))
+    yours = budget.Costs(run.counters, trial.bench.stats(trial.source))
     reference, naive = _shipped(trial, exercise.reference), None
     if exercise.naive:
         naive = _shipped(trial, exercise.naive)
@@ -210,7 +211,8 @@ def _counted(exercise: KernelExercise, file: str, device: str) -> budget.Costs:
     """What a solution that the course ships costs on the device in use, which `device` names."""
     with bench() as place:
         source = KernelSource(exercise.kernel, exercise.source(file))
-        run = place.run(exercise, source, measured_case(exercise))
+        counting = budget.counting(exercise.budgets)
+        run = place.run(exercise, source, measured_case(exercise), counting=counting)
         return budget.Costs(run.counters, place.stats(source))
 
 

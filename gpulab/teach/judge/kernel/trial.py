@@ -17,6 +17,7 @@ from gpulab.teach.judge.compare import Array, first_wrong, values_of, wrong_elem
 from gpulab.teach.judge.draw import Draw
 from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
 from gpulab.teach.judge.kernel.bench import Bench, Fault, Run, has_todo, unwritten
+from virtualgpu.protocol import Counters
 from virtualgpu.records import Dim3, KernelSource
 
 # Sizes up to this are small: tried with every block shape, and before any other.
@@ -89,7 +90,7 @@ class Trial:
         """A launch to try."""
         return made_case(self.exercise, Draw(self.seed, kind), size, block)
 
-    def run(self, case: Case, stage: Stage, seed: int = 0) -> Run:
+    def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
         """Launch and compare.
 
         Raises
@@ -98,7 +99,7 @@ class Trial:
             For whatever is wrong, with the exercise's advice.
         """
         try:
-            run = self.bench.run(self.exercise, self.source, case, seed)
+            run = self.bench.run(self.exercise, self.source, case, seed, counting)
         except Fault as stop:
             raise self.stopped(stage, case, stop) from None
         for name in run.overwritten:
