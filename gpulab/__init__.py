@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         sanitize,
         warps,
     )
+    from gpulab.lab.memory.chart import memory
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
     from gpulab.lab.timeline import open_timeline, timeline, timelines
@@ -52,6 +53,7 @@ __all__ = [
     "errors",
     "graph",
     "launch",
+    "memory",
     "occupancy",
     "open_timeline",
     "predict",
@@ -73,6 +75,7 @@ _MODULES = {
     "gpulab.lab.device": "compare device",
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
+    "gpulab.lab.memory.chart": "memory",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",
     "gpulab.lab.timeline": "open_timeline timeline timelines",

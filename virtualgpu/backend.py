@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
+from virtualgpu.cp.cuda.memory import MemoryPool
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch import caching, debugging
@@ -32,6 +33,7 @@ from virtualgpu.records import (
     Provenance,
 )
 from virtualgpu.records.device_attributes import READINGS
+from virtualgpu.records.memory import MemoryReading
 
 if TYPE_CHECKING:
     from virtualgpu.engine import Observer, TraceRequest
@@ -157,6 +159,19 @@ class VirtualBackend:
     ) -> Callable[[Any], None] | NotAvailable:
         """A virtual GPU's graphs have no conditional nodes."""
         return NotAvailable("Conditional nodes", "the virtual GPU has none")
+
+    def memory_reader(self) -> Callable[[], MemoryReading]:
+        """Reads the memory of the current device and of the pool that allocations come from."""
+        machine, device = self.machine, self.machine.current_device
+
+        def read() -> MemoryReading:
+            own = getattr(machine.allocator, "__self__", None)
+            pools = own if isinstance(own, MemoryPool) else machine.own(MemoryPool, machine=machine)
+            pool = pools.device_pool(device.id)
+            used, reserved, limit = pool.used_bytes(), pool.total_bytes(), pool.get_limit()
+            return MemoryReading(used, reserved, limit, device.memory.used_bytes, 0)
+
+        return read
 
     def host_ns(self) -> int:
         """The host's modelled clock."""

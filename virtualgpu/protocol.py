@@ -29,6 +29,7 @@ from virtualgpu.records import (
 )
 from virtualgpu.records.access import AccessTrace
 from virtualgpu.records.acts import Act
+from virtualgpu.records.memory import MemoryReading
 
 __all__ = [
     "TOOLS",
@@ -250,6 +251,10 @@ class Backend(Protocol):
         self, graph: Any, flag: Any, turns: Any, most: int
     ) -> Callable[[Any], None] | NotAvailable:
         """Launches a graph in a stream that runs again while ``flag[0]`` is not 0, at most so often."""
+        ...
+
+    def memory_reader(self) -> Callable[[], MemoryReading]:
+        """Reads the memory of the device that is current now; may be called on any thread."""
         ...
 
     def host_ns(self) -> int:

@@ -13,6 +13,7 @@ from cupy.cuda import driver
 
 from gpulab.real import blocks, graphs, loops, warps
 from gpulab.real.device import device_info, device_name, open_nvml
+from gpulab.real.memory.readings import reader
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from gpulab.real.timeline import RealRecorder
 from gpulab.real.watcher import RealWatcher
@@ -44,6 +45,7 @@ from virtualgpu.records import (
     Occupancy,
     Provenance,
 )
+from virtualgpu.records.memory import MemoryReading
 
 R = TypeVar("R")
 _UNSEEN: dict[type[Observation[Any]], str] = {
@@ -167,6 +169,9 @@ class CudaBackend:
     ) -> Callable[[Any], None] | NotAvailable:
         with self._device:
             return loops.loop(graph, flag, turns, most)
+
+    def memory_reader(self) -> Callable[[], MemoryReading]:
+        return reader(self._device, self._nvml)
 
     def host_ns(self) -> int:
         return time.perf_counter_ns()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.graph.view import GraphView
     from gpulab.views.launch.chart import LaunchChart
+    from gpulab.views.memory.chart import MemoryChart
     from gpulab.views.occupancy.chart import OccupancyChart
     from gpulab.views.timeline.view import TimelineView
     from gpulab.views.warp.stepper import WarpStepper
@@ -26,6 +27,7 @@ __all__ = [
     "DeviceComparison",
     "GraphView",
     "LaunchChart",
+    "MemoryChart",
     "OccupancyChart",
     "TimelineView",
     "WarpStepper",
@@ -38,6 +40,7 @@ _HOMES = {
     "DeviceComparison": "gpulab.views.device.comparison",
     "GraphView": "gpulab.views.graph.view",
     "LaunchChart": "gpulab.views.launch.chart",
+    "MemoryChart": "gpulab.views.memory.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",
     "TimelineView": "gpulab.views.timeline.view",
     "WarpStepper": "gpulab.views.warp.stepper",

@@ -47,6 +47,8 @@ class AllocationRecorder:
     ----------
     keep
         How many events are kept at least, the last ones; None: all.
+    device
+        Whose bytes `held` counts.
     clock
         Gives the time of an event in nanoseconds.
     at_event
@@ -63,6 +65,7 @@ class AllocationRecorder:
     def __init__(
         self,
         keep: int | None = None,
+        device: int = 0,
         clock: Callable[[], int] = time.perf_counter_ns,
         at_event: Callable[[], None] | None = None,
     ) -> None:
@@ -83,6 +86,9 @@ class AllocationRecorder:
         self.stacks: list[Stack] = []
         self.sources: list[SourceLine] = []
         self.missed = self.failed = 0
+        self._device = device
+        self.held = self.most_held = 0
+        """Bytes allocated less bytes freed on the device since the start, and the most that it has been."""
         self._hooks: list[Any] = []
 
     # Recording
@@ -147,6 +153,9 @@ class AllocationRecorder:
             self.missed += 1
             self._free(device, address, size, now, -1)
         self._live[place] = requested, stream
+        if device == self._device:
+            self.held += size
+            self.most_held = max(self.held, self.most_held)
         self._add((ALLOC, address, size, requested, stream, now, stack, device))
 
     def freed(self, device: int, size: int, address: int) -> None:
@@ -158,6 +167,8 @@ class AllocationRecorder:
 
     def _free(self, device: int, address: int, size: int, now: int, stack: int) -> None:
         requested, stream = self._live.pop((device, address), (0, 0))
+        if device == self._device:
+            self.held -= size
         self._add(
             (FREE_REQUESTED, address, size, requested, stream, now, stack, device),
             (FREE_COMPLETED, address, size, requested, stream, now, stack, device),
@@ -238,6 +249,10 @@ class AllocationRecorder:
 
     def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
         """Events from number `since` on, as far as they are kept; of all devices, or one."""
+        return self.news(since, device)[0]
+
+    def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
+        """The same, and the number of the event that comes next."""
         with self._lock:
             parts, at = [], self._dropped
             for chunk in (*self._chunks, np.array(self._rows[:], np.int64).reshape(-1, _COLUMNS)):
@@ -247,9 +262,8 @@ class AllocationRecorder:
         if device is not None:
             table = table[table[:, 7] == device]
         action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
-        return AllocatorEvents(
-            action.astype(np.uint8), address, size, requested, stream, time_ns, stack.astype(np.int32)
-        )
+        columns = address, size, requested, stream, time_ns, stack.astype(np.int32)
+        return AllocatorEvents(action.astype(np.uint8), *columns), at
 
     def count(self, action: Action) -> int:
         """How many of the events that are kept were of one kind."""

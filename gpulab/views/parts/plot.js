@@ -4,6 +4,7 @@ import { element } from "./frame.js";
 
 const MOST_ZOOM = 64;
 const HATCH_PX = 5;
+const TICK_PX = 72;
 
 /** A colour "#rrggbb" as a pixel of ImageData (bytes red, green, blue, opaque). */
 export function pixelOf(colour) {
@@ -44,6 +45,26 @@ export function said(item, at, pieces = item.say) {
     if (texts === "time") return duration(number - (less ? item[less][at] : 0));
     return texts ? (typeof texts === "string" ? item[texts] : texts)[number] : grouped(number);
   }).join("");
+}
+
+function niceStep(raw) {
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw * (1 - 1e-9));
+}
+
+/** The axis' name and its ticks, as `time_ticks` in Python. */
+export function timeTicks(low, high, wanted, since) {
+  const [unit, scale] = timeUnit(high - low);
+  const larger = { ns: "µs", "µs": "ms" }[unit] ?? "s";
+  const base = scale < 1e9 ? Math.floor(low / (scale * 1000)) * scale * 1000 : 0;
+  const step = Math.max(1, niceStep((high - low) / Math.max(1, wanted)));
+  const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
+  const ticks = [];
+  for (let at = Math.ceil((low - base) / step - 1e-9); at <= Math.floor((high - base) / step + 1e-9); at += 1) {
+    const [whole, ...rest] = ((at * step) / scale || 0).toFixed(digits).split(".");
+    ticks.push([base + at * step, [grouped(whole), ...rest].join(".")]);
+  }
+  return [`time since ${since}${base ? ` + ${grouped(base / (scale * 1000))} ${larger}` : ""} (${unit})`, ticks];
 }
 
 /** One plot: its canvas, what is chosen in it, and the line of text that says so. */
@@ -343,6 +364,30 @@ export class Plot {
     pen.textAlign = "left";
     pen.fillStyle = this.frame.colour("muted");
     const title = item.title.find((words) => pen.measureText(words).width <= this.wide) ?? item.title.at(-1);
+    pen.fillText(title, box.left, item.y + 20);
+  }
+
+  draw_time(item) {
+    const { pen, box } = this;
+    const right = box.left + this.wide;
+    const [title, ticks] = timeTicks(...this.sight, this.wide / TICK_PX, item.since);
+    this.font(11);
+    pen.strokeStyle = this.frame.colour("muted");
+    pen.fillStyle = this.frame.colour("fg");
+    pen.textBaseline = "top";
+    pen.textAlign = "center";
+    pen.beginPath();
+    pen.moveTo(box.left, item.y);
+    pen.lineTo(right, item.y);
+    for (const [value, text] of ticks) {
+      const x = this.x(value);
+      pen.moveTo(x, item.y);
+      pen.lineTo(x, item.y + 4);
+      pen.fillText(text, Math.min(x, right + box.right - pen.measureText(text).width / 2), item.y + 6);
+    }
+    pen.stroke();
+    pen.textAlign = "left";
+    pen.fillStyle = this.frame.colour("muted");
     pen.fillText(title, box.left, item.y + 20);
   }
 

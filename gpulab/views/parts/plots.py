@@ -193,7 +193,7 @@ def time_axis(y: float, since: str = "the start") -> Item:
 
 
 def time_ticks(low: float, high: float, wanted: float, since: str) -> tuple[str, list[tuple[float, str]]]:
-    """The axis' name and its ticks, position and text, from `low` to `high` ns; ``tracks.js`` has the same.
+    """The axis' name and its ticks, position and text, from `low` to `high` ns; ``plot.js`` has the same.
 
     Where the times would be long beside what is in sight, they are told from a round time before it.
     """

@@ -1,12 +1,11 @@
 import { element } from "./frame.js";
-import { Plot, grouped, pixelOf, timeUnit } from "./plot.js";
+import { Plot, grouped, pixelOf } from "./plot.js";
 
 // Very many intervals over rows, from all of them down to a nanosecond: searched, walked, picked.
 
 const NEAR_PX = 4;
 const LEAST_NAMED_PX = 11;
 const LEAST_NAME_PX = 26;
-const TICK_PX = 72;
 const MOST_OUTLINED = 400;
 
 /** The first place from `low` on, below `high`, at which `values` (in order) is above `wanted`. */
@@ -16,26 +15,6 @@ function above(values, wanted, low = 0, high = values.length) {
     if (values[middle] > wanted) high = middle; else low = middle + 1;
   }
   return low;
-}
-
-function niceStep(raw) {
-  const power = 10 ** Math.floor(Math.log10(raw));
-  return [1, 2, 5, 10].map((each) => each * power).find((each) => each >= raw * (1 - 1e-9));
-}
-
-/** The axis' name and its ticks, as `time_ticks` in Python. */
-export function timeTicks(low, high, wanted, since) {
-  const [unit, scale] = timeUnit(high - low);
-  const larger = { ns: "µs", "µs": "ms" }[unit] ?? "s";
-  const base = scale < 1e9 ? Math.floor(low / (scale * 1000)) * scale * 1000 : 0;
-  const step = Math.max(1, niceStep((high - low) / Math.max(1, wanted)));
-  const digits = Math.max(0, -Math.floor(Math.log10(step / scale) + 1e-9));
-  const ticks = [];
-  for (let at = Math.ceil((low - base) / step - 1e-9); at <= Math.floor((high - base) / step + 1e-9); at += 1) {
-    const [whole, ...rest] = ((at * step) / scale || 0).toFixed(digits).split(".");
-    ticks.push([base + at * step, [grouped(whole), ...rest].join(".")]);
-  }
-  return [`time since ${since}${base ? ` + ${grouped(base / (scale * 1000))} ${larger}` : ""} (${unit})`, ticks];
 }
 
 export class TracksPlot extends Plot {
@@ -180,30 +159,6 @@ export class TracksPlot extends Plot {
     let kept = Math.floor((text.length * room) / width(text));
     while (kept > 2 && width(`${text.slice(0, kept)}…`) > room) kept -= 1;
     return kept > 2 ? `${text.slice(0, kept)}…` : "";
-  }
-
-  draw_time(item) {
-    const { pen, box } = this;
-    const right = box.left + this.wide;
-    const [title, ticks] = timeTicks(...this.sight, this.wide / TICK_PX, item.since);
-    this.font(11);
-    pen.strokeStyle = this.frame.colour("muted");
-    pen.fillStyle = this.frame.colour("fg");
-    pen.textBaseline = "top";
-    pen.textAlign = "center";
-    pen.beginPath();
-    pen.moveTo(box.left, item.y);
-    pen.lineTo(right, item.y);
-    for (const [value, text] of ticks) {
-      const x = this.x(value);
-      pen.moveTo(x, item.y);
-      pen.lineTo(x, item.y + 4);
-      pen.fillText(text, Math.min(x, right + box.right - pen.measureText(text).width / 2), item.y + 6);
-    }
-    pen.stroke();
-    pen.textAlign = "left";
-    pen.fillStyle = this.frame.colour("muted");
-    pen.fillText(title, box.left, item.y + 20);
   }
 
   drawChosen() {

@@ -7,6 +7,7 @@ from virtualgpu.records.memory.events import ACTIONS, Action, AllocatorEvents, A
 from virtualgpu.records.memory.fragmentation import Arena, Fragmentation
 from virtualgpu.records.memory.history import AllocatorHistory, BlockLives, RangeLives, SegmentLives
 from virtualgpu.records.memory.requests import Request, RequestKind
+from virtualgpu.records.memory.samples import MemoryMarks, MemoryReading, MemorySamples
 
 __all__ = [
     "ACTIONS",
@@ -21,6 +22,9 @@ __all__ = [
     "BlockState",
     "Fragmentation",
     "Frame",
+    "MemoryMarks",
+    "MemoryReading",
+    "MemorySamples",
     "RangeLives",
     "Request",
     "RequestKind",

@@ -1,0 +1,52 @@
+"""Readings of a real GPU's memory: CuPy's pool, the driver's own figure, and NVML's for other processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from gpulab.real.nvml import NvmlDevice
+from virtualgpu.records.memory import MemoryReading
+
+
+def reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], MemoryReading]:
+    """Reads the memory of a device, on any thread; each figure stands alone and may be missing."""
+
+    def read() -> MemoryReading:
+        with device:
+            pool = _pool()
+            free, total = cupy.cuda.runtime.memGetInfo()
+            return MemoryReading(
+                used_bytes=_asked(pool, "used_bytes"),
+                reserved_bytes=_asked(pool, "total_bytes"),
+                limit_bytes=_asked(pool, "get_limit"),
+                device_bytes=int(total - free),
+                others_bytes=_others(nvml),
+            )
+
+    return read
+
+
+def _pool() -> Any:
+    """The pool that allocations come from; CuPy's default one where they come from elsewhere."""
+    own = getattr(cupy.cuda.get_allocator(), "__self__", None)
+    return own if hasattr(own, "total_bytes") else cupy.get_default_memory_pool()
+
+
+def _asked(pool: Any, what: str) -> int | None:
+    try:
+        return int(getattr(pool, what)())
+    except (AttributeError, RuntimeError):  # `MemoryAsyncPool` cannot say everything
+        return None
+
+
+def _others(nvml: NvmlDevice | None) -> int | None:
+    """Bytes of other processes; None where NVML does not tell this process from others, as in containers."""
+    running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
+    if running is None or not any(process.pid == os.getpid() for process in running):
+        return None
+    held = [process.usedGpuMemory for process in running if process.pid != os.getpid()]
+    return None if None in held else sum(held)

@@ -1,0 +1,1 @@
+"""Views of a device's memory over time."""

@@ -1,0 +1,242 @@
+"""Memory chart: what of a device's memory is used, cached and taken by others, over time and live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views._text import size
+from gpulab.views.memory import words
+from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
+from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.pack import pack
+from gpulab.views.parts.plots import line, plot, rects, rules, time_axis, y_ticks
+from virtualgpu.records import SourceLine
+from virtualgpu.records.memory import MemorySamples
+from virtualgpu.records.memory.samples import COLUMNS, MARKS
+
+HEIGHT_PX, AXIS_PX, MARKS_PX, LEFT_PX = 220, 34, 30, 76
+AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
+PICTURE_POINTS = 800
+# The driver's and other processes' memory is shown whole as long as it leaves room for the pool's.
+MOST_OUTSIDE = 3.0
+
+
+class MemoryChart(View, module="memory/chart"):
+    """A device's memory over time.
+
+    Parameters
+    ----------
+    samples
+        Gives everything that was read up to now.
+    state
+        ``"live"``, ``"paused"`` or ``"stopped"``.
+    act
+        What a button does: its name and the text of the size beside it; gives the words to show. None:
+        there are no buttons.
+    ended
+        Called when the view is closed.
+    """
+
+    state = traitlets.Unicode("stopped").tag(sync=True)
+    has_buttons = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(
+        self,
+        samples: Callable[[], MemorySamples],
+        state: str = "stopped",
+        act: Callable[[str, str], str] | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        self._samples, self._act, self._ended = samples, act, ended
+        first = samples()
+        super().__init__(
+            title=f"Memory of {first.provenance.device}",
+            source=first.provenance.source,
+            state=state,
+            has_buttons=act is not None,
+        )
+        self.redraw()
+        self.on_msg(self._on_message)
+
+    @property
+    def record(self) -> MemorySamples:
+        return self._samples()
+
+    def redraw(self, **traits: Any) -> None:
+        """Send the browser all readings anew; between times `tick` sends what is new."""
+        record = self.record
+        tree = {
+            "columns": {name: getattr(record, name) for name in COLUMNS},
+            "marks": {name: getattr(record.marks, name) for name in MARKS},
+            "lines": [words.line_text(record, at) for at in range(len(record.lines))],
+            "capacity": record.capacity_bytes,
+        }
+        scene, data = pack(tree)
+        with self.hold_sync():
+            self.caption, self.scene, self.data = _caption(record), scene, data
+            for name, value in traits.items():
+                setattr(self, name, value)
+
+    def tick(
+        self, number: int, row: Sequence[float | None], marks: Sequence[Sequence[float]],
+        lines: Sequence[SourceLine], failure: str = "",
+    ) -> None:  # fmt: skip
+        """Send the browser one reading with the marks and the lines that are new; on any thread."""
+        if self.comm is None:
+            return
+        said = [f"{each}: {each.text}" if each.text else str(each) for each in lines]
+        self.send(
+            {"kind": "tick", "number": number, "row": row, "marks": marks, "lines": said, "failure": failure}
+        )
+
+    def show_state(self, state: str) -> None:
+        """Tell the browser that the recording goes on, pauses, or has ended."""
+        if state == "stopped":
+            self.redraw(state=state)
+        else:
+            self.state = state
+
+    def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        if content.get("kind") == "all":
+            self.redraw()
+        elif self._act is not None and content.get("kind") == "act":
+            what, told = str(content.get("what")), ""
+            with self._lock, self._reporting(what.capitalize()):
+                told = self._act(what, str(content.get("size", "")))
+            self.send({"kind": "answer", "text": told})
+
+    def close(self) -> None:
+        super().close()
+        if self._ended is not None:
+            self._ended()
+
+    def html(self) -> str:
+        with self._lock:
+            self.redraw()
+            return super().html()
+
+    def sentence(self) -> str:
+        return words.sentence(self.record, self.state)
+
+    def describe(self) -> str:
+        record = self.record
+        lines = words.by_line(record)
+        said = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
+        return "\n".join(filter(None, said))
+
+    def draw(self) -> Box:
+        record = self.record
+        peak = record.peak
+        limit = record.latest("limit_bytes")
+        figures = [
+            ("Used", words.told(record.latest("used_bytes")), ""),
+            ("Cached", words.told(words.cached(record)), "kept by the pool"),
+            ("Driver and others", words.told(words.outside(record)), ""),
+            ("Limit of the pool", size(limit) if limit else "none", ""),
+            ("Peak used", size(peak[0]) if peak else words.NOT_AVAILABLE, ""),
+        ]
+        return column(
+            legend([*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit")]),
+            numbers(figures, least=140),
+            _plot(record, self.sentence()),
+            paragraph(record.note, "note") if record.note else None,
+        )
+
+
+def _caption(record: MemorySamples) -> str:
+    label = record.provenance.label
+    text = f"{label[0].upper()}{label[1:]}; wall time."
+    if record.provenance.source == "modelled":
+        text += " The pool is CuPy's to the byte, the driver's share is modelled."
+    return f"{text} {record.note}".strip()
+
+
+def _plot(record: MemorySamples, label: str) -> Box:
+    """The whole recording, as ``build`` in the script: each stretch of it with its highest readings."""
+    end = max(record.duration_ns, 1.0)
+    stacks = [record.used_bytes, record.reserved_bytes, record.device_bytes]
+    bounds = np.unique(np.linspace(0, len(record), PICTURE_POINTS, endpoint=False).astype(np.int64))
+    time, peak, limit, *tops = (
+        _highest(each, bounds) for each in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
+    )
+    high = scale(tops[1], tops[2], peak, limit, record.capacity_bytes)
+    bottom = MARKS_PX + HEIGHT_PX
+
+    def heights(sizes: Any) -> Any:
+        return bottom - HEIGHT_PX * np.minimum(1, np.asarray(sizes) / high)
+
+    ticks = size_ticks(high)
+    at = heights(ticks)
+    items: list[Item | None] = [rules(0 * at, at, 0 * at + end, at, "grid")]
+    for part in _runs(np.isnan([*tops, peak]).all(axis=0)):
+        x = np.append(time[part], time[min(part.stop, len(time) - 1)])  # each reading holds until the next
+        for top, (_, colour) in zip(reversed(tops), reversed(AREAS), strict=True):
+            y = _known(heights(top[part]), bottom)
+            items.append(line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
+        # A reading's peak is that of the time before it.
+        y = _known(heights(peak[part]), bottom)
+        items.append(line(x[:-1], y[1:], "tail", width=1.5, step=True))
+        there = limit[part] > 0
+        y = heights(limit[part])[there]
+        items.append(rules(x[:-1][there], y, x[1:][there], y, "error", width=2))
+    if record.peak is not None:
+        y = [float(heights(record.peak[0]))]
+        items.append(rules([0.0], y, [end], y, "tail", dash=True))
+    items += [_marks(record, end), y_ticks(at.tolist(), list(map(size, ticks)), (0, end)), time_axis(bottom)]
+    return plot(bottom + AXIS_PX, (0, end), *items, label=label, left=LEFT_PX, right=14)
+
+
+def _highest(values: Any, bounds: Any) -> Any:
+    """The highest of each stretch, NaN where it has a gap."""
+    return np.maximum.reduceat(values, bounds) if len(values) else values
+
+
+def _runs(gap: Any) -> list[slice]:
+    """The stretches between gaps."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
+    return [slice(int(start), int(stop)) for start, stop in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _known(y: Any, base: float) -> Any:
+    """Heights with the last one once more; what is not available has none."""
+    return np.append(heights := np.where(np.isnan(y), base, y), heights[-1])
+
+
+def _marks(record: MemorySamples, end: float) -> Item:
+    """Allocations (upper row) and frees (lower row) as small bars, failures in a colour of their own."""
+    marks, wide = record.marks, end / 250
+    x, rows, colours = [], [], []
+    for at in range(len(marks)):
+        for row, there in ((0, marks.allocations[at] or marks.failures[at]), (1, marks.frees[at])):
+            if there:
+                x.append(marks.time_ns[at])
+                rows.append(row)
+                colours.append(2 if marks.failures[at] and not row else row)
+    left = np.asarray(x)
+    top = 2 + 13 * np.asarray(rows, np.float64)
+    return rects(
+        left, left + wide, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]
+    )
+
+
+def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
+    """What the height stands for: the pool's most and its limit, and the rest if it is not far more."""
+    pool = max(np.nanmax(reserved, initial=0), np.nanmax(peak, initial=0), 1 << 20)
+    most_limit = np.nanmax(limit, initial=0)
+    high = max(pool, most_limit if most_limit <= MOST_OUTSIDE * pool else 0)
+    whole = np.nanmax(device, initial=0)
+    if whole <= MOST_OUTSIDE * high:
+        high = max(high, whole)
+    return float(min(1.08 * high, max(capacity, high)))
+
+
+def size_ticks(high: float) -> list[float]:
+    """Round sizes from 0 to `high`, three to six of them."""
+    step = 2.0 ** math.floor(math.log2(high / 3))
+    return [at * step for at in range(int(high / step) + 1)]

@@ -1,0 +1,76 @@
+"""A device's memory in words."""
+
+from __future__ import annotations
+
+from gpulab.views._text import count, duration, size
+from virtualgpu.records.memory import MemoryMarks, MemorySamples
+
+NOT_AVAILABLE = "not available"
+
+
+def sentence(record: MemorySamples, state: str) -> str:
+    """What is used, cached and taken by others, the peak, and where that comes from."""
+    peak = record.peak
+    return (
+        f"Memory of {record.provenance.device} over {duration(record.duration_ns)} ({state}): "
+        f"{told(record.latest('used_bytes'))} used"
+        f"{f' (peak {size(peak[0])} at {duration(peak[1])})' if peak else ''}, "
+        f"{told(cached(record))} cached, {told(outside(record))} driver and others, "
+        f"of {size(record.capacity_bytes)}; {record.provenance.label}."
+    )
+
+
+def told(size_bytes: float | None) -> str:
+    """A size, or that there is none."""
+    return NOT_AVAILABLE if size_bytes is None else size(size_bytes)
+
+
+def cached(record: MemorySamples) -> float | None:
+    """Bytes that the pool keeps and nobody uses."""
+    return _less(record.latest("reserved_bytes"), record.latest("used_bytes"))
+
+
+def outside(record: MemorySamples) -> float | None:
+    """Bytes of the device that are not the pool's: the driver, libraries, other processes."""
+    return _less(record.latest("device_bytes"), record.latest("reserved_bytes"))
+
+
+def _less(whole: float | None, part: float | None) -> float | None:
+    return None if whole is None or part is None else max(0.0, whole - part)
+
+
+def by_line(record: MemorySamples, most: int = 5) -> list[str]:
+    """The lines that allocated most, in a sentence each."""
+    marks, sums = record.marks, dict[int, list[float]]()
+    for line, times, total in zip(
+        marks.line.tolist(), marks.allocations.tolist(), marks.allocated_bytes.tolist(), strict=True
+    ):
+        if times:
+            known = sums.setdefault(int(line), [0, 0])
+            known[0] += times
+            known[1] += total
+    largest = sorted(sums.items(), key=lambda item: -item[1][1])[:most]
+    return [
+        f"{line_text(record, line)}: {count(int(times), 'allocation')}, {size(total)}."
+        for line, (times, total) in largest
+    ]
+
+
+def line_text(record: MemorySamples, line: int) -> str:
+    """A line as a mark names it."""
+    if line < 0:
+        return "no line of the program, or several"
+    source = record.lines[line]
+    return f"{source}: {source.text}" if source.text else str(source)
+
+
+def mark_text(record: MemorySamples, marks: MemoryMarks, at: int) -> str:
+    """One mark in words."""
+    parts = []
+    if marks.failures[at]:
+        parts.append(f"{count(int(marks.failures[at]), 'request')} failed: out of memory")
+    if marks.allocations[at]:
+        parts.append(f"{count(int(marks.allocations[at]), 'allocation')}, {size(marks.allocated_bytes[at])}")
+    if marks.frees[at]:
+        parts.append(f"{count(int(marks.frees[at]), 'free')}, {size(marks.freed_bytes[at])}")
+    return f"{duration(marks.time_ns[at])}: {'; '.join(parts)}; {line_text(record, int(marks.line[at]))}"

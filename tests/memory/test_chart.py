@@ -1,0 +1,210 @@
+"""The live memory chart: readings against the pool's own figures, peaks between them, files and words."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import json
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import gpulab as gl
+from gpulab.lab.memory.chart import parse_size
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def device() -> None:
+    gl.use_device("virtual:T4")
+    gl.use_device("virtual:A100")
+
+
+def threads() -> int:
+    return sum(thread.name == "gpulab sampler" for thread in threading.enumerate())
+
+
+def test_readings_are_the_pools_own_and_peaks_between_them_are_not_lost():
+    cp, pool = gl.cp, gl.cp.get_default_memory_pool()
+    old = cp.zeros(3 * MIB, cp.uint8)
+    with gl.memory(rate_hz=2) as m:  # the next reading is half a second away
+        kept = cp.zeros(5 * MIB, cp.uint8)
+        big = cp.zeros(40 * MIB, cp.uint8)
+        del big, old
+    r = m.record
+    assert r.used_bytes[0] == 3 * MIB
+    assert r.used_bytes[-1] == pool.used_bytes() == kept.nbytes
+    assert r.reserved_bytes[-1] == pool.total_bytes() == 48 * MIB
+    assert r.peak == (48 * MIB, r.time_ns[-1])
+    free, total = cp.cuda.Device().mem_info
+    assert r.device_bytes[-1] == total - free
+    assert r.capacity_bytes == total
+    assert r.provenance.source == "modelled"
+    assert r.others_bytes[-1] == 0
+
+
+def test_marks_name_the_lines_and_add_up():
+    cp = gl.cp
+    with gl.memory(rate_hz=5) as m:
+        for _ in range(3):
+            x = cp.zeros(1000, cp.uint8)  # 1024 bytes
+        with pytest.raises(cp.cuda.memory.OutOfMemoryError):
+            cp.cuda.alloc(1 << 50)
+        del x
+    marks, lines = m.record.marks, m.record.lines
+    assert marks.allocations.sum() == marks.frees.sum() == 3
+    assert marks.allocated_bytes.sum() == marks.freed_bytes.sum() == 3 * 1024
+    assert marks.failures.sum() == 1
+    texts = {lines[int(line)].text for line in marks.line[marks.allocations > 0]}
+    assert texts == {"x = cp.zeros(1000, cp.uint8)  # 1024 bytes"}
+    assert lines[int(marks.line[marks.failures > 0][0])].text == "cp.cuda.alloc(1 << 50)"
+
+
+def test_very_many_lines_are_a_few_marks():
+    cp = gl.cp
+    kept = []
+    lines = "".join(f"kept.append(cp.cuda.alloc({512 * (n + 1)}))\n" for n in range(30))
+    with gl.memory(rate_hz=2) as m:
+        exec(compile(lines, "<many>", "exec"), {"kept": kept, "cp": cp})
+    marks = m.record.marks
+    assert len(marks) <= 16
+    assert marks.allocations.sum() == 30
+    assert marks.allocated_bytes.sum() == sum(512 * (n + 1) for n in range(30))
+
+
+def test_nothing_is_left_after_the_block_nor_after_a_forgotten_recording():
+    hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
+    with gl.memory() as m:
+        assert threads() == 1
+    assert threads() == 0
+    assert not hooks
+    assert m.state == "stopped"
+    with pytest.raises(gl.errors.GpulabError, match="ended"):
+        m.resume()
+    with pytest.raises(gl.errors.GpulabError, match="ended"), m:
+        pass
+    forgotten = gl.memory(rate_hz=50)
+    alive = weakref.ref(forgotten)
+    del forgotten
+    gc.collect()
+    until = time.monotonic() + 5
+    while threads() and time.monotonic() < until:
+        time.sleep(0.02)
+    assert threads() == 0
+    assert alive() is None
+    gl.cp.zeros(3)  # a hook of nobody does nothing
+
+
+def test_a_chart_that_is_shown_ends_with_its_view():
+    m = gl.memory(rate_hz=50)
+    m._chart().close()
+    assert m.state == "stopped"
+    assert threads() == 0
+
+
+def test_buttons_do_as_they_say():
+    pool = gl.cp.get_default_memory_pool()
+    m = gl.memory(rate_hz=50)
+    view = m._chart()
+    sent = []
+    view.send = lambda content, buffers=None: sent.append(content)
+
+    def press(what: str, size: str = "") -> str:
+        view._on_message(view, {"kind": "act", "what": what, "size": size}, [])
+        return view.error
+
+    assert press("allocate", "2 MiB") == ""
+    assert pool.used_bytes() == 2 * MIB
+    assert press("free") == press("empty") == ""
+    assert (pool.used_bytes(), pool.total_bytes()) == (0, 0)
+    assert press("limit", "1 MiB") == ""
+    assert pool.get_limit() == MIB
+    assert "OutOfMemoryError" in press("allocate", "2 MiB")
+    assert "no size" in press("limit", "-5")
+    assert press("limit", "0") == ""
+    assert pool.get_limit() == 0
+    press("pause")
+    assert m.state == view.state == "paused"
+    press("resume")
+    assert m.state == view.state == "live"
+    assert next(c["text"] for c in sent if c["kind"] == "answer") == "Allocated 2 MiB."
+    m.stop()
+    assert m.record.marks.allocations.sum() == 1
+
+
+def test_files_hold_what_the_record_holds(tmp_path):
+    with gl.memory(rate_hz=20) as m:
+        x = gl.cp.zeros(MIB, gl.cp.uint8)
+        m.pause()
+        m.resume()
+    r = m.record
+    rows = list(csv.DictReader(io.StringIO(m.export(tmp_path / "x.csv").read_text())))
+    assert [float(row["used_bytes"] or "nan") for row in rows] == pytest.approx(
+        r.used_bytes.tolist(), nan_ok=True
+    )
+    told = json.loads(m.export(tmp_path / "x.json").read_text())
+    assert told["marks"]["allocated_bytes"] == [x.nbytes]
+    assert told["used_bytes"][1] is None
+    assert told["provenance"]["source"] == "modelled"
+    with pytest.raises(ValueError, match=r"csv or \.json"):
+        m.export(tmp_path / "x.txt")
+    m.save(tmp_path / "x.png")
+    with Image.open(tmp_path / "x.png") as picture:
+        assert picture.size[0] == 1800
+    m.save(tmp_path / "x.html")
+    assert "Memory of virtual A100" in (tmp_path / "x.html").read_text()
+
+
+def test_words():
+    with gl.memory(rate_hz=20) as m:
+        x = gl.cp.zeros(3 * MIB, gl.cp.uint8)
+    said = repr(m)
+    assert "\n" not in said
+    assert "3 MiB used (peak 3 MiB" in said
+    assert "(stopped)" in said
+    assert said.endswith("modelled on virtual A100-SXM4-80GB.")
+    assert "x = gl.cp.zeros(3 * MIB, gl.cp.uint8): 1 allocation, 3 MiB." in m._chart().describe()
+    assert x.size
+
+
+def test_a_device_that_cannot_tell_everything_is_drawn_without_it():
+    m = gl.memory(rate_hz=50)
+    m._sampler._read._read = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
+    time.sleep(0.1)
+    m.stop()
+    assert "not available" not in repr(m) or m.record.note
+    assert "RuntimeError: gone" in m.record.note
+    assert m._chart().png()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("64 MiB", 64 * MIB), ("1.5 GiB", 3 << 29), ("4096", 4096), ("2k", 2048), ("1,024 B", 1024), ("0", 0)],
+)
+def test_sizes_as_people_write_them(text: str, size: int):
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "-1", "1e3", "1 XiB", "NaN"])
+def test_what_is_no_size_is_refused(text: str):
+    with pytest.raises(ValueError, match="no size"):
+        parse_size(text)
+
+
+def test_a_tick_costs_little():
+    """A tenth of the goal of 3 % of a core at 10 Hz would be 300 us; what a busy machine adds is allowed."""
+    m = gl.memory(rate_hz=100)
+    m._chart().send = lambda content, buffers=None: json.dumps(content)
+    m.stop()
+    before = m.cpu_ns
+    for _ in range(200):
+        gl.cp.cuda.alloc(1000)
+        m._sampler.take()
+    assert (m.cpu_ns - before) / 200 < 3e6
+    assert np.isfinite(m.record.used_bytes).any()
