@@ -10,8 +10,12 @@ import pytest
 
 from gpulab import session
 from gpulab.course.n00_start import device_card, figures
+from gpulab.course.n05_memory import figures as n05_figures
 from gpulab.session.choose import DeviceChoice
 from gpulab.teach import picture
+from virtualgpu.records import Provenance
+
+MODELLED = Provenance("modelled", "virtual T4")
 
 
 def size_of(png: bytes) -> tuple[int, int]:
@@ -75,3 +79,10 @@ def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
     assert repr(card).endswith(f"; {info.provenance.label}.")
     assert "published for H200 (NVIDIA H200 datasheet" in card._repr_html_()
     assert device_card.SmallCard(replace(info, memory_bandwidth_gbps=None)).numbers[2][0] == "not known"
+
+
+def test_traffic_counts_each_array_once_and_says_how_many_times_it_is_asked_for() -> None:
+    x, y = np.zeros(100, np.float32), np.zeros((5, 20), np.float64)
+    assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
+    drawn = n05_figures.traffic({"copy": 800, "turn": 6400}, {"copy": 800, "turn": 800}, MODELLED)
+    assert repr(drawn).endswith("modelled on virtual T4: copy 1 times, turn 8 times what it needs.")

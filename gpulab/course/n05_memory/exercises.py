@@ -1,0 +1,425 @@
+"""Exercises of notebook 05."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpulab.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    NotYet,
+    PythonExercise,
+    advice,
+    call,
+    draw,
+)
+from virtualgpu.records import Dim3
+
+_TILE = 32
+_BANKS = 32
+
+
+def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A copy, by a thread for every four elements."""
+    x = drawn.floats(size)
+    return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": x})
+
+
+def split(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Points (x, y, z), taken apart into three arrays."""
+    xyz = drawn.floats((size, 3))
+    wanted: dict[str, Any] = {name: xyz[:, axis].copy() for axis, name in enumerate("xyz")}
+    return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, wanted)
+
+
+def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A matrix whose rows become columns; a block for every 32 x 32 of it."""
+    rows, cols = size
+    x = drawn.floats((rows, cols))
+    grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": x.T.copy()})
+
+
+def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Twice what is valid of each row, 0 in its padding, which holds anything, NaN included."""
+    rows, cols = size
+    x, length = drawn.floats((rows, cols)), drawn.integers(rows, 0, cols + 1)
+    valid = np.arange(cols) < length[:, None]
+    x[~valid & (drawn.rng.random((rows, cols)) < 0.5)] = np.nan
+    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    values = {"x": x, "length": length, "rows": rows, "cols": cols}
+    return Case(grid, values, {"y": np.where(valid, 2 * x, np.float32(0))})
+
+
+def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The median of each element and two neighbours on either side; the ends are repeated."""
+    x = drawn.integers(size)
+    around = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
+    windows = np.stack([around[k : k + size] for k in range(5)])
+    wanted = np.sort(windows, axis=0)[2]
+    return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": wanted})
+
+
+def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """A product of whole numbers, exact in any order; a square block for every square of the result."""
+    rows, cols, inner = size
+    a, b = drawn.whole((rows, inner)), drawn.whole((inner, cols))
+    grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
+    values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
+    return Case(grid, values, {"c": a @ b})
+
+
+def _flat(rng: np.random.Generator) -> list[Dim3]:
+    """Blocks 32 wide, from low to square."""
+    heights = (int(rng.integers(2, 6)), 8, int(rng.integers(9, 25)), _TILE)
+    return [(_TILE, height, 1) for height in heights]
+
+
+def _squares(rng: np.random.Generator) -> list[Dim3]:
+    sides = (int(rng.integers(2, 8)), int(rng.integers(8, 16)), 16, int(rng.integers(17, 33)))
+    return [(side, side, 1) for side in sides]
+
+
+def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """(rows, columns, inner): several tiles deep, thin, ragged on every side, empty inside, two waves."""
+    a, b, c = (int(n) for n in rng.integers(3, 17, 3))
+    small = [(4, 4, 100), (16, 16, 16), (1, 33, 70), (33, 1, 64), (a, b, c), (5, 31, 32), (3, 5, 0)]
+    side = int((2 * at_once) ** 0.5)
+    return [*small, (1, 1, 1), (37, 70, 65), (side - 5, side + 3, 4)]
+
+
+def _only_end_missing(m: Mistake) -> bool:
+    """What is not written are the elements behind the last whole float4."""
+    return advice.partly_unwritten(m) and not m.wrong[: m["n"] // 4 * 4].any()
+
+
+def _whole_tiles(m: Mistake) -> Any:
+    """The product as far as whole tiles of the block's side reach."""
+    end = m["inner"] // m.case.block[0] * m.case.block[0]
+    return m["a"][:, :end] @ m["b"][:end]
+
+
+def _computed(m: Mistake) -> bool:
+    return m.found is not None and not advice.partly_unwritten(m)
+
+
+def _never_stored(m: Mistake) -> bool:
+    """NaN where numbers should be: what shared memory holds before anything is stored there."""
+    return _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
+
+
+def judge_ways(answer: Any) -> str:
+    """``ways(words)``: the most different words of one bank among those that the lanes of a warp want."""
+    rng = np.random.default_rng(5)
+    lanes = np.arange(32)
+    stride, offset = int(rng.integers(34, 200)), int(rng.integers(1, 999))
+    for what, words in (
+        ("five lanes, words 8 apart", 8 * lanes[:5]),
+        ("neighbouring words", lanes + offset),
+        ("every second word", 2 * lanes),
+        ("every third word", 3 * lanes + offset),
+        ("one word for all lanes", np.full(32, offset)),
+        ("words 0 to 7, each for four lanes", lanes // 4),
+        ("a column of 32 x 32", 32 * lanes),
+        ("a column of 32 x 33", 33 * lanes),
+        ("words 0 and 32, in turns", 32 * (lanes % 2)),
+        ("words 31 to 0", 31 - lanes),
+        ("one lane", lanes[:1] + offset),
+        (f"words {stride} apart", stride * lanes),
+        ("random words", rng.integers(0, 4000, 32)),
+        ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
+        ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
+    ):
+        _judge_words(answer, what, words)
+    return "conflict ways of any pattern, with words that lanes share counted once."
+
+
+def _judge_words(answer: Any, what: str, words: Any) -> None:
+    banks: dict[int, set[int]] = {}
+    for word in words.tolist():
+        banks.setdefault(word % _BANKS, set()).add(word)
+    right = max(map(len, banks.values()))
+    found = call(answer, words.copy(), name="ways", shown=f"ways of {what}")
+    if isinstance(found, bool) or not np.issubdtype(np.asarray(found).dtype, np.number) or np.ndim(found):
+        raise NotYet(f"ways of {what} gives {found!r}: return one number.")
+    if found == right:
+        return
+    each = np.bincount(words % _BANKS, minlength=_BANKS)
+    guesses = (
+        (right - 1, "an access without a conflict is 1-way, for it takes one pass."),
+        (int(each.max()), "lanes that want the same word get it together: count different words."),
+        (len(banks), "that is the number of banks in use; the fullest of them decides."),
+        (len(np.unique(words // _BANKS)), "word w lies in bank w % 32: neighbours lie in different banks."),
+        (len(np.unique(words)), "only words of the same bank wait for each other."),
+    )
+    why = next((text for guess, text in guesses if found == guess), "")
+    raise NotYet(f"{what}: {right}-way, yours says {found}{f': {why}' if why else '.'}")
+
+
+_BARRIERS = Advice(
+    advice.hazard("RAW", "WAR", "WAW"),
+    "Threads use each other's elements of shared memory: all must have stored before one reads, and all must "
+    "have read before one stores again. Each needs a __syncthreads().",
+)
+_NEVER_STORED = Advice(
+    advice.either(advice.hazard(), _never_stored),
+    "Shared memory is read where nothing has been stored: all threads of the block store what others need, "
+    "also those at the edges, and a __syncthreads() stands between storing and reading.",
+)
+
+EXERCISES = (
+    KernelExercise(
+        "05-copy4",
+        "Four at a time",
+        kernel="copy4",
+        parameters="const float* x, float* y, int n",
+        once=True,
+        case=copy4,
+        reference="copy4.cu",
+        naive="copy4_naive.cu",
+        level="warm-up",
+        budgets=(
+            Budget(
+                "requests",
+                "One request of 16 bytes a lane does the work of four: let a thread take a float4.",
+            ),
+        ),
+        measured=Measured((1 << 14) + 3, slack=8),
+        advice=(
+            Advice(
+                advice.fault("misaligned"),
+                "A float4 begins at a multiple of 16 bytes: thread i takes elements 4 i to 4 i + 3.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "n need not be a multiple of 4: there are n / 4 whole float4s, and the n % 4 floats behind "
+                "them are copied one by one.",
+            ),
+            Advice(
+                advice.written_twice, "Each of the last n % 4 floats belongs to one thread, like all others."
+            ),
+            Advice(_only_end_missing, "The end was never copied: n need not be a multiple of 4."),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never copied: there is a thread for every four, and the float4s count "
+                "from 0 to n / 4.",
+            ),
+        ),
+        praise="right for every length, in a quarter of the requests.",
+    ),
+    PythonExercise("05-ways", "Conflict ways", judge_ways),
+    KernelExercise(
+        "05-split",
+        "From structs to arrays",
+        kernel="split",
+        parameters="const float* xyz, float* x, float* y, float* z, int n",
+        once=True,
+        case=split,
+        reference="split.cu",
+        naive="split_naive.cu",
+        budgets=(
+            Budget(
+                "sectors",
+                "Lanes that stand 12 bytes apart touch three times the sectors: let the block read its "
+                "floats side by side into shared memory, and take them apart from there.",
+                allowance=1.1,
+            ),
+            Budget(
+                "conflict_ways",
+                "Words 3 apart lie in different banks: store the floats as they come, and read every third.",
+                most=1,
+            ),
+        ),
+        measured=Measured(5000, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.fault("out of bounds", "xyz"),
+                "The last block has fewer points: n points are 3 n floats.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "A block has 3 * blockDim.x floats, and up to 1,024 threads; the last one has fewer points.",
+            ),
+            Advice(advice.written_twice, "Every point belongs to one thread."),
+            _BARRIERS,
+            Advice(
+                advice.partly_unwritten,
+                "Some points were never written: a block serves blockDim.x points, which are three times as "
+                "many floats.",
+            ),
+            _NEVER_STORED,
+        ),
+        praise="every sector that is touched is used in full, and no bank is asked twice.",
+    ),
+    KernelExercise(
+        "05-transpose",
+        "Transpose through a tile",
+        kernel="transpose",
+        parameters="const float* x, float* y, int rows, int cols",
+        once=True,
+        case=transpose,
+        reference="transpose.cu",
+        naive="transpose_naive.cu",
+        sizes=draw.matrices,
+        blocks=_flat,
+        budgets=(
+            Budget(
+                "sectors",
+                "threadIdx.x must run along a row where you load and where you store: what turns the matrix "
+                "is the tile in between.",
+            ),
+            Budget(
+                "conflict_ways",
+                "The 32 elements of a column lie in one bank if a row has 32 floats: a row of 33 moves each "
+                "to another bank.",
+                most=1,
+            ),
+        ),
+        measured=Measured((160, 96), (32, 8, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Guard loads by rows and cols, stores by cols and rows: y has cols rows of `rows` elements.",
+            ),
+            Advice(advice.written_twice, "Every element of y belongs to one thread."),
+            _BARRIERS,
+            Advice(
+                advice.both(advice.partly_unwritten, lambda m: m["rows"] != m["cols"]),
+                "Some elements were never written: y has cols rows of `rows` elements, and its tile is that "
+                "of block (y, x).",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: a block of 32 × h threads serves a tile of 32 × 32.",
+            ),
+            Advice(
+                lambda m: m.found is not None and m["rows"] == m["cols"] and bool((m.found == m["x"]).all()),
+                "It is a copy: within its tile, too, an element changes its row for its column.",
+            ),
+            _NEVER_STORED,
+        ),
+        praise="sectors in full on both sides, and no bank conflict, for matrices of any shape.",
+    ),
+    KernelExercise(
+        "05-spill",
+        "Repair: an array that is none",
+        kernel="median5",
+        parameters="const int* x, int* y, int n",
+        once=True,
+        case=median5,
+        reference="median5.cu",
+        naive="median5_naive.cu",
+        kind="repair",
+        budgets=(
+            Budget(
+                "local_bytes",
+                "A register has a number, not an address: every index must be known when the kernel is "
+                "compiled, so let loops have fixed bounds and swap by min and max.",
+                most=0,
+            ),
+        ),
+        measured=Measured(4096, (256, 1, 1), slack=8),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "At the ends, the first and the last element stand in for those that are missing.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some medians were never written: of equal elements, one has two below it or before it.",
+            ),
+        ),
+        praise="five numbers in five registers, and not a byte of local memory.",
+    ),
+    KernelExercise(
+        "05-padded",
+        "Leave the padding alone",
+        kernel="padded",
+        parameters="const float* x, const int* length, float* y, int rows, int cols",
+        once=True,
+        case=padded,
+        reference="padded.cu",
+        naive="padded_naive.cu",
+        sizes=draw.matrices,
+        blocks=draw.planes,
+        budgets=(
+            Budget(
+                "dram_bytes",
+                "Padding comes from memory like everything else that is loaded: ask whether an element is "
+                "valid before you load it.",
+            ),
+            Budget("sectors", "x, which runs fastest within a warp, belongs on the columns."),
+        ),
+        measured=Measured((60, 500), (32, 8, 1), slack=8),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Guard both edges; a row has cols elements, and length an element for each row.",
+            ),
+            Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
+            Advice(
+                lambda m: m.found is not None and bool(np.isnan(m["x"][m.wrong]).all()),
+                "The padding may hold NaN, and NaN times 0 is NaN: choose, do not multiply.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: in y, padding is 0, and somebody has to write that, too.",
+            ),
+        ),
+        praise="not a byte of padding leaves memory.",
+    ),
+    KernelExercise(
+        "05-matmul",
+        "Tiled matrix product",
+        kernel="matmul",
+        parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
+        once=True,
+        case=matmul,
+        reference="matmul.cu",
+        naive="matmul_naive.cu",
+        level="stretch",
+        sizes=_products,
+        blocks=_squares,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Each element should be loaded once for its block, not once for its thread: side by side "
+                "into a tile of shared memory, and from there as often as needed.",
+            ),
+            Budget(
+                "conflict_ways",
+                "A warp should read one row of b's tile, and one element of a's: walk along a's row and "
+                "down b's column.",
+                most=1,
+            ),
+        ),
+        measured=Measured((64, 96, 64), (32, 32, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "Guard each load with the bounds of its own matrix: a has rows × inner elements, b inner × "
+                "cols.",
+            ),
+            _BARRIERS,
+            Advice(
+                advice.holds(_whole_tiles),
+                "The last tile may be cut off: round the number of tiles up, and let what lies outside count "
+                "as 0.",
+            ),
+            _NEVER_STORED,
+            Advice(
+                advice.both(_computed, lambda m: m["inner"] > m.case.block[0]),
+                "Is what lies outside a matrix stored as 0 in every round, and does a __syncthreads() keep "
+                "the next round from storing what others still read?",
+            ),
+        ),
+        praise="each element travels once for each block, whatever the shape.",
+    ),
+)
