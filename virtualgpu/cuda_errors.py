@@ -48,8 +48,10 @@ class OutOfMemoryError(_Sent, MemoryError):
     """Like ``cupy.cuda.memory.OutOfMemoryError``; `why` takes the place of its message."""
 
     def __init__(self, size_bytes: int, total_bytes: int, limit_bytes: int = 0, why: str = "") -> None:
-        message = f"Out of memory allocating {size_bytes:,} bytes (allocated so far: {total_bytes:,} bytes"
-        message += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
+        message = f"Out of memory allocating {size_bytes:,} bytes"
+        if limit_bytes or total_bytes != -1:
+            message += f" (allocated so far: {total_bytes:,} bytes"
+            message += f", limit set to: {limit_bytes:,} bytes)." if limit_bytes else ")."
         super().__init__(why or message)
         self.size_bytes = size_bytes
         self.total_bytes = total_bytes

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from virtualgpu.allocators.cupy.sizes import round_pinned_size
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.memory.host import check_host_memory, host_view
@@ -114,7 +115,7 @@ class PinnedMemoryPointer:
         return self.ptr
 
     def __add__(self, offset: int) -> PinnedMemoryPointer:
-        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + offset)
+        return pinned_pointer(self.mem, self.ptr - self.mem.ptr + whole(offset))
 
     __radd__ = __add__
 
@@ -150,7 +151,7 @@ class PinnedMemoryPool:
         size = size_t(size)
         if size == 0:
             return pinned_pointer(PinnedMemory(0))
-        rounded = max(_UNIT_BYTES, 1 << (size - 1).bit_length())
+        rounded = round_pinned_size(size)
         free = self._free.get(rounded)
         mem = free.pop() if free else self._new(rounded)
         return pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
@@ -187,8 +188,13 @@ def default_pinned_pool() -> PinnedMemoryPool:
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
     """Allocate page-locked host memory with the current allocator (a pool by default)."""
     machine = _machine.current()
-    pointer: PinnedMemoryPointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
-    return pointer
+    pointer = (machine.pinned_allocator or default_pinned_pool().malloc)(size)
+    if not isinstance(pointer, PinnedMemoryPointer | None):
+        raise TypeError(
+            f"Cannot convert {type(pointer).__name__} to cupy.cuda.pinned_memory.PinnedMemoryPointer: an "
+            "allocator returns what the malloc of a PinnedMemoryPool returned."
+        )
+    return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
 
 def set_pinned_memory_allocator(allocator: Callable[[int], Any] | None = None) -> None:

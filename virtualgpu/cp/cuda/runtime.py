@@ -28,7 +28,7 @@ from virtualgpu.cp.cuda._memory.places import (
     prefetch,
     take_managed,
 )
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
 from virtualgpu.cp.cuda.pinned_memory import hostRegister as hostRegister
@@ -195,7 +195,7 @@ def malloc(size: int) -> int:
 
 def free(ptr: int) -> None:
     """``cudaFree``, of any kind of device memory; 0 is ignored."""
-    memory = (device_at(ptr) or _device()).memory
+    memory = (device_at(ptr := whole(ptr)) or _device()).memory
     memory.free(ptr)
     memory.untrack(ptr)
 
@@ -277,7 +277,7 @@ def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
     """Handle of the pool that `mallocAsync` takes from unless another was chosen."""
-    return driver_pools().default(device_of(device)).handle
+    return driver_pools().default(_machine.current().device(device)).handle
 
 
 def deviceGetMemPool(device: int) -> int:  # noqa: N802

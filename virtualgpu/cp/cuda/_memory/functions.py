@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import operator
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from virtualgpu.cp.cuda._memory.copies import device_at
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.model import machine as _machine
 
 _MALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_BEYOND = 1 << 63  # of addresses as CuPy keeps them
 
 
 class _FunctionMemory(BaseMemory):
@@ -30,12 +30,11 @@ class _FunctionMemory(BaseMemory):
         if not self.size:
             return
         address = malloc(self.size, self.device_id)
-        try:
-            self.ptr = operator.index(address)
-        except TypeError:
-            raise TypeError(
-                f"an integer is required: the address of the memory, not {type(address).__name__}"
-            ) from None
+        if not isinstance(address, int):
+            raise TypeError(f"an integer is required for the address of memory, not {type(address).__name__}")
+        if not -_BEYOND <= address < _BEYOND:
+            raise OverflowError(f"Python int too large to convert to C ssize_t: an address of {address:#x}")
+        self.ptr = int(address)
         self._before = device.memory.allocation(self.ptr)
         if device_at(self.ptr) is device:
             device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
@@ -133,9 +132,9 @@ class CFunctionAllocator:
     """
 
     def __init__(self, param: int, malloc_func: int, free_func: int, owner: object) -> None:
-        self._param = param
-        self._malloc_func = malloc_func
-        self._free_func = free_func
+        self._param = whole(param)
+        self._malloc_func = whole(malloc_func)
+        self._free_func = whole(free_func)
         self._owner = owner
 
     def malloc(self, size: int) -> MemoryPointer:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from virtualgpu.cp.cuda._memory.copies import copy, set_memory
 from virtualgpu.cp.cuda._memory.places import HOST, pointer_attributes
-from virtualgpu.cp.cuda._memory.sizes import size_t
+from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.cp.cuda.device import Device
 from virtualgpu.cp.cuda.pinned_memory import host_bytes, page_locked
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
@@ -87,7 +87,7 @@ class UnownedMemory(BaseMemory):
         if device_id < 0 and ptr == 0:
             raise RuntimeError("UnownedMemory requires explicit device ID for a null pointer.")
         attributes = pointer_attributes(ptr)
-        self.ptr, self.size = ptr, size
+        self.ptr, self.size = ptr, size_t(size)
         self.device_id = attributes.device if device_id < 0 else device_id
         self._owner = owner
         if attributes.type == HOST:
@@ -135,7 +135,7 @@ class MemoryPointer:
         return f"<MemoryPointer 0x{self.ptr:x} device={self.device_id} mem={self.mem!r}>"
 
     def __add__(self, offset: int) -> MemoryPointer:
-        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + offset)
+        return MemoryPointer(self.mem, self.ptr - self.mem.ptr + whole(offset))
 
     __radd__ = __add__
 

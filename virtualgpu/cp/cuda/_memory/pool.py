@@ -5,6 +5,7 @@ The pool's logic is `virtualgpu.allocators.cupy.pool`: here it meets the device,
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import sys
@@ -48,7 +49,8 @@ class PooledMemory(BaseMemory):
     def identity(self) -> str:
         """What the chunk was cut from: ``"Memory"``, ``"ManagedMemory"`` and so on."""
         kind = type(self.chunk.mem)
-        return kind.__name__ if kind.__module__.startswith(_OWN_MODULES) else "<unknown>"
+        known = kind.__module__.startswith(_OWN_MODULES) and kind is not PooledMemory
+        return kind.__name__ if known else "<unknown>"
 
     def __getattr__(self, name: str) -> Any:
         # Managed memory is prefetched and advised about as a whole segment, as in CuPy.
@@ -96,9 +98,9 @@ class _Limit(TypedDict):
 def limit_of_environment() -> _Limit:
     """What ``CUPY_GPU_MEMORY_LIMIT`` says: bytes, or a percentage of the device's memory."""
     limit = os.environ.get("CUPY_GPU_MEMORY_LIMIT")
-    if limit and limit.endswith("%"):
+    if limit is not None and limit.endswith("%"):
         return {"size": None, "fraction": float(limit[:-1]) / 100.0}
-    return {"size": int(limit) if limit else None, "fraction": None}
+    return {"size": None if limit is None else int(limit), "fraction": None}
 
 
 class SingleDeviceMemoryPool:
@@ -155,12 +157,13 @@ class SingleDeviceMemoryPool:
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
+        size = ctypes.c_ssize_t(size).value  # as CuPy passes it on: from 2**63 on it is below 0
         told = {"device_id": self._owner.id, "mem_size": size}
         for hook in hooks:
             hook.alloc_preprocess(**told)
         memory: BaseMemory | None = None
         try:
-            memory = self._allocator(size).mem if self._allocator else Memory(size, self._owner)
+            memory = _pointer(self._allocator(size)).mem if self._allocator else Memory(size, self._owner)
         except CUDARuntimeError as error:
             if error.status != _OUT_OF_MEMORY:
                 raise
@@ -228,7 +231,7 @@ class SingleDeviceMemoryPool:
 
         Neither argument, or 0, removes the limit.
         """
-        self._books.limit_bytes = limit_bytes(size, fraction, self._owner.memory.capacity_bytes)
+        self._books.limit_bytes = size_t(limit_bytes(size, fraction, self._owner.memory.capacity_bytes))
 
     def get_limit(self) -> int:
         """The limit in bytes, 0 for none."""
@@ -303,14 +306,23 @@ def default_memory_pool() -> MemoryPool:
 
 def alloc(size: int) -> MemoryPointer:
     """Allocate with the current allocator (the default memory pool's unless `set_allocator` changed it)."""
-    allocator = get_allocator()
-    pointer: MemoryPointer = allocator(size)
+    return _pointer(get_allocator()(size))
+
+
+def _pointer(pointer: Any) -> MemoryPointer:
+    """What an allocator that a program brought along has returned.
+
+    Raises
+    ------
+    TypeError
+        For anything but a pointer, or None.
+    """
     if not isinstance(pointer, MemoryPointer | None):
         raise TypeError(
             f"Cannot convert {type(pointer).__name__} to cupy.cuda.memory.MemoryPointer: an allocator "
             "returns what cp.cuda.alloc or the malloc of a pool returned."
         )
-    return pointer
+    return pointer  # type: ignore[return-value]  # None fails where the pointer is used, as in CuPy
 
 
 def check_room(size: int) -> None:

@@ -71,6 +71,8 @@ class MemoryAsyncPool:
     >>> cp.cuda.set_allocator(pool.malloc)
     """
 
+    memoryAsyncHasStat = True  # noqa: N815 - drivers before 11.3 count nothing
+
     def __init__(self, pool_handles: str | int | Sequence[str | int] = "current") -> None:
         machine = _machine.current()
         self._pools: list[int] = []
