@@ -30,7 +30,7 @@ def traffic(moved: Mapping[str, int], least: Mapping[str, int], origin: Provenan
     """
     names = list(moved)
     figure = Figure(figsize=(7.6, 0.7 + 0.52 * len(names)), dpi=100)
-    axes = figure.add_axes((0.19, 0.2, 0.68, 0.68))
+    axes = figure.add_axes((0.23, 0.2, 0.66, 0.68))
     rows = range(len(names))
     axes.barh([row - 0.19 for row in rows], [moved[name] for name in names], 0.36, color=light("warn"))
     axes.barh([row + 0.19 for row in rows], [least[name] for name in names], 0.36, color=light("good"))

@@ -97,7 +97,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "05-tile",
-        "A tile of 16 × 16 loads an eighth of the sectors. What does the tiled product ask of **L2**, as a "
+        "A tile of 16 × 16 loads an eighth of the sectors. What does the tiled product ask of L2, as a "
         "share of what the naive one asks?",
         "What the naive product asked for again, L1 held already. The tile relieves L1, not L2 or memory: it "
         "is larger tiles that do.",
