@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpulab.views._base import after_cell
     from gpulab.views.access.view import AccessMicroscope
+    from gpulab.views.allocator.view import AllocatorView
     from gpulab.views.device.card import DeviceCard
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.graph.view import GraphView
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AccessMicroscope",
+    "AllocatorView",
     "DeviceCard",
     "DeviceComparison",
     "GraphView",
@@ -36,6 +38,7 @@ __all__ = [
 
 _HOMES = {
     "AccessMicroscope": "gpulab.views.access.view",
+    "AllocatorView": "gpulab.views.allocator.view",
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
     "GraphView": "gpulab.views.graph.view",

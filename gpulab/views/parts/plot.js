@@ -17,7 +17,16 @@ export function pixelOf(colour) {
 
 export const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
 
-const written = (value) => (value >= 100 || Number.isInteger(value) ? grouped(Math.round(value)) : Number(value.toPrecision(3)));
+/** To a whole number, halves to the even one, as Python rounds. */
+const whole = (value) => (value % 1 === 0.5 && Math.floor(value) % 2 === 0 ? Math.floor(value) : Math.round(value));
+
+const written = (value) => (value >= 100 || Number.isInteger(value) ? grouped(whole(value)) : Number(value.toPrecision(3)));
+
+/** A byte count as `size` writes it in Python. */
+export function sized(bytes) {
+  const [unit, scale] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find((each) => bytes >= each[1]) ?? ["B", 1];
+  return `${written(bytes / scale)} ${unit}`;
+}
 
 /** The unit that suits a time, and its nanoseconds. */
 export const timeUnit = (ns) => [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((each) => ns >= each[1]) ?? ["ns", 1];
@@ -31,8 +40,7 @@ export function duration(ns) {
 /** What was moved, and how fast, as `said` in Python. */
 function moved(bytes, ns) {
   if (!bytes) return "";
-  const [unit, scale] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find((each) => bytes >= each[1]) ?? ["B", 1];
-  return `, ${written(bytes / scale)} ${unit} at ${written(bytes / Math.max(1, ns))} GB/s`;
+  return `, ${sized(bytes)} at ${written(bytes / Math.max(1, ns))} GB/s`;
 }
 
 /** The sentence of one span or rect, or another text of such pieces. */

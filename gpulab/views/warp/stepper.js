@@ -3,7 +3,7 @@ import { WarpRecord, cellText, firstAtLeast, upTo, valueText } from "./record.js
 import { listing } from "./listing.js";
 import { accessPanel, timeline } from "./pictures.js";
 import { sharedPanel, valuesPanel } from "./panels.js";
-import { player } from "./player.js";
+import { player } from "../parts/player.js";
 
 // Steps the warps of a block through their kernel: source line beside 32 lanes, values, each memory access
 // as a picture, and shared memory. A step is a visit of a source line, or an instruction.

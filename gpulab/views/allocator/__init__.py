@@ -1,0 +1,1 @@
+"""What a memory pool holds, step by step: segments, blocks, what is free and what fails."""

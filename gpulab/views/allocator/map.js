@@ -1,0 +1,246 @@
+import { Frame, element, unpack } from "../parts/frame.js";
+import { grouped, sized } from "../parts/plot.js";
+import { player } from "../parts/player.js";
+import { LEFT, MapCanvas, RIGHT } from "./paint.js";
+import { Pool, happened } from "./state.js";
+
+// Steps one pool, or several with the same requests, through what they did: curve, map, figures, stack traces.
+
+const CURVE_PX = 46;
+const COLOURINGS = [["line", "line"], ["stream", "stream"], ["age", "age"]];
+
+function render({ model, el }) {
+  const frame = new Frame({ model, el }, "allocator-view");
+  const contents = unpack(model.get("contents"), model.get("data"));
+  const pools = contents.panels.map((panel) => new Pool(panel, contents));
+  const several = pools.length > 1;
+  const { last, stops } = contents;
+  const moment = () => Math.max(0, Math.min(last, model.get("step")));
+  const go = (to) => { const at = Math.max(0, Math.min(last, to)); if (at !== moment()) frame.send("step", at); };
+  const stop = (by) => {
+    const found = by > 0 ? stops.find((at) => at > moment()) : stops.findLast((at) => at < moment());
+    if (found !== undefined) go(found);
+  };
+
+  // Controls --------------------------------------------------------------------------------------
+  const button = (text, label, key, onclick) => element("button", { type: "button", "aria-label": label, title: `${label} (${key})`, onclick }, text);
+  const play = player(frame, {
+    advance: (count) => { go(moment() + count); return moment() < last; },
+    begin: () => { if (moment() >= last) go(0); },
+    length: () => last,
+  });
+  const colours = element("select", { "aria-label": "Colour blocks by", title: "Colour blocks by (C)", onchange: () => frame.send("colour_by", colours.value) }, ...COLOURINGS.map(([value, text]) => element("option", { value }, text)));
+  const turn = () => frame.send("colour_by", COLOURINGS[(COLOURINGS.findIndex(([value]) => value === model.get("colour_by")) + 1) % COLOURINGS.length][0]);
+  const empty = button("Empty cache?", "What emptying the cache would give back", "E", () => frame.send("emptied", !model.get("emptied")));
+  const previous = button("◀ event", "Back to the last refusal or segment event", "Page Up", () => stop(-1));
+  const next = button("event ▶", "On to the next refusal or segment event", "Page Down", () => stop(1));
+  const refused = contents.refused.length ? button("refused ▶", "To the next refused request", "R", () => go(contents.refused.find((at) => at > moment()) ?? contents.refused[0])) : null;
+  const slider = element("input", { type: "range", min: 0, max: last, step: 1, "aria-label": several ? "Request" : "Event", oninput: () => go(Number(slider.value)) });
+  const keys = {
+    ArrowLeft: () => go(moment() - 1), ArrowRight: () => go(moment() + 1), ",": () => go(moment() - 1), ".": () => go(moment() + 1),
+    Home: () => go(0), End: () => go(last), PageUp: () => stop(-1), PageDown: () => stop(1), " ": play.toggle,
+    r: () => refused?.click(), e: () => empty.click(), c: turn,
+  };
+
+  // What is shown ---------------------------------------------------------------------------------
+  const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
+  const curve = element("canvas", { class: "gl-curve", "aria-hidden": "true" });
+  const detail = element("div", { class: "gl-detail" });
+  const legend = element("div", { class: "gl-legend" });
+  const hint = "Click a block, or focus the map and use the arrow keys: its size, its age and its stack trace are told here.";
+  const colourNames = [...contents.colours, contents.rest];
+  const panels = pools.map((pool, at) => {
+    const canvas = element("canvas", { tabindex: 0, role: "application", "aria-roledescription": "memory map", "aria-label": `${pool.panel.name}: blocks` });
+    const map = new MapCanvas(frame, pool, canvas);
+    map.colours = [...new Set([...colourNames, ...contents.ages.map(([, , colour]) => colour)])];
+    const said = element("div", { class: "gl-said" });
+    const numbers = element("dl", { class: "gl-numbers", style: "grid-template-columns:repeat(auto-fill,minmax(min(100%,128px),1fr))" });
+    const choose = (tile) => {
+      model.set("panel", tile < 0 ? -1 : at);
+      map.chosen = tile;
+      frame.send("chosen", tile < 0 ? -1 : pool.tiles.block[tile]);
+      panels.forEach((other) => { if (other.map !== map) other.map.chosen = -1; });
+      tell();
+      paint();
+    };
+    canvas.addEventListener("click", ({ clientX, clientY }) => {
+      const { left, top } = canvas.getBoundingClientRect();
+      choose(map.at(clientX - left, clientY - top));
+    });
+    canvas.addEventListener("keydown", (event) => {
+      if (event.altKey || event.ctrlKey || event.metaKey || !/^Arrow(Left|Right|Up|Down)$/.test(event.key)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      choose(map.next(event.key));
+    });
+    const node = element("div", { class: "gl-pool" }, element("div", { class: "gl-pool-head" }, ...(several ? [element("b", {}, `${pool.panel.name} `)] : []), said), numbers, element("div", { class: "gl-plot" }, canvas));
+    return { pool, map, said, numbers, node };
+  });
+  const rows = pools.reduce((sum, { panel }) => sum + panel.rows, 0);
+  const rowPx = Math.max(14, Math.min(34, Math.floor(210 / Math.max(1, rows))));
+
+  /** Colour of a block, as a number among the map's. */
+  const colouring = ({ pool, map }) => {
+    const { block, segment } = pool.panel;
+    const number = new Map(map.colours.map((name, at) => [name, at]));
+    const rest = number.get(contents.rest);
+    const ranked = (at) => (at < contents.colours.length ? at : rest);
+    if (model.get("colour_by") === "stream") return (at) => ranked(segment.stream[block.segment[at]]);
+    if (model.get("colour_by") === "age") {
+      const ages = contents.ages.map(([most, , colour]) => [most, number.get(colour)]);
+      return (at) => ages.find(([most]) => (block.begin[at] ? pool.at - block.begin[at] : 2 ** 30) < most)[1];
+    }
+    return (at) => ranked(block.owner[at]);
+  };
+
+  const paint = () => {
+    const emptied = model.get("emptied");
+    for (const panel of panels) {
+      const { owner } = panel.pool.panel.block;
+      panel.map.draw({ colourOf: colouring(panel), emptied, rowPx, textOf: (at) => contents.owners[owner[at]] });
+    }
+  };
+
+  const tell = () => {
+    const { pool, map } = panels.find((panel) => panel.map.chosen >= 0) ?? {};
+    if (!map) { detail.replaceChildren(element("span", { class: "gl-note" }, hint)); return; }
+    const frames = pool.frames(map.chosen);
+    const kind = pool.tiles.block[map.chosen];
+    const none = kind < 0 ? [] : [element("span", { class: "gl-note" }, "No stack trace was recorded.")];
+    detail.replaceChildren(element("div", { role: "status" }, pool.told(map.chosen)), ...(frames.length ? [element("ol", {}, ...frames.map((text) => element("li", {}, text)))] : none));
+  };
+
+  const showLegend = () => {
+    const by = model.get("colour_by");
+    const swatch = (colour, text, more = "") => element("span", {}, element("i", { class: more, style: colour && `background:var(--gl-${colour})` }), text);
+    const named = by === "age" ? contents.ages.map(([, text, colour]) => [colour, text]) : contents.colours.map((colour, at) => [colour, (by === "stream" ? contents.streams : contents.owners)[at]]).filter(([, text]) => text !== undefined);
+    const more = by !== "age" && (by === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, by === "stream" ? "other streams" : "other lines"]] : [];
+    const waiting = pools.some(({ panel: { block } }) => block.freed.some((at, row) => at < block.end[row] - 1));
+    const holes = pools.some(({ panel: { segment } }) => segment.expandable.some(Boolean));
+    legend.replaceChildren(
+      ...[...named, ...more].map(([colour, text]) => swatch(colour, text || "unknown line")),
+      swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []),
+    );
+  };
+
+  const drawCurve = () => {
+    const width = Math.floor(curve.parentElement.clientWidth);
+    if (width < 1) return;
+    const ratio = window.devicePixelRatio || 1;
+    curve.width = Math.round(width * ratio);
+    curve.height = Math.round(CURVE_PX * ratio);
+    curve.style.width = `${width}px`;
+    curve.style.height = `${CURVE_PX}px`;
+    const pen = curve.getContext("2d");
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const { at, used, reserved } = contents.curves;
+    const limit = Math.max(...contents.panels.map((panel) => panel.limit));
+    let top = 1;
+    for (const values of reserved) for (const value of values) top = Math.max(top, value);
+    const shown = limit && limit <= 1.6 * top ? Math.max(limit, top) : top;
+    const [wide, high] = [width - LEFT - RIGHT, CURVE_PX - 10];
+    const x = (value) => LEFT + (wide * value) / Math.max(1, last);
+    const y = (value) => CURVE_PX - 3 - (high * value) / shown;
+    const trace = (values) => {
+      pen.beginPath();
+      pen.moveTo(x(at[0]), y(values[0]));
+      for (let i = 1; i < at.length; i += 1) { pen.lineTo(x(at[i]), y(values[i - 1])); pen.lineTo(x(at[i]), y(values[i])); }
+      pen.lineTo(x(last), y(values.at(-1)));
+    };
+    trace(used[0]);
+    pen.lineTo(x(last), y(0));
+    pen.lineTo(x(at[0]), y(0));
+    pen.fillStyle = frame.colour("accent-2");
+    pen.fill();
+    reserved.forEach((values, panel) => {
+      trace(values);
+      pen.strokeStyle = frame.colour(panel ? "tail" : "fg");
+      pen.lineWidth = 1.5;
+      pen.stroke();
+    });
+    pen.strokeStyle = frame.colour("error");
+    pen.fillStyle = frame.colour("error");
+    if (shown === limit) {
+      pen.setLineDash([5, 4]);
+      pen.beginPath();
+      pen.moveTo(LEFT, y(limit));
+      pen.lineTo(LEFT + wide, y(limit));
+      pen.stroke();
+      pen.setLineDash([]);
+    }
+    for (const place of contents.refused) {
+      pen.beginPath();
+      pen.moveTo(x(place), 8);
+      pen.lineTo(x(place) - 5, 0);
+      pen.lineTo(x(place) + 5, 0);
+      pen.fill();
+    }
+    pen.font = `11px ${getComputedStyle(frame.root).fontFamily}`;
+    pen.textAlign = "right";
+    pen.textBaseline = "middle";
+    pen.fillStyle = frame.colour("muted");
+    pen.fillText(sized(shown), LEFT - 6, y(shown) + 3);
+    pen.fillText("0", LEFT - 6, y(0) - 2);
+    pen.fillStyle = frame.colour("fg");
+    pen.fillRect(x(moment()) - 1, 0, 2, CURVE_PX);
+  };
+
+  const showStep = () => {
+    const at = moment();
+    const kept = panels.map(({ pool, map }) => (map.chosen < 0 ? null : [pool.tiles.block[map.chosen], pool.tiles.address[map.chosen]]));
+    slider.value = String(at);
+    spoken.textContent = happened(contents, at);
+    slider.setAttribute("aria-valuetext", spoken.textContent);
+    panels.forEach(({ pool, map, said, numbers }, which) => {
+      pool.go(pool.step(at));
+      const [text, bad] = pool.sentence(at ? pool.step(at - 1) : -1);
+      const emptied = model.get("emptied");
+      said.textContent = emptied ? pool.emptying() : text;
+      said.classList.toggle("gl-refused", bad && !emptied);
+      numbers.replaceChildren(...pool.numbers(emptied).map(([term, value, more]) => element("div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, more)))));
+      if (!kept[which]) return;
+      const [block, address] = kept[which];
+      map.chosen = -1;
+      for (let tile = 0; tile < pool.tiles.count; tile += 1) if (pool.tiles.block[tile] === block && (block >= 0 || pool.tiles.address[tile] === address)) map.chosen = tile;
+    });
+    for (const [node, off] of [[previous, !stops.length || stops[0] >= at], [next, !stops.length || stops.at(-1) <= at]]) node.setAttribute("aria-disabled", String(off));
+    empty.setAttribute("aria-pressed", String(model.get("emptied")));
+    colours.value = model.get("colour_by");
+    tell();
+    drawCurve();
+    paint();
+  };
+
+  const tools = (...nodes) => element("div", { class: "gl-tools" }, ...nodes);
+  const steps = [
+    button("|◀", "First", "Home", keys.Home), button("◀", "Step back", "Left arrow", keys.ArrowLeft),
+    button("▶", "Step on", "Right arrow", keys.ArrowRight), button("▶|", "Last", "End", keys.End), play.button, play.speed,
+  ];
+  const bar = element("div", { class: "gl-groups" }, ...(last ? [tools(...steps), tools(previous, next, refused)] : []), tools(element("label", {}, "Colour by ", colours), empty));
+  const over = last ? [element("div", { class: "gl-plot gl-over" }, curve), element("div", { class: "gl-place" }, slider)] : [element("div", { class: "gl-plot", hidden: true }, curve)];
+  frame.body.append(bar, ...over, ...(last ? [spoken] : []), ...panels.map(({ node }) => node), legend, detail, element("div", { class: "gl-note gl-keys" }, contents.keys));
+
+  curve.addEventListener("pointerdown", (event) => { curve.setPointerCapture(event.pointerId); pointed(event); });
+  curve.addEventListener("pointermove", (event) => { if (event.buttons) pointed(event); });
+  const pointed = ({ clientX }) => {
+    const { left, width } = curve.getBoundingClientRect();
+    go(Math.round(((clientX - left - LEFT) / (width - LEFT - RIGHT)) * last));
+  };
+  frame.root.addEventListener("keydown", (event) => {
+    if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const inside = event.target.closest("select, button, summary, a");
+    if (inside?.matches("select") || (event.key === " " && inside) || !keys[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();
+    keys[event.key]();
+  });
+  for (const trait of ["step", "emptied"]) frame.on(trait, showStep);
+  frame.on("colour_by", () => { showLegend(); showStep(); });
+  showLegend();
+  frame.redraw(frame.body, () => { drawCurve(); paint(); });
+  requestAnimationFrame(showStep);
+  frame.endings.push(play.stop);
+  return frame.ending();
+}
+
+export default { render };

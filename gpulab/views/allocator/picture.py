@@ -1,0 +1,194 @@
+"""The static picture of a memory map: what the page shows at one step, with hatches for what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpulab.views._text import size
+from gpulab.views.allocator import columns, words
+from gpulab.views.allocator.layout import Places
+from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
+from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.plots import labels, line, plot, rects, rules, y_ticks
+from virtualgpu.records.memory import Block, Segment
+
+if TYPE_CHECKING:
+    from gpulab.views.allocator.view import AllocatorView, Panel
+
+STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
+WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, 96, 4
+ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 34
+CURVE_PX, HATCH_PX, MOST_HATCHES = 44, 7, 6000
+PIECE = tuple[float, float, int]
+
+
+def row_px(rows: int) -> int:
+    """How high the rows of a map are."""
+    return max(LEAST_PX, min(MOST_PX, ROWS_PX // max(1, rows)))
+
+
+def draw(view: AllocatorView) -> Box:
+    from gpulab.views.allocator.view import figures
+
+    high = row_px(sum(places.rows for places in view.places))
+    boxes: list[Box] = [paragraph(view.moment(), "heading")] if view.last else []
+    if view.last:
+        boxes.append(_curve(view))
+    for panel, places in zip(view.panels, view.places, strict=True):
+        name = f"{panel.name}: " if len(view.panels) > 1 else ""
+        found = panel.figures(panel.at(panel.step(view.step)))
+        boxes += [paragraph(f"{name}{view.said(panel)}", "strong"), numbers(figures(found), 150)]
+        boxes.append(_map(view, panel, places, high))
+    return column(*boxes, legend(_legend(view)), gap=6)
+
+
+def _legend(view: AllocatorView) -> list[tuple[str, str]]:
+    match view.colour_by:
+        case "age":
+            named = [(colour, text) for _, text, colour in columns.AGES]
+        case "stream":
+            named = list(zip(columns.COLOURS, view.streams.values(), strict=False))
+        case _:
+            named = list(zip(columns.COLOURS, view.owners.names, strict=False))
+            if len(view.owners.names) > len(columns.COLOURS):
+                named.append((columns.REST, "other lines"))
+    return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
+
+
+def _curve(view: AllocatorView) -> Box:
+    curves = columns._curves(view)
+    top = max(1.0, *(float(each.max()) for each in curves["reserved"]))
+    at = np.append(curves["at"], view.last + 1)
+
+    def y(values: Any) -> Any:
+        return CURVE_PX + 4 - CURVE_PX * np.append(values, values[-1]) / top
+
+    refused = sorted({m for panel in view.panels for m in columns.refusals(view, panel)})
+    items = [line(at, y(curves["used"][0]), "accent", fill="accent-2", base=CURVE_PX + 4, step=True)]
+    for reserved, colour in zip(curves["reserved"], ("fg", "tail"), strict=False):
+        items.append(line(at, y(reserved), colour, step=True))
+    items.append(rules(refused, [4] * len(refused), refused, [CURVE_PX + 4] * len(refused), "error", dash=True))
+    items.append(rules([view.step], [0], [view.step], [CURVE_PX + 6], "fg", width=2))
+    items.append(y_ticks([8, CURVE_PX], [size(top), "0"], (0, view.last + 1)))
+    return plot(CURVE_PX + 8, (0, view.last + 1), *items, label="Memory over all steps", left=LEFT_PX)
+
+
+def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
+    step, index = panel.step(view.step), view.panels.index(panel)
+    now = panel.at(step)
+    row_bytes, hatches, texts = places.row_bytes, 0, []
+    tiles: dict[str, list[tuple[float, float, int]]] = {}
+    outlines: list[PIECE] = []
+    hatched: list[tuple[float, float, float, float]] = []
+    px = (WIDTH_PX - LEFT_PX - 8) / row_bytes
+    numbers_of = _rows_of_blocks(panel, step)
+    for segment in now.segments:
+        place = _place(panel, places, segment, step)
+        outlines += _pieces(places, place, segment.address, segment.address + segment.size_bytes)
+        for block in segment.blocks:
+            pieces = list(_pieces(places, place, block.address, block.end))
+            colour = _colour(view, index, block, segment, numbers_of, step)
+            tiles.setdefault(colour, []).extend(pieces)
+            widest = max(pieces, key=lambda piece: piece[1] - piece[0])
+            if block.state == "free":
+                texts.append((*widest, size(block.size_bytes), "fg"))
+            elif block.state in ("used", "waiting"):
+                owner = view.owners.names[view.owners.of_blocks[index][numbers_of[block.address]]]
+                ink = "on-accent" if colour == "accent" else "fg" if colour in ("range", "other") else "on-good"
+                texts.append((*widest, f"{size(block.size_bytes)}  {owner}\n{size(block.size_bytes)}", ink))
+            if block.state != "used" and hatches < MOST_HATCHES:
+                for left, right, row in pieces:
+                    for mark in _hatch(left, right, row * high, high - ROW_GAP_PX, px, block.state):
+                        hatched.append(mark)
+                        hatches += 1
+    items: list[Item] = []
+    for colour, pieces in tiles.items():
+        items.append(_boxes(pieces, high, colour))
+    items.append(rules(*(list(side) for side in zip(*hatched, strict=True)), "muted") if hatched else None)  # type: ignore[arg-type]
+    items.append(_boxes(outlines, high, "muted", outline=True))
+    for ink in sorted({text[4] for text in texts}):
+        mine = [text for text in texts if text[4] == ink]
+        items.append(labels(
+            [t[0] for t in mine], [t[2] * high + (high - ROW_GAP_PX) / 2 for t in mine], [t[3] for t in mine],
+            colour=ink, dx=4, room=[t[1] - t[0] - 4 / px for t in mine], size=10.5,
+        ))  # fmt: skip
+    named = [columns._group(view, group.stream, group.pool) for group in places.groups]
+    middle = [(group.first_row + 0.5) * high - 2 for group in places.groups]
+    items.append(labels([0.0] * len(named), middle, named, anchor="end", dx=-6, colour="muted", pin=True))
+    height = max(1, places.rows) * high + 2
+    return plot(height, (0, row_bytes), *items, label=view.said(panel), left=LEFT_PX, right=8)
+
+
+def _boxes(pieces: list[PIECE], high: int, colour: str, *, outline: bool = False) -> Item:
+    rows = [piece[2] * high for piece in pieces]
+    lower = [row + high - ROW_GAP_PX for row in rows]
+    ends = ([p[0] for p in pieces], [p[1] for p in pieces])
+    return rects(*ends, rows, lower, colour, inset=0 if outline else 0.5, outline=outline)
+
+
+def _rows_of_blocks(panel: Panel, step: int) -> dict[int, int]:
+    """Address of each block in use -> its place in the columns."""
+    lives = panel.history.blocks
+    rows = np.flatnonzero((lives.begins <= step) & (step < lives.ends))
+    return dict(zip(lives.addresses[rows].tolist(), rows.tolist(), strict=True))
+
+
+def _place(panel: Panel, places: Places, segment: Segment, step: int) -> int:
+    """The number of a segment that lives at a step."""
+    ranges = panel.history.ranges
+    here = (ranges.addresses == segment.address) & (ranges.begins <= step) & (step < ranges.ends)
+    return int(ranges.segments[np.flatnonzero(here)[0]])
+
+
+def _pieces(places: Places, number: int, low: int, high: int) -> Iterator[PIECE]:
+    """The parts of rows that a range of addresses takes: left, right, row."""
+    scale = places.wide[number] / max(1, int(places.size_bytes[number]))
+    left = places.start[number] + (low - int(places.low[number])) * scale
+    right = places.start[number] + (high - int(places.low[number])) * scale
+    row = int(left // places.row_bytes)
+    while left < right - 1e-6:
+        end = min(right, (row + 1) * float(places.row_bytes))
+        yield left - row * places.row_bytes, end - row * places.row_bytes, row
+        left, row = end, row + 1
+
+
+def _colour(
+    view: AllocatorView, panel: int, block: Block, segment: Segment, numbers_of: dict[int, int], step: int
+) -> str:
+    if block.state == "free":
+        return "panel"
+    if block.state == "unmapped":
+        return "bg"
+    match view.colour_by:
+        case "age":
+            begin = int(view.panels[panel].history.blocks.begins[numbers_of[block.address]])
+            age = step - begin if begin else 1 << 30
+            return next(colour for most, _, colour in columns.AGES if age < most)
+        case "stream":
+            at = list(view.streams).index(segment.stream)
+        case _:
+            at = int(view.owners.of_blocks[panel][numbers_of[block.address]])
+    return columns.COLOURS[at] if at < len(columns.COLOURS) else columns.REST
+
+
+def _hatch(
+    left: float, right: float, top: float, high: float, px: float, state: str
+) -> Iterator[tuple[float, float, float, float]]:
+    """Strokes over a piece of a row: rising where it is free, falling where a block waits, dots for no memory."""
+    wide = (right - left) * px
+    if state == "unmapped":
+        for at in range(4, int(wide), 8):
+            x = left + at / px
+            yield x, top + high / 2, x + 1 / px, top + high / 2
+        return
+    for at in range(int(-high), int(wide), HATCH_PX):
+        low, up = max(0.0, at), min(wide, at + high)
+        if up - low < 1:
+            continue
+        y0, y1 = top + high - (low - at), top + high - (up - at)
+        if state == "waiting":
+            y0, y1 = 2 * top + high - y0, 2 * top + high - y1
+        yield left + low / px, y0, left + up / px, y1

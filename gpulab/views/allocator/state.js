@@ -1,0 +1,224 @@
+import { grouped, sized } from "../parts/plot.js";
+
+// A pool at any of its steps, from columns of lives: what is there is what has begun and not ended. What is
+// counted and said is as in `virtualgpu.allocators.fragments` and `words.py`.
+
+const MIB = 2 ** 20;
+const [SMALL, LARGE] = [1, 2]; // PyTorch's pools
+export const [FREE, UNMAPPED] = [-1, -2]; // instead of a block's number
+
+const percent = (share) => {
+  const value = 100 * share;
+  if (value >= 99.5 && value < 100) return `${Math.min(value, 99.9).toFixed(1)} %`;
+  return `${value === 0 || value >= 1 ? Math.round(value) : Number(value.toPrecision(1))} %`;
+};
+const pieces = (many) => `${grouped(many)} ${many === 1 ? "piece" : "pieces"}`;
+const pageOf = (pool) => (pool === SMALL ? 2 * MIB : 20 * MIB);
+
+export class Pool {
+  constructor(panel, contents) {
+    Object.assign(this, { panel, contents });
+    const most = 2 * panel.block.address.length + 2 * panel.range.address.length + 1;
+    this.tiles = {
+      block: new Int32Array(most), segment: new Int32Array(most), address: new Float64Array(most), size: new Float64Array(most), count: 0,
+    };
+    this.at = -1;
+  }
+
+  step(moment) { return this.panel.after ? this.panel.after[moment] : moment; }
+
+  /** Go to a step: `tiles` are then its blocks, free pieces and holes, in the order of addresses. */
+  go(step) {
+    if (step === this.at) return;
+    this.at = step;
+    const { block, range, segment } = this.panel;
+    const { tiles } = this;
+    let [count, next, number, low, place] = [0, 0, -1, 0, 0];
+    const put = (kind, start, end) => {
+      tiles.block[count] = kind;
+      tiles.segment[count] = number;
+      tiles.address[count] = start;
+      tiles.size[count] = end - start;
+      count += 1;
+    };
+    const blocks = block.address.length;
+    const live = (at) => block.begin[at] <= step && step < block.end[at];
+    while (next < blocks && !live(next)) next += 1;
+    const fill = (end) => {
+      while (next < blocks && block.address[next] < end) {
+        if (place < block.address[next]) put(FREE, place, block.address[next]);
+        put(next, block.address[next], block.address[next] + block.size[next]);
+        place = Math.max(place, block.address[next] + block.size[next]);
+        next += 1;
+        while (next < blocks && !live(next)) next += 1;
+      }
+    };
+    let reach = -1; // the end of the mapped stretch that is being filled
+    const close = () => {
+      if (reach < 0) return;
+      fill(reach);
+      if (place < reach) put(FREE, place, reach);
+      place = Math.max(place, reach);
+    };
+    for (let at = 0; at < range.address.length; at += 1) {
+      if (range.begin[at] > step || step >= range.end[at]) continue;
+      const start = range.address[at];
+      const end = start + range.size[at];
+      if (range.segment[at] === number && start <= reach) { reach = Math.max(reach, end); continue; }
+      close();
+      if (range.segment[at] !== number) {
+        number = range.segment[at];
+        low = start;
+        place = low;
+      } else if (place < start) {
+        put(UNMAPPED, place, start);
+        place = start;
+      }
+      reach = end;
+    }
+    close();
+    tiles.count = count;
+    this.sum(segment);
+  }
+
+  /** The figures of a step. */
+  sum(segment) {
+    const { tiles, panel } = this;
+    const found = { reserved: 0, used: 0, free: 0, largest: 0, rounding: 0, releasable: 0, pieces: 0, segments: 0 };
+    const arenas = new Map();
+    this.unused = new Set(); // segments without a block in use
+    let [first, empty, bytes, arena] = [0, true, 0, null];
+    const end = (at) => {
+      if (at === first) return;
+      const number = tiles.segment[first];
+      if (!segment.expandable[number] && empty) { found.releasable += bytes; this.unused.add(number); }
+      const last = at - 1;
+      if (segment.expandable[number] && tiles.block[last] === FREE) arena.tail = Math.max(arena.tail, tiles.size[last]);
+    };
+    for (let at = 0; at < tiles.count; at += 1) {
+      const number = tiles.segment[at];
+      if (at === 0 || number !== tiles.segment[at - 1]) {
+        end(at);
+        [first, empty, bytes] = [at, true, 0];
+        found.segments += 1;
+        const key = `${segment.stream[number]} ${segment.pool[number]}`;
+        if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[number], pool: segment.pool[number], largest: 0, tail: 0 });
+        arena = arenas.get(key);
+      }
+      const [kind, size] = [tiles.block[at], tiles.size[at]];
+      if (kind === UNMAPPED) { empty = false; continue; }
+      found.reserved += size;
+      bytes += size;
+      if (kind === FREE) {
+        found.free += size;
+        found.pieces += 1;
+        found.largest = Math.max(found.largest, size);
+        arena.largest = Math.max(arena.largest, size);
+        if (segment.expandable[number]) found.releasable += this.pages(at, first, pageOf(segment.pool[number]));
+      } else {
+        empty = false;
+        found.used += size;
+        const asked = panel.block.asked[kind];
+        if (asked) found.rounding += size - asked;
+      }
+    }
+    end(tiles.count);
+    const room = panel.known ? Math.max(0, panel.limit - found.reserved) : null;
+    found.arenas = [...arenas.values()];
+    const served = ({ pool, largest, tail }) => {
+      const device = room + found.releasable;
+      if (pool === SMALL) return Math.max(Math.min(largest, MIB), device >= 2 * MIB ? MIB : 0);
+      if (pool !== LARGE) return Math.max(largest, device);
+      if (tail) return Math.max(largest, Math.floor(device / (20 * MIB)) * 20 * MIB + (tail % (20 * MIB)));
+      const whole = Math.floor(device / (2 * MIB)) * 2 * MIB;
+      return Math.max(largest, whole >= 10 * MIB ? whole : 0);
+    };
+    found.most = room === null ? null : found.arenas.length ? Math.max(...found.arenas.map(served)) : room;
+    this.found = found;
+  }
+
+  /** Bytes of the whole pages of a free piece in an expandable segment. */
+  pages(at, first, page) {
+    const from = this.tiles.address[at] - this.tiles.address[first];
+    const [low, high] = [Math.ceil(from / page) * page, Math.floor((from + this.tiles.size[at]) / page) * page];
+    return Math.max(0, high - low);
+  }
+
+  waits(block) { return this.panel.block.freed[block] <= this.at; }
+
+  /** Term, value and detail of each number. */
+  numbers(emptied) {
+    const { used, reserved, free, largest, rounding, releasable, most } = this.found;
+    const gone = emptied ? releasable : 0;
+    return [
+      ["In use", sized(used), `of ${sized(reserved - gone)} reserved`],
+      ["Free", sized(free - gone), gone ? "kept by blocks in use" : `largest ${sized(largest)}`],
+      ["External fragmentation", percent(free ? 1 - largest / free : 0), "1 - largest / free"],
+      ["Lost by rounding", sized(rounding), "in blocks in use"],
+      ["Refused above", most === null ? "no limit known" : sized(most), "even with the cache emptied"],
+    ];
+  }
+
+  /** What is free, and why it did not serve what was refused between two steps. */
+  sentence(before) {
+    const { free, reserved, used, largest } = this.found;
+    const { refused } = this.panel;
+    for (let at = 0; at < refused.step.length; at += 1) {
+      if (refused.step[at] <= before || refused.step[at] > this.at) continue;
+      const mine = Math.max(0, ...this.found.arenas.filter(({ stream }) => stream === refused.stream[at]).map((arena) => arena.largest));
+      let why = `it lies in ${pieces(this.found.pieces)}, the largest has ${sized(mine)}`;
+      if (!free) why = `all of the ${sized(reserved)} that the pool holds is in use`;
+      else if (!mine) why = "none of it belongs to this stream";
+      else if (mine < largest) why = `this stream's largest piece has ${sized(mine)}, another one's ${sized(largest)}`;
+      return [`${sized(free)} free, ${sized(refused.asked[at])} refused: ${why}.`, true];
+    }
+    if (!free) return [`${sized(used)} in use, nothing free in the pool.`, false];
+    const lies = this.found.pieces === 1 ? "in one piece" : `in ${pieces(this.found.pieces)}, the largest ${sized(largest)}`;
+    return [`${sized(used)} in use, ${sized(free)} free ${lies}.`, false];
+  }
+
+  emptying() {
+    const { free, releasable } = this.found;
+    if (!free) return "Nothing is free: emptying the cache would give nothing back.";
+    const held = free - releasable;
+    return `Emptying the cache would give ${sized(releasable)} back to the device${held ? `; ${sized(held)} stay, in segments that a block in use keeps` : ""}.`;
+  }
+
+  /** What a tile is, in a line. */
+  told(tile) {
+    const { tiles, panel, contents } = this;
+    const [number, kind, size] = [tiles.segment[tile], tiles.block[tile], tiles.size[tile]];
+    const { segment, block } = panel;
+    const stream = contents.streams[segment.stream[number]];
+    const where = `at 0x${tiles.address[tile].toString(16)}, ${segment.seen[number] ? "in" : "in what was seen of"} a segment of ${sized(segment.size[number])} of ${stream}`;
+    if (kind === FREE) return `Free: ${sized(size)} ${where}.`;
+    if (kind === UNMAPPED) return `Not mapped: ${sized(size)} of addresses without memory ${where}.`;
+    const label = block.label[kind] >= 0 ? `, ${panel.labels[block.label[kind]]}` : "";
+    const asked = block.asked[kind] && block.asked[kind] !== size ? ` (${sized(block.asked[kind])} asked, ${sized(size - block.asked[kind])} lost by rounding)` : "";
+    const age = block.begin[kind] ? `, ${grouped(this.at - block.begin[kind])} events old` : ", there before the first event";
+    return `${this.waits(kind) ? "Freed, but waiting for a stream" : "In use"}: ${sized(size)}${asked}${label} ${where}${age}.`;
+  }
+
+  /** The frames of a tile's stack trace, innermost first. */
+  frames(tile) {
+    const kind = this.tiles.block[tile];
+    const { panel } = this;
+    const stack = kind >= 0 ? panel.block.stack[kind] : -1;
+    if (stack < 0 || stack + 1 >= panel.stack_bounds.length) return [];
+    return [...panel.stack_frames.subarray(panel.stack_bounds[stack], panel.stack_bounds[stack + 1])].map((frame) => panel.frames[frame]);
+  }
+}
+
+/** What happened at a place of the slider. */
+export function happened(contents, at) {
+  const { moments, unit, last } = contents;
+  if (!last) return "The pool as it is now.";
+  if (!at) return `Before the first ${unit} of ${grouped(last)}.`;
+  const [size, asked, stream, owner] = ["size", "asked", "stream", "owner"].map((name) => moments[name][at - 1]);
+  const words = {
+    size: sized(size), asked: asked && asked !== size ? ` (${sized(asked)} asked)` : "",
+    stream: contents.streams[stream] ?? "another stream", at: contents.owners[owner] ? `, ${contents.owners[owner]}` : "",
+  };
+  const told = contents.done[moments.kind[at - 1]].replace(/\{(\w+)\}/g, (_, name) => words[name]);
+  return `${unit[0].toUpperCase()}${unit.slice(1)} ${grouped(at)} of ${grouped(last)}: ${told}.`;
+}
