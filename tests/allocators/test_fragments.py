@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.allocators.traces import MIB, MODELLED
+from tests.allocators.traces import KIB, MIB, MODELLED, random_requests
 from virtualgpu.allocators.fragments import fragmentation
+from virtualgpu.allocators.replay import OutOfMemory, replay
+from virtualgpu.allocators.torch.allocator import TorchAllocator
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
 
@@ -93,3 +95,26 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
                 else:
                     assert pool.malloc(arena.largest_request_bytes).mem.size == arena.largest_request_bytes
             kept.clear()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed: int, settings: str) -> None:
+    """For each stream and pool of a random state: the request is served, one of two units more is not."""
+    requests = random_requests(seed, 250)
+
+    def left() -> TorchAllocator:
+        model = TorchAllocator(settings, capacity_bytes=150 * MIB)
+        replay(requests, model)
+        model.sink = lambda *_: None
+        return model
+
+    found = fragmentation(left().block_map(), 150 * MIB)
+    assert found.arenas
+    for arena in found.arenas:
+        most = arena.largest_request_bytes or 0
+        if most:
+            left().malloc(most, arena.stream)
+        if most and (arena.pool, most) != ("small", MIB):  # what is larger is served from the other pool
+            with pytest.raises(OutOfMemory):
+                left().malloc(most + KIB, arena.stream)

@@ -9,8 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.allocators.traces import KIB, MIB, random_rows, trace_of
+from tests.allocators.traces import KIB, MIB, random_requests, random_rows, trace_of
+from virtualgpu.allocators.replay import replay
 from virtualgpu.allocators.steps import at, history, tail
+from virtualgpu.allocators.torch.allocator import TorchAllocator
 from virtualgpu.records.memory import AllocatorTrace, Block, Segment
 
 Tile = tuple[int, int, str, int]
@@ -146,3 +148,23 @@ def test_a_hundred_thousand_events_are_at_hand() -> None:
     print(f"100,000 events: lives in {1000 * took:.0f} ms, any step in {1000 * each:.2f} ms")
     assert took < 10
     assert each < 0.05
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: str) -> None:
+    model = TorchAllocator(settings, capacity_bytes=150 * MIB)
+    lives = history(replay(random_requests(seed, 250), model))
+
+    def held(now: BlockMap) -> list[object]:
+        found: list[object] = []
+        for segment in now.segments:
+            blocks = [
+                (b.address, b.size_bytes, b.state, 0 if b.state == "free" else b.requested_bytes)
+                for b in segment.blocks
+                if not b.is_unmapped
+            ]
+            found += [(segment.stream, segment.pool, segment.is_expandable, blocks)] if blocks else []
+        return found
+
+    assert held(at(lives, lives.last_step)) == held(model.block_map())

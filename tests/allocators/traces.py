@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from virtualgpu.records import Provenance
-from virtualgpu.records.memory import ACTIONS, AllocatorEvents, AllocatorTrace, BlockMap, Frame
+from virtualgpu.records.memory import ACTIONS, AllocatorEvents, AllocatorTrace, BlockMap, Frame, Request
 
 KIB, MIB = 1 << 10, 1 << 20
 MODELLED = Provenance("modelled", "a device", "a random trace")
@@ -107,3 +107,25 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
                             segments[start] = (first - start, owner, 0)
                             rows.append(("segment_unmap", first, last - first, 0, owner, -1))
     return rows[:events]
+
+
+def random_requests(seed: int, count: int) -> list[Request]:
+    """What a program on two streams might ask of PyTorch's allocator: small, medium and large blocks."""
+    draw = random.Random(seed)
+    alive: list[int] = []
+    asked: list[Request] = []
+    sizes = (700, 50_000, 900_000, 3 * MIB, 7 * MIB, 15 * MIB)
+    for at in range(count):
+        act = draw.random()
+        if act < 0.55:
+            asked.append(Request("alloc", at, draw.choice(sizes), draw.choice((0, 0, 7)), at))
+            alive.append(at)
+        elif alive and act < 0.9:
+            asked.append(Request("free", alive.pop(draw.randrange(len(alive))), time_ns=at))
+        elif alive and act < 0.94:
+            asked.append(Request("record_stream", draw.choice(alive), stream=7, time_ns=at))
+        elif act < 0.96:
+            asked.append(Request("complete", stream=7, time_ns=at))
+        elif act > 0.985:
+            asked.append(Request("empty_cache", time_ns=at))
+    return asked

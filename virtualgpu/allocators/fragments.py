@@ -49,12 +49,12 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
 def releasable_bytes(segment: Segment) -> int:
     """What of a segment goes back to the device when the cache is emptied."""
     if not segment.is_expandable:
-        unused = all(block.is_free for block in segment.blocks)
+        unused = all(block.state == "free" for block in segment.blocks)
         return segment.size_bytes if unused else 0
     page = SMALL_PAGE_BYTES if segment.pool == "small" else LARGE_PAGE_BYTES
     found = 0
     for block in segment.blocks:
-        if block.is_free:
+        if block.state == "free":
             first = -(-(block.address - segment.address) // page) * page
             last = (block.end - segment.address) // page * page
             found += max(0, last - first)
@@ -63,14 +63,18 @@ def releasable_bytes(segment: Segment) -> int:
 
 def _arena(stream: int, pool: str, segments: list[Segment], device_bytes: int | None) -> Arena:
     blocks = [block for segment in segments for block in segment.blocks]
-    free = [block.size_bytes for block in blocks if block.is_free]
+    free = [block.size_bytes for block in blocks if block.state == "free"]
     largest = max(free, default=0)
-    tail = max(
-        (s.blocks[-1].size_bytes for s in segments if s.is_expandable and s.blocks[-1].is_free), default=0
-    )
-    request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tail))
+    tails = [_tail(segment) for segment in segments if segment.is_expandable]
+    request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tails))
     used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(stream, pool, used, sum(free), largest, len(free), request)
+
+
+def _tail(segment: Segment) -> int:
+    """What is free at the end of what is mapped."""
+    last = [block for block in segment.blocks if not block.is_unmapped][-1:]
+    return last[0].size_bytes if last and last[0].is_free else 0
 
 
 def _served(pool: str, free_bytes: int) -> int:
@@ -78,13 +82,13 @@ def _served(pool: str, free_bytes: int) -> int:
     return min(free_bytes, SMALL_REQUEST_BYTES) if pool == "small" else free_bytes
 
 
-def _new(pool: str, device_bytes: int, tail_bytes: int) -> int:
-    """The largest request that memory of the device serves, put to what is free at a segment's end."""
+def _new(pool: str, device_bytes: int, tails: list[int]) -> int:
+    """The largest request that memory of the device serves, put to what is free at an expandable segment's end."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
+    if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already
+        return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + max(tails) % LARGE_PAGE_BYTES
     if pool == "large":
-        if tail_bytes:
-            return device_bytes // LARGE_PAGE_BYTES * LARGE_PAGE_BYTES + tail_bytes % LARGE_PAGE_BYTES
         whole = device_bytes // SMALL_PAGE_BYTES * SMALL_PAGE_BYTES
         return whole if whole >= OWN_SEGMENT_BYTES else 0
     return device_bytes

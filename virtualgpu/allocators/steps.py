@@ -250,17 +250,19 @@ class _Lives:
         self.ranges.append([address, size, number, step, self.never])
 
     def _grow(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
-        """Map a range, as a part of the segments of its kind that it touches."""
+        """Map a range, as a part of the segment of its kind that it touches.
+
+        An expandable segment has all addresses of its stream and pool, holes between them or not.
+        """
         place = bisect_right(self.starts, address)
+        pool = self._pool(size) if is_expandable else ""
+        kind = (stream, pool, is_expandable, is_expandable)
         touched = []
         for start in self.starts[max(0, place - 1) : place + 1]:
             _, wide, number, *_ = self.ranges[self.mapped[start]]
             number = self._root(number)
-            grows = self.kinds[number][0] == stream and self.kinds[number][2:] == (
-                is_expandable,
-                is_expandable,
-            )
-            if grows and start + wide >= address and start <= address + size and number not in touched:
+            near = start + wide >= address and start <= address + size
+            if self.kinds[number] == kind and (near or is_expandable) and number not in touched:
                 touched.append(number)
         if touched:
             number = touched[0]
@@ -268,8 +270,7 @@ class _Lives:
                 self.joined[other] = number
                 self.held[number] += self.held[other]
         else:
-            pool = self._pool(size) if is_expandable else ""
-            number = self._kind(stream, pool, is_expandable, is_expandable)
+            number = self._kind(*kind)
         self._map(address, size, number, step)
         return number
 

@@ -92,8 +92,7 @@ export class Pool {
       if (at === first) return;
       const number = tiles.segment[first];
       if (!segment.expandable[number] && empty) { found.releasable += bytes; this.unused.add(number); }
-      const last = at - 1;
-      if (segment.expandable[number] && tiles.block[last] === FREE) arena.tail = Math.max(arena.tail, tiles.size[last]);
+      if (segment.expandable[number]) arena.tail = Math.max(arena.tail, tiles.block[at - 1] === FREE ? tiles.size[at - 1] : 0);
     };
     for (let at = 0; at < tiles.count; at += 1) {
       const number = tiles.segment[at];
@@ -102,7 +101,7 @@ export class Pool {
         [first, empty, bytes] = [at, true, 0];
         found.segments += 1;
         const key = `${segment.stream[number]} ${segment.pool[number]}`;
-        if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[number], pool: segment.pool[number], largest: 0, tail: 0 });
+        if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[number], pool: segment.pool[number], largest: 0, tail: -1 });
         arena = arenas.get(key);
       }
       const [kind, size] = [tiles.block[at], tiles.size[at]];
@@ -129,7 +128,7 @@ export class Pool {
       const device = room + found.releasable;
       if (pool === SMALL) return Math.max(Math.min(largest, MIB), device >= 2 * MIB ? MIB : 0);
       if (pool !== LARGE) return Math.max(largest, device);
-      if (tail) return Math.max(largest, Math.floor(device / (20 * MIB)) * 20 * MIB + (tail % (20 * MIB)));
+      if (tail >= 0) return Math.max(largest, Math.floor(device / (20 * MIB)) * 20 * MIB + (tail % (20 * MIB)));
       const whole = Math.floor(device / (2 * MIB)) * 2 * MIB;
       return Math.max(largest, whole >= 10 * MIB ? whole : 0);
     };

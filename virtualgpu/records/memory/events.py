@@ -97,6 +97,8 @@ class AllocatorTrace:
         What it held before the first event.
     note : str
         What could not be seen, in words; empty for nothing.
+    texts : tuple of str
+        The source text of each stack's innermost line, where it is known.
     """
 
     provenance: Provenance
@@ -108,3 +110,4 @@ class AllocatorTrace:
     settings: str = ""
     capacity_bytes: int = 0
     note: str = ""
+    texts: tuple[str, ...] = ()

@@ -1,0 +1,97 @@
+"""Which segments a pool gave back to the device, where only the bytes are known."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+
+from virtualgpu.records.memory import ACTIONS, AllocatorEvents, BlockMap
+
+_FREED = ACTIONS.index("segment_free")
+Row = tuple[int, int, int, int, int, int, int]
+
+
+def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
+    """Put segments in the place of events that only tell how much was given back.
+
+    CuPy's pool calls no hook when it gives segments back. It gives back all that have no block in use, of
+    all streams or of one: those are looked for whose sizes have the sum that was seen.
+
+    Parameters
+    ----------
+    first
+        What the pool held before the events.
+    events
+        With ``segment_free`` events of address 0, whose size is what the pool's total shrank by.
+
+    Returns
+    -------
+    events, unnamed_bytes
+        The same with segments' addresses and sizes; and what could not be explained, for which there is no
+        event.
+    """
+    books, rows, unnamed = _Books(first), list[Row](), 0
+    columns = (events.addresses, events.size_bytes, events.requested_bytes, events.streams, events.time_ns,
+               events.stacks)  # fmt: skip
+    for code, *row in zip(events.actions.tolist(), *(column.tolist() for column in columns), strict=True):
+        address, size, _, stream, time_ns, stack = row
+        if code != _FREED or address:
+            books.note(ACTIONS[code], address, size, stream)
+            rows.append((code, *row))
+            continue
+        gone = books.sum_to(size)
+        unnamed += 0 if gone else size
+        for start in gone:
+            size, stream = books.segments[start]
+            books.note("segment_free", start, size, stream)
+            rows.append((_FREED, start, size, 0, stream, time_ns, stack))
+    table = np.array(rows, np.int64).reshape(-1, 7)
+    wide = [np.ascontiguousarray(table[:, at]) for at in range(1, 6)]
+    return AllocatorEvents(table[:, 0].astype(np.uint8), *wide, stacks=table[:, 6].astype(np.int32)), unnamed
+
+
+class _Books:
+    """Segments, and how many blocks in use each has."""
+
+    def __init__(self, first: BlockMap) -> None:
+        self.segments: dict[int, tuple[int, int]] = {}  # address -> size, stream
+        self.starts: list[int] = []
+        self.blocks: dict[int, int] = {}
+        for segment in first.segments:
+            self.note("segment_alloc", segment.address, segment.size_bytes, segment.stream)
+            for block in segment.blocks:
+                if block.state == "used":
+                    self.note("alloc", block.address, block.size_bytes, segment.stream)
+
+    def note(self, action: str, address: int, size: int, stream: int) -> None:
+        match action:
+            case "segment_alloc":
+                insort(self.starts, address)
+                self.segments[address] = size, stream
+                self.blocks[address] = 0
+            case "segment_free":
+                self.starts.remove(address)
+                del self.segments[address], self.blocks[address]
+            case "alloc" | "free_completed":
+                at = bisect_right(self.starts, address) - 1
+                if at >= 0 and address < self.starts[at] + self.segments[self.starts[at]][0]:
+                    self.blocks[self.starts[at]] += 1 if action == "alloc" else -1
+
+    def sum_to(self, size: int) -> list[int]:
+        """The unused segments of as many streams as it takes that make up `size` bytes; none if none do."""
+        unused = [start for start, count in self.blocks.items() if count <= 0]
+        for streams in self._choices({self.segments[start][1] for start in unused}):
+            found = [start for start in unused if self.segments[start][1] in streams]
+            if sum(self.segments[start][0] for start in found) == size:
+                return sorted(found)
+        return []
+
+    def _choices(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
+        """All streams, then fewer; not all choices where there are very many."""
+        most = len(streams) if len(streams) <= 10 else 1
+        yield tuple(streams)
+        for many in range(most, 0, -1):
+            yield from combinations(sorted(streams), many)
