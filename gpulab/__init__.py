@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         sanitize,
         warps,
     )
+    from gpulab.lab.memory.allocator import allocator
     from gpulab.lab.memory.chart import memory
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "access",
+    "allocator",
     "as_run",
     "before_volta",
     "block_order",
@@ -75,6 +77,7 @@ _MODULES = {
     "gpulab.lab.device": "compare device",
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
+    "gpulab.lab.memory.allocator": "allocator",
     "gpulab.lab.memory.chart": "memory",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",

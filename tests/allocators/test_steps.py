@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.allocators.traces import KIB, MIB, random_requests, random_rows, trace_of
+from tests.allocators.traces import KIB, MIB, many_rows, random_requests, random_rows, trace_of
 from virtualgpu.allocators.replay import replay
 from virtualgpu.allocators.steps import at, history, tail
 from virtualgpu.allocators.torch.allocator import TorchAllocator
-from virtualgpu.records.memory import AllocatorTrace, Block, Segment
+from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Segment
 
 Tile = tuple[int, int, str, int]
 
@@ -136,7 +136,7 @@ def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
 
 
 def test_a_hundred_thousand_events_are_at_hand() -> None:
-    trace = trace_of(random_rows(1, 100_000))
+    trace = trace_of(many_rows())
     began = time.perf_counter()
     lives = history(trace)
     took = time.perf_counter() - began

@@ -109,6 +109,14 @@ def random_rows(seed: int, events: int, *, expandable: bool = False, waits: bool
     return rows[:events]
 
 
+def many_rows(events: int = 100_000, each: int = 5_000) -> list[Row]:
+    """Very many events, soon made: one program after the other, each at addresses of its own."""
+    rows = random_rows(1, each)
+    return [
+        (kind, address + (at << 36), *more) for at in range(events // each) for kind, address, *more in rows
+    ]
+
+
 def random_requests(seed: int, count: int) -> list[Request]:
     """What a program on two streams might ask of PyTorch's allocator: small, medium and large blocks."""
     draw = random.Random(seed)

@@ -20,9 +20,11 @@ from PIL import Image
 from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
 from gpulab.views import _base as base
 from gpulab.views.parts import page
-from tests.views import synthetic, timelines
+from tests.views import pools, synthetic, timelines
 
 MAKERS: dict[str, Callable[[], Any]] = {
+    "memory map": pools.one,
+    "memory maps": pools.two,
     "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
     "launch": lambda: LaunchChart(synthetic.launch_trace()),
     "beside": lambda: LaunchChart(

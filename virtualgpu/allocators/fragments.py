@@ -32,11 +32,14 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     limits = [each for each in (block_map.limit_bytes, capacity_bytes) if each]
     room = max(0, min(limits) - reserved) if limits else None
     released = sum(map(releasable_bytes, block_map.segments))
-    keys = sorted({(segment.stream, segment.pool) for segment in block_map.segments})
+    keys = {(segment.stream, segment.pool) for segment in block_map.segments}
+    if any(pool for _, pool in keys):  # large requests go to a pool that may have nothing yet
+        keys |= {(stream, "large") for stream, _ in keys}
+    expandable = any(segment.is_expandable for segment in block_map.segments)
     arenas = tuple(
         _arena(stream, pool, [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
-               None if room is None else room + released)
-        for stream, pool in keys
+               None if room is None else room + released, expandable)
+        for stream, pool in sorted(keys)
     )  # fmt: skip
     rounding = sum(b.size_bytes - b.requested_bytes for b in block_map.blocks
                    if b.requested_bytes and b.state in ("used", "waiting"))  # fmt: skip
@@ -61,11 +64,14 @@ def releasable_bytes(segment: Segment) -> int:
     return found
 
 
-def _arena(stream: int, pool: str, segments: list[Segment], device_bytes: int | None) -> Arena:
+def _arena(
+    stream: int, pool: str, segments: list[Segment], device_bytes: int | None, expandable: bool
+) -> Arena:  # fmt: skip
     blocks = [block for segment in segments for block in segment.blocks]
     free = [block.size_bytes for block in blocks if block.state == "free"]
     largest = max(free, default=0)
     tails = [_tail(segment) for segment in segments if segment.is_expandable]
+    tails += [0] * (expandable and not tails)
     request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tails))
     used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
     return Arena(stream, pool, used, sum(free), largest, len(free), request)
@@ -83,7 +89,7 @@ def _served(pool: str, free_bytes: int) -> int:
 
 
 def _new(pool: str, device_bytes: int, tails: list[int]) -> int:
-    """The largest request that memory of the device serves, put to what is free at an expandable segment's end."""
+    """The largest request that the device serves, put to what is free at an expandable segment's end."""
     if pool == "small":
         return SMALL_REQUEST_BYTES if device_bytes >= SMALL_PAGE_BYTES else 0
     if pool == "large" and tails:  # whole pages of a tail are among the device's bytes already

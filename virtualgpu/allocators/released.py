@@ -49,8 +49,17 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
             books.note("segment_free", start, size, stream)
             rows.append((_FREED, start, size, 0, stream, time_ns, stack))
     table = np.array(rows, np.int64).reshape(-1, 7)
-    wide = [np.ascontiguousarray(table[:, at]) for at in range(1, 6)]
-    return AllocatorEvents(table[:, 0].astype(np.uint8), *wide, stacks=table[:, 6].astype(np.int32)), unnamed
+    address_column, sizes, asked, streams, times = (np.ascontiguousarray(table[:, at]) for at in range(1, 6))
+    found = AllocatorEvents(
+        table[:, 0].astype(np.uint8),
+        address_column,
+        sizes,
+        asked,
+        streams,
+        times,
+        table[:, 6].astype(np.int32),
+    )
+    return found, unnamed
 
 
 class _Books:

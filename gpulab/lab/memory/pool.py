@@ -54,8 +54,8 @@ def block_map(pool: Any) -> tuple[BlockMap, str]:
     note = ""
     if total:
         note = (
-            "CuPy's pool does not tell its segments: what it held before is shown as the blocks of the arrays that "
-            f"lived then{f', and {unknown:,} bytes of it are not shown' if unknown > 0 else ''}."
+            "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
+            f"that lived then{f', and {unknown:,} bytes of it are not shown' if unknown > 0 else ''}."
         )
     return BlockMap(provenance(), device, 0, int(pool.get_limit()), found), note
 
@@ -81,7 +81,9 @@ class PoolRecorder(AllocationRecorder):
         events, unnamed = named(first, self.events(device=self.device))
         notes = [self.unknown, self.note]
         if unnamed:
-            notes.append(f"{unnamed:,} bytes that went back to the device are still shown: it is not known which.")
+            notes.append(
+                f"{unnamed:,} bytes that went back to the device are still shown: it is not known which."
+            )
         return AllocatorTrace(
             provenance(), self.device, NAME, first, events, tuple(self.stacks),
             capacity_bytes=self.capacity_bytes, note=" ".join(filter(None, notes)),
@@ -100,6 +102,8 @@ class PoolRecorder(AllocationRecorder):
 
     def _look(self) -> None:
         """Whether the pool gave something back since the last look."""
+        if self._cp.cuda.runtime.getDevice() != self.device:
+            return  # a pool tells of the current device
         total = int(self.pool.total_bytes())
         gone, self._total = self._total - total, total
         if gone > 0:

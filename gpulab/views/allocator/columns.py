@@ -26,7 +26,7 @@ Column = npt.NDArray[Any]
 
 
 class Owners:
-    """Whose each block is: the program's line that allocated it, or what it is called; in the order of bytes."""
+    """Whose each block is: the line that allocated it, or what it is called; in the order of bytes."""
 
     def __init__(self, histories: Sequence[AllocatorHistory]) -> None:
         self.stack_owner: list[list[str]] = []
@@ -43,6 +43,12 @@ class Owners:
             for name, bytes_ in zip(mine, lives.size_bytes.tolist(), strict=True):
                 weight[name] = weight.get(name, 0) + bytes_
             named.append(mine)
+        # Of the first history, whose stacks the slider's words name: each line once.
+        self.lines = list(dict.fromkeys(self.stack_owner[0]))
+        numbers = {name: at if name else -1 for at, name in enumerate(self.lines)}
+        self.stack_line = np.array([*(numbers[name] for name in self.stack_owner[0]), -1], np.int32)
+        code = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
+        self.code = {name: text for name, text in code if name}
         self.names = sorted(weight, key=lambda name: (not name, -weight[name]))
         place = {name: at for at, name in enumerate(self.names)}
         self.of_blocks = [np.array([place[name] for name in mine], np.int32) for mine in named]
@@ -56,7 +62,8 @@ def moment(view: AllocatorView, at: int) -> tuple[str, int, int, int, int]:
     """What happened at a place of the slider: kind, bytes, bytes asked, stream, stack."""
     if view.requests:
         request = view.requests[at]
-        return request.kind, request.size_bytes, 0, request.stream, request.stack
+        kind = "ask" if request.kind == "alloc" else request.kind
+        return kind, request.size_bytes, 0, request.stream, request.stack
     events = view.panels[0].history.trace.events
     return (
         ACTIONS[events.actions[at]], int(events.size_bytes[at]), int(events.requested_bytes[at]),
@@ -67,7 +74,7 @@ def moment(view: AllocatorView, at: int) -> tuple[str, int, int, int, int]:
 def refusals(view: AllocatorView, panel: Panel) -> list[int]:
     """The places of the slider at which a pool refused a request."""
     steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
-    return moments_of(panel, steps).tolist()
+    return [int(at) for at in moments_of(panel, steps)]
 
 
 def moments_of(panel: Panel, steps: Column) -> Column:
@@ -84,6 +91,7 @@ def contents(view: AllocatorView, keys: str) -> dict[str, Any]:
         "row_bytes": view.places[0].row_bytes,
         "streams": list(view.streams.values()),
         "owners": view.owners.names,
+        "code": [view.owners.code.get(name, "") for name in view.owners.names], "lines": view.owners.lines,
         "colours": list(COLOURS), "rest": REST, "ages": [list(age) for age in AGES],
         "moments": _moments(view, streams), "last": view.last, "stops": stops,
         "refused": np.unique(np.array([m for panel in view.panels for m in refusals(view, panel)], np.int64)),
@@ -93,20 +101,19 @@ def contents(view: AllocatorView, keys: str) -> dict[str, Any]:
 
 
 def _moments(view: AllocatorView, streams: dict[int, int]) -> dict[str, Any]:
-    owners = {name: at for at, name in enumerate(view.owners.names)}
-    lines = [owners.get(text, -1) for text in view.owners.stack_owner[0]] or [-1]
+    lines = view.owners.stack_line
     if view.requests:
         rows = [moment(view, at) for at in range(len(view.requests))]
         kind, sizes, asked, stream, stack = (list(column) for column in zip(*rows, strict=True))
         kinds = np.array([words.KINDS.index(name) for name in kind], np.uint8)
-        table = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
+        table: list[Column] = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
     else:
         events = view.panels[0].history.trace.events
         kinds = events.actions  # ACTIONS come first among the kinds
         table = [events.size_bytes, events.requested_bytes, events.streams, events.stacks]
-    owner = np.where(table[3] >= 0, np.array(lines, np.int32)[table[3]], -1)
+    line = np.where(table[3] >= 0, lines[table[3]], -1).astype(np.int32)
     return {"kind": kinds, "size": table[0], "asked": table[1], "stream": _streams(table[2], streams),
-            "owner": owner.astype(np.int32)}  # fmt: skip
+            "line": line}  # fmt: skip
 
 
 def _streams(handles: Column, streams: dict[int, int]) -> Column:

@@ -1,4 +1,4 @@
-"""Where each segment of a memory map stands: in rows of so many bytes, each in its place as long as it lives."""
+"""Where each segment of a memory map stands: in rows of so many bytes, in one place while it lives."""
 
 from __future__ import annotations
 

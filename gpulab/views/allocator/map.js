@@ -7,7 +7,8 @@ import { Pool, happened } from "./state.js";
 // Steps one pool, or several with the same requests, through what they did: curve, map, figures, stack traces.
 
 const CURVE_PX = 46;
-const COLOURINGS = [["line", "line"], ["stream", "stream"], ["age", "age"]];
+const COLOURINGS = [["line", "by line"], ["stream", "by stream"], ["age", "by age"]];
+const MOST_CODE = 26;
 
 function render({ model, el }) {
   const frame = new Frame({ model, el }, "allocator-view");
@@ -54,7 +55,7 @@ function render({ model, el }) {
     const map = new MapCanvas(frame, pool, canvas);
     map.colours = [...new Set([...colourNames, ...contents.ages.map(([, , colour]) => colour)])];
     const said = element("div", { class: "gl-said" });
-    const numbers = element("dl", { class: "gl-numbers", style: "grid-template-columns:repeat(auto-fill,minmax(min(100%,128px),1fr))" });
+    const numbers = element("dl", { class: "gl-numbers", style: "grid-template-columns:repeat(auto-fit,minmax(min(100%,128px),1fr))" });
     const choose = (tile) => {
       model.set("panel", tile < 0 ? -1 : at);
       map.chosen = tile;
@@ -73,11 +74,12 @@ function render({ model, el }) {
       event.stopPropagation();
       choose(map.next(event.key));
     });
-    const node = element("div", { class: "gl-pool" }, element("div", { class: "gl-pool-head" }, ...(several ? [element("b", {}, `${pool.panel.name} `)] : []), said), numbers, element("div", { class: "gl-plot" }, canvas));
+    const node = element("div", { class: "gl-pool" }, ...[element("div", { class: "gl-pool-head" }, ...(several ? [element("b", {}, `${pool.panel.name}`)] : []), ...(several ? [numbers] : []), said), several ? null : numbers, element("div", { class: "gl-plot" }, canvas)]);
     return { pool, map, said, numbers, node };
   });
   const rows = pools.reduce((sum, { panel }) => sum + panel.rows, 0);
-  const rowPx = Math.max(14, Math.min(34, Math.floor(210 / Math.max(1, rows))));
+  const rowPx = Math.max(14, Math.min(34, Math.floor((several ? 180 : 210) / Math.max(1, rows))));
+  frame.root.classList.toggle("gl-several", several);
 
   /** Colour of a block, as a number among the map's. */
   const colouring = ({ pool, map }) => {
@@ -110,15 +112,20 @@ function render({ model, el }) {
     detail.replaceChildren(element("div", { role: "status" }, pool.told(map.chosen)), ...(frames.length ? [element("ol", {}, ...frames.map((text) => element("li", {}, text)))] : none));
   };
 
+  const coded = (at) => {
+    const text = contents.code[at];
+    return text ? element("code", {}, text.length > MOST_CODE ? `${text.slice(0, MOST_CODE)}…` : text) : "";
+  };
+
   const showLegend = () => {
     const by = model.get("colour_by");
-    const swatch = (colour, text, more = "") => element("span", {}, element("i", { class: more, style: colour && `background:var(--gl-${colour})` }), text);
+    const swatch = (colour, text, more = "", code = "") => element("span", {}, element("i", { class: more, style: colour && `background:var(--gl-${colour})` }), text, " ", code);
     const named = by === "age" ? contents.ages.map(([, text, colour]) => [colour, text]) : contents.colours.map((colour, at) => [colour, (by === "stream" ? contents.streams : contents.owners)[at]]).filter(([, text]) => text !== undefined);
     const more = by !== "age" && (by === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, by === "stream" ? "other streams" : "other lines"]] : [];
     const waiting = pools.some(({ panel: { block } }) => block.freed.some((at, row) => at < block.end[row] - 1));
     const holes = pools.some(({ panel: { segment } }) => segment.expandable.some(Boolean));
     legend.replaceChildren(
-      ...[...named, ...more].map(([colour, text]) => swatch(colour, text || "unknown line")),
+      ...[...named, ...more].map(([colour, text], at) => swatch(colour, text || "unknown line", "", by === "line" && at < named.length ? coded(at) : "")),
       swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []),
     );
   };
@@ -216,9 +223,9 @@ function render({ model, el }) {
     button("|◀", "First", "Home", keys.Home), button("◀", "Step back", "Left arrow", keys.ArrowLeft),
     button("▶", "Step on", "Right arrow", keys.ArrowRight), button("▶|", "Last", "End", keys.End), play.button, play.speed,
   ];
-  const bar = element("div", { class: "gl-groups" }, ...(last ? [tools(...steps), tools(previous, next, refused)] : []), tools(element("label", {}, "Colour by ", colours), empty));
+  const bar = element("div", { class: "gl-groups" }, ...(last ? [tools(...steps), tools(previous, next, refused)] : []), tools(colours, empty));
   const over = last ? [element("div", { class: "gl-plot gl-over" }, curve), element("div", { class: "gl-place" }, slider)] : [element("div", { class: "gl-plot", hidden: true }, curve)];
-  frame.body.append(bar, ...over, ...(last ? [spoken] : []), ...panels.map(({ node }) => node), legend, detail, element("div", { class: "gl-note gl-keys" }, contents.keys));
+  frame.body.append(bar, ...over, ...(last ? [spoken] : []), ...panels.map(({ node }) => node), legend, detail, element("details", { class: "gl-keys" }, element("summary", {}, "Keys"), element("div", { class: "gl-note" }, contents.keys)));
 
   curve.addEventListener("pointerdown", (event) => { curve.setPointerCapture(event.pointerId); pointed(event); });
   curve.addEventListener("pointermove", (event) => { if (event.buttons) pointed(event); });

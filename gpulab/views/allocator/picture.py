@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpulab.views._text import size
-from gpulab.views.allocator import columns, words
+from gpulab.views.allocator import columns
 from gpulab.views.allocator.layout import Places
 from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
@@ -70,7 +70,9 @@ def _curve(view: AllocatorView) -> Box:
     items = [line(at, y(curves["used"][0]), "accent", fill="accent-2", base=CURVE_PX + 4, step=True)]
     for reserved, colour in zip(curves["reserved"], ("fg", "tail"), strict=False):
         items.append(line(at, y(reserved), colour, step=True))
-    items.append(rules(refused, [4] * len(refused), refused, [CURVE_PX + 4] * len(refused), "error", dash=True))
+    items.append(
+        rules(refused, [4] * len(refused), refused, [CURVE_PX + 4] * len(refused), "error", dash=True)
+    )
     items.append(rules([view.step], [0], [view.step], [CURVE_PX + 6], "fg", width=2))
     items.append(y_ticks([8, CURVE_PX], [size(top), "0"], (0, view.last + 1)))
     return plot(CURVE_PX + 8, (0, view.last + 1), *items, label="Memory over all steps", left=LEFT_PX)
@@ -97,7 +99,9 @@ def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
                 texts.append((*widest, size(block.size_bytes), "fg"))
             elif block.state in ("used", "waiting"):
                 owner = view.owners.names[view.owners.of_blocks[index][numbers_of[block.address]]]
-                ink = "on-accent" if colour == "accent" else "fg" if colour in ("range", "other") else "on-good"
+                ink = (
+                    "on-accent" if colour == "accent" else "fg" if colour in ("range", "other") else "on-good"
+                )
                 texts.append((*widest, f"{size(block.size_bytes)}  {owner}\n{size(block.size_bytes)}", ink))
             if block.state != "used" and hatches < MOST_HATCHES:
                 for left, right, row in pieces:
@@ -107,7 +111,8 @@ def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
     items: list[Item] = []
     for colour, pieces in tiles.items():
         items.append(_boxes(pieces, high, colour))
-    items.append(rules(*(list(side) for side in zip(*hatched, strict=True)), "muted") if hatched else None)  # type: ignore[arg-type]
+    x0, y0, x1, y1 = np.array(hatched or np.empty((0, 4))).T
+    items.append(rules(x0, y0, x1, y1, "other"))
     items.append(_boxes(outlines, high, "muted", outline=True))
     for ink in sorted({text[4] for text in texts}):
         mine = [text for text in texts if text[4] == ink]
@@ -177,7 +182,7 @@ def _colour(
 def _hatch(
     left: float, right: float, top: float, high: float, px: float, state: str
 ) -> Iterator[tuple[float, float, float, float]]:
-    """Strokes over a piece of a row: rising where it is free, falling where a block waits, dots for no memory."""
+    """Strokes over a piece of a row: rising where it is free, falling where it waits, dots for no memory."""
     wide = (right - left) * px
     if state == "unmapped":
         for at in range(4, int(wide), 8):

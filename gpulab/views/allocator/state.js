@@ -84,8 +84,9 @@ export class Pool {
   /** The figures of a step. */
   sum(segment) {
     const { tiles, panel } = this;
-    const found = { reserved: 0, used: 0, free: 0, largest: 0, rounding: 0, releasable: 0, pieces: 0, segments: 0 };
+    const found = { reserved: 0, used: 0, free: 0, largest: 0, rounding: 0, releasable: 0, pieces: 0 };
     const arenas = new Map();
+    this.living = new Set();
     this.unused = new Set(); // segments without a block in use
     let [first, empty, bytes, arena] = [0, true, 0, null];
     const end = (at) => {
@@ -99,7 +100,7 @@ export class Pool {
       if (at === 0 || number !== tiles.segment[at - 1]) {
         end(at);
         [first, empty, bytes] = [at, true, 0];
-        found.segments += 1;
+        this.living.add(number);
         const key = `${segment.stream[number]} ${segment.pool[number]}`;
         if (!arenas.has(key)) arenas.set(key, { stream: segment.stream[number], pool: segment.pool[number], largest: 0, tail: -1 });
         arena = arenas.get(key);
@@ -122,7 +123,15 @@ export class Pool {
       }
     }
     end(tiles.count);
+    if ([...arenas.values()].some(({ pool }) => pool)) {
+      // Large requests go to a pool that may have nothing yet.
+      const tail = segment.expandable.some((each, number) => each && this.living.has(number)) ? 0 : -1;
+      for (const { stream } of [...arenas.values()]) {
+        if (!arenas.has(`${stream} ${LARGE}`)) arenas.set(`${stream} ${LARGE}`, { stream, pool: LARGE, largest: 0, tail });
+      }
+    }
     const room = panel.known ? Math.max(0, panel.limit - found.reserved) : null;
+    found.room = room;
     found.arenas = [...arenas.values()];
     const served = ({ pool, largest, tail }) => {
       const device = room + found.releasable;
@@ -150,11 +159,11 @@ export class Pool {
     const { used, reserved, free, largest, rounding, releasable, most } = this.found;
     const gone = emptied ? releasable : 0;
     return [
-      ["In use", sized(used), `of ${sized(reserved - gone)} reserved`],
-      ["Free", sized(free - gone), gone ? "kept by blocks in use" : `largest ${sized(largest)}`],
-      ["External fragmentation", percent(free ? 1 - largest / free : 0), "1 - largest / free"],
-      ["Lost by rounding", sized(rounding), "in blocks in use"],
-      ["Refused above", most === null ? "no limit known" : sized(most), "even with the cache emptied"],
+      ["In use, of reserved", sized(used), `/ ${sized(reserved - gone)}`],
+      ["Free", sized(free - gone), gone ? "kept" : `largest ${sized(largest)}`],
+      ["Fragmentation", percent(free ? 1 - largest / free : 0), ""],
+      ["Rounding", sized(rounding), ""],
+      ["Refused above", most === null ? "not known" : sized(most), ""],
     ];
   }
 
@@ -165,11 +174,12 @@ export class Pool {
     for (let at = 0; at < refused.step.length; at += 1) {
       if (refused.step[at] <= before || refused.step[at] > this.at) continue;
       const mine = Math.max(0, ...this.found.arenas.filter(({ stream }) => stream === refused.stream[at]).map((arena) => arena.largest));
-      let why = `it lies in ${pieces(this.found.pieces)}, the largest has ${sized(mine)}`;
-      if (!free) why = `all of the ${sized(reserved)} that the pool holds is in use`;
-      else if (!mine) why = "none of it belongs to this stream";
-      else if (mine < largest) why = `this stream's largest piece has ${sized(mine)}, another one's ${sized(largest)}`;
-      return [`${sized(free)} free, ${sized(refused.asked[at])} refused: ${why}.`, true];
+      let why = `${pieces(this.found.pieces)}, the largest ${sized(mine)}`;
+      if (!free) why = `all ${sized(reserved)} of the pool are in use`;
+      else if (!mine) why = "none of it is this stream's";
+      else if (mine < largest) why = `this stream's largest piece is ${sized(mine)} (another's ${sized(largest)})`;
+      const more = this.found.room === null ? "" : `; room for ${sized(this.found.room)} more`;
+      return [`${sized(free)} free, ${sized(refused.asked[at])} refused: ${why}${more}.`, true];
     }
     if (!free) return [`${sized(used)} in use, nothing free in the pool.`, false];
     const lies = this.found.pieces === 1 ? "in one piece" : `in ${pieces(this.found.pieces)}, the largest ${sized(largest)}`;
@@ -213,10 +223,10 @@ export function happened(contents, at) {
   const { moments, unit, last } = contents;
   if (!last) return "The pool as it is now.";
   if (!at) return `Before the first ${unit} of ${grouped(last)}.`;
-  const [size, asked, stream, owner] = ["size", "asked", "stream", "owner"].map((name) => moments[name][at - 1]);
+  const [size, asked, stream, line] = ["size", "asked", "stream", "line"].map((name) => moments[name][at - 1]);
   const words = {
-    size: sized(size), asked: asked && asked !== size ? ` (${sized(asked)} asked)` : "",
-    stream: contents.streams[stream] ?? "another stream", at: contents.owners[owner] ? `, ${contents.owners[owner]}` : "",
+    size: sized(size), asked: asked && sized(asked) !== sized(size) ? ` (${sized(asked)} asked)` : "",
+    stream: contents.streams[stream] ?? "another stream", at: line >= 0 ? `, ${contents.lines[line]}` : "",
   };
   const told = contents.done[moments.kind[at - 1]].replace(/\{(\w+)\}/g, (_, name) => words[name]);
   return `${unit[0].toUpperCase()}${unit.slice(1)} ${grouped(at)} of ${grouped(last)}: ${told}.`;

@@ -1,4 +1,4 @@
-"""Memory map: segments and blocks of a pool at any step of its trace, or of two pools on the same requests."""
+"""Memory map: segments and blocks of a pool at any step, or of two pools on the same requests."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ class AllocatorView(View, module="allocator/map"):
     @traitlets.validate("colour_by")
     def _known(self, proposal: Any) -> str:
         if proposal["value"] not in COLOURINGS:
-            raise traitlets.TraitError(f"Blocks are coloured by {', '.join(COLOURINGS)}, not {proposal['value']!r}.")
+            raise traitlets.TraitError(
+                f"Blocks are coloured by {', '.join(COLOURINGS)}, not {proposal['value']!r}."
+            )
         return str(proposal["value"])
 
     def _telling(self) -> int:
@@ -165,14 +167,17 @@ class AllocatorView(View, module="allocator/map"):
         return words.sentence(found)
 
     def sentence(self) -> str:
-        panels = [f"{panel.name}, {self.moment()[0].lower()}{self.moment()[1:]} {self.said(panel)}"
-                  for panel in self.panels[:1]]  # fmt: skip
-        panels += [f"{panel.name}: {self.said(panel)}" for panel in self.panels[1:]]
         label = self.panels[0].history.trace.provenance.label
-        return f"Memory map of {' '.join(panels)} {label[0].upper()}{label[1:]}."
+        unit = "request" if self.requests else "event"
+        when = f"at {unit} {number(self.step)} of {number(self.last)}" if self.last else "now"
+        told = [self.said(panel) for panel in self.panels]
+        if len(told) > 1:
+            told = [f"{panel.name}: {text}" for panel, text in zip(self.panels, told, strict=True)]
+        names = " and ".join(panel.name for panel in self.panels)
+        return f"Memory map of {names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in told)}."
 
     def describe(self) -> str:
-        lines = [self.moment()]
+        lines = [self.sentence(), self.moment()]
         for panel in self.panels:
             now = panel.at(panel.step(self.step))
             lines.append(f"{panel.name}: {self.said(panel)} {words.emptying(panel.figures(now))}")
@@ -189,11 +194,11 @@ def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
     """Term, value and detail of each number beside the map; ``state.js`` says the same."""
     most = found.largest_request_bytes
     return [
-        ("In use", size(found.used_bytes), f"of {size(found.reserved_bytes)} reserved"),
+        ("In use, of reserved", size(found.used_bytes), f"/ {size(found.reserved_bytes)}"),
         ("Free", size(found.free_bytes), f"largest {size(found.largest_free_bytes)}"),
-        ("External fragmentation", percent(found.external), "1 - largest / free"),
-        ("Lost by rounding", size(found.rounding_bytes), "in blocks in use"),
-        ("Refused above", "no limit known" if most is None else size(most), "even with the cache emptied"),
+        ("Fragmentation", percent(found.external), ""),
+        ("Rounding", size(found.rounding_bytes), ""),
+        ("Refused above", "not known" if most is None else size(most), ""),
     ]
 
 
@@ -203,7 +208,9 @@ def _segments(now: BlockMap, kinds: SegmentLives, streams: dict[int, str]) -> li
         states = [block.state for block in segment.blocks]
         parts = [f"{states.count(state)} {name}" for state, name in picture.STATES.items() if state in states]
         pool = f", {segment.pool} pool" if segment.pool else ""
-        told.append(f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(parts)}.")
+        told.append(
+            f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool}: {', '.join(parts)}."
+        )
     more = len(now.segments) - len(told)
     return [*told, f"And {count(more, 'more segment')}."] if more else told
 

@@ -18,7 +18,8 @@ DONE = {
     "segment_unmap": "{size} of an expandable segment unmapped",
     "oom": "{size} refused{asked}, {stream}{at}: out of memory",
     "snapshot": "a snapshot taken",
-    "free": "{size} freed{at}",
+    "ask": "{size} asked for, {stream}{at}",
+    "free": "a block freed{at}",
     "record_stream": "{stream} uses a block, too",
     "complete": "the work of {stream} so far is over",
     "empty_cache": "the cache emptied{at}",
@@ -31,7 +32,8 @@ BEFORE = "before the recording"
 
 def done(kind: str, size_bytes: int, asked_bytes: int, stream: str, owner: str) -> str:
     """What happened, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
-    asked = f" ({size(asked_bytes)} asked)" if asked_bytes and asked_bytes != size_bytes else ""
+    told = asked_bytes and size(asked_bytes) != size(size_bytes)
+    asked = f" ({size(asked_bytes)} asked)" if told else ""
     at = f", {owner}" if owner else ""
     return DONE[kind].format(size=size(size_bytes), asked=asked, stream=stream, at=at)
 
@@ -68,17 +70,22 @@ def sentence(found: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> s
     if refused_bytes:
         mine = max((arena.largest_free_bytes for arena in found.arenas if arena.stream == stream), default=0)
         if not free:
-            why = f"all of the {size(found.reserved_bytes)} that the pool holds is in use"
+            why = f"all {size(found.reserved_bytes)} of the pool are in use"
         elif not mine:
-            why = "none of it belongs to this stream"
+            why = "none of it is this stream's"
         elif mine < found.largest_free_bytes:
-            why = f"this stream's largest piece has {size(mine)}, another one's {size(found.largest_free_bytes)}"
+            why = f"this stream's largest piece is {size(mine)} (another's {size(found.largest_free_bytes)})"
         else:
-            why = f"it lies in {pieces:,} {'piece' if pieces == 1 else 'pieces'}, the largest has {size(mine)}"
-        return f"{size(free)} free, {size(refused_bytes)} refused: {why}."
+            why = f"{pieces:,} {'piece' if pieces == 1 else 'pieces'}, the largest {size(mine)}"
+        more = "" if found.room_bytes is None else f"; room for {size(found.room_bytes)} more"
+        return f"{size(free)} free, {size(refused_bytes)} refused: {why}{more}."
     if not free:
         return f"{size(found.used_bytes)} in use, nothing free in the pool."
-    lies = "in one piece" if pieces == 1 else f"in {pieces:,} pieces, the largest {size(found.largest_free_bytes)}"
+    lies = (
+        "in one piece"
+        if pieces == 1
+        else f"in {pieces:,} pieces, the largest {size(found.largest_free_bytes)}"
+    )
     return f"{size(found.used_bytes)} in use, {size(free)} free {lies}."
 
 
@@ -86,5 +93,7 @@ def emptying(found: Fragmentation) -> str:
     """What emptying the cache would do."""
     if not found.free_bytes:
         return "Nothing is free: emptying the cache would give nothing back."
-    kept = f"; {size(found.held_bytes)} stay, in segments that a block in use keeps" if found.held_bytes else ""
+    kept = (
+        f"; {size(found.held_bytes)} stay, in segments that a block in use keeps" if found.held_bytes else ""
+    )
     return f"Emptying the cache would give {size(found.releasable_bytes)} back to the device{kept}."

@@ -1,0 +1,283 @@
+"""``gl.allocator``: what a memory pool does with the program's requests, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab.memory.pool import NAME, PoolRecorder, block_map, current_pool, provenance
+from virtualgpu.allocators import steps
+from virtualgpu.allocators.fragments import fragmentation
+from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.records.memory import (
+    AllocatorHistory,
+    AllocatorTrace,
+    BlockMap,
+    Fragmentation,
+    Request,
+)
+
+if TYPE_CHECKING:
+    from gpulab.views import AllocatorView
+    from virtualgpu.allocators.replay import Allocator
+    from virtualgpu.records.memory import AllocatorEvents
+
+MOST_EVENTS = 200_000
+"""A page with more would take long to open: it has the last ones, and says so."""
+OTHERS = ("CuPy", "PyTorch")
+
+
+def allocator() -> AllocatorReport:
+    """Show what the memory pool holds, its segments and blocks; with ``with``, all that it does.
+
+    Returns
+    -------
+    AllocatorReport
+        Its text is one sentence, its picture the map of the pool: now, or with ``with`` at any event of the
+        block. ``.record`` holds the data (`virtualgpu.records.memory.AllocatorTrace`).
+
+    Notes
+    -----
+    CuPy's pool on a real GPU does not tell what it holds: the map has what its hooks told within the block,
+    and the arrays that lived before; its caption says what is missing. Allocations of other threads are not
+    seen.
+
+    Examples
+    --------
+    >>> with gl.allocator() as a:
+    ...     x = cp.zeros(1000)
+    ...     del x
+    >>> a
+    """
+    return AllocatorReport()
+
+
+class AllocatorReport:
+    """What a pool did, or holds now. ``with`` records it; afterwards it is displayed, asked and saved.
+
+    Parameters
+    ----------
+    trace
+        One that has been recorded before; None: the pool as it is now, until ``with`` begins.
+    """
+
+    def __init__(self, trace: AllocatorTrace | None = None) -> None:
+        self._trace = trace
+        self._recorder: PoolRecorder | None = None
+        self._view: AllocatorView | None = None
+        self._is_open = trace is None
+
+    def __enter__(self) -> Self:
+        if not self._is_open:
+            raise GpulabError("This one holds a recording; make a new one with gl.allocator().")
+        self._is_open = False
+        self._trace = self._view = None
+        self._recorder = PoolRecorder()
+        self._recorder.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.stop()
+            self._trace = recorder.trace()
+
+    @property
+    def record(self) -> AllocatorTrace:
+        """The events with the map before them.
+
+        Raises
+        ------
+        GpulabError
+            While its block has not ended.
+        """
+        if self._recorder is not None:
+            raise GpulabError("The pool is being recorded: what it did is there when the block has ended.")
+        if self._trace is None:
+            self._trace = _now()
+        return self._trace
+
+    @cached_property
+    def history(self) -> AllocatorHistory:
+        """The record as lives of blocks, of which `at` tells any step."""
+        return steps.history(self.record)
+
+    @cached_property
+    def requests(self) -> list[Request]:
+        """What the program asked of the allocator: the record without what the allocator made of it."""
+        from virtualgpu.allocators.replay import requests_of
+
+        return requests_of(self.record)
+
+    @property
+    def events(self) -> AllocatorEvents:
+        """The record's events, as columns."""
+        return self.record.events
+
+    def at(self, step: int) -> BlockMap:
+        """The map after so many events; from the end if negative.
+
+        Raises
+        ------
+        IndexError
+            If there are fewer events.
+
+        Examples
+        --------
+        >>> a.at(-1).used_bytes
+        0
+        """
+        last = self.history.last_step
+        return steps.at(self.history, step if step >= 0 else last + 1 + step)
+
+    def fragmentation(self, step: int = -1) -> Fragmentation:
+        """Free memory in numbers, in all and for each stream, and which request fails; see `at`."""
+        return fragmentation(self.at(step), self.record.capacity_bytes)
+
+    def beside(self, other: str = "PyTorch", **settings: Any) -> AllocatorView:
+        """Show another allocator's map for the same requests below this one, on one slider.
+
+        Parameters
+        ----------
+        other
+            ``"PyTorch"`` or ``"CuPy"``: which allocator, as a model.
+        **settings
+            Of PyTorch's allocator, as in ``PYTORCH_CUDA_ALLOC_CONF``: ``expandable_segments=True``,
+            ``max_split_size_mb=64``, ``garbage_collection_threshold=0.8``.
+
+        Raises
+        ------
+        ValueError
+            For another allocator, or a setting that PyTorch would refuse.
+
+        Examples
+        --------
+        >>> a.beside("PyTorch", expandable_segments=True)
+        """
+        from gpulab.views import AllocatorView
+        from virtualgpu.allocators.replay import replay
+
+        record, requests = self.record, self.requests
+        if len(requests) > MOST_EVENTS:
+            raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
+        model = _model(other, record, settings)
+        # Each request is a moment of its own, so that events tell which request made them.
+        timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
+        theirs = replay(timed, model, record.stacks)
+        limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
+        theirs = replace(theirs, first=limited, texts=record.texts)
+        moments = np.arange(len(requests) + 1)
+        after = np.searchsorted(theirs.events.time_ns, moments, side="right")
+        mine = _after(record, requests)
+        name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
+        if settings:
+            name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
+        panels = [_panel(self.history, record.allocator, mine),
+                  _panel(steps.history(theirs), name, after)]  # fmt: skip
+        return AllocatorView(panels, requests)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the record or its picture to a file.
+
+        Parameters
+        ----------
+        path
+            ``x.html``: a page that works alone; ``x.png``: the picture.
+
+        Raises
+        ------
+        ValueError
+            For another ending.
+        """
+        path = Path(path)
+        ending = path.suffix.lower()
+        if ending in (".html", ".htm", ".png"):
+            self._view_of_it().save(path)
+        else:
+            raise ValueError(f"A memory map is saved as .html or .png, not as {path.name!r}.")
+        return path
+
+    def _view_of_it(self) -> AllocatorView:
+        if self._view is None:
+            from gpulab.views import AllocatorView
+
+            self._view = AllocatorView([_panel(steps.tail(self.history, MOST_EVENTS), self.record.allocator)])
+        return self._view
+
+    def describe(self) -> str:
+        """The map in words."""
+        return self._view_of_it().describe()
+
+    def __repr__(self) -> str:
+        if self._recorder is not None:
+            return "A memory pool that is being recorded."
+        return self._view_of_it().sentence()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        return None if self._recorder is not None else self._view_of_it()._repr_mimebundle_(**kwargs)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+def _now() -> AllocatorTrace:
+    """The pool as it is, without events."""
+    from virtualgpu.allocators.log import EventLog
+
+    pool = current_pool()
+    first, note = block_map(pool)
+    free = int(session.cp().cuda.runtime.memGetInfo()[0])
+    capacity = int(pool.total_bytes()) + free
+    return AllocatorTrace(
+        provenance(), first.device_id, NAME, first, EventLog().events(), capacity_bytes=capacity, note=note
+    )
+
+
+def _panel(history: AllocatorHistory, name: str, after: Any = None) -> Any:
+    from gpulab.views.allocator.view import Panel
+
+    figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
+    return Panel(history, name, partial(steps.at, history), figures, after)
+
+
+def _model(other: str, record: AllocatorTrace, settings: dict[str, Any]) -> Allocator:
+    """An allocator to be fed with the requests, on a device like the record's."""
+    where: dict[str, Any] = {"device_id": record.device_id, "device_name": record.provenance.device}
+    if record.capacity_bytes:
+        where["capacity_bytes"] = record.capacity_bytes
+    match other.lower():
+        case "pytorch":
+            from virtualgpu.allocators.torch.allocator import TorchAllocator
+            from virtualgpu.allocators.torch.settings import Settings
+
+            text = ",".join(f"{name}:{value}" for name, value in settings.items())
+            return TorchAllocator(Settings.parse(text), **where)
+        case "cupy":
+            from virtualgpu.allocators.cupy.model import CuPyAllocator
+
+            if settings:
+                raise ValueError(f"CuPy's pool has no settings; {', '.join(settings)} are PyTorch's.")
+            return CuPyAllocator(**where)
+    raise ValueError(
+        f"{other!r} is no allocator known here: {' or '.join(OTHERS)}.{did_you_mean(other, OTHERS)}"
+    )
+
+
+def _after(record: AllocatorTrace, requests: Sequence[Request]) -> Any:
+    """How many events had happened when each request was done; requests carry their events' times."""
+    times = np.array([0, *(request.time_ns for request in requests)], np.int64)
+    found = np.searchsorted(record.events.time_ns, times, side="right")
+    # What was there before the first event was never seen to be asked for.
+    before = sum(1 for s in record.first.segments for b in s.blocks if b.state in ("used", "waiting"))
+    found[: before + 1 + bool(record.first.limit_bytes)] = 0
+    found[-1] = len(record.events)
+    return np.maximum.accumulate(found)

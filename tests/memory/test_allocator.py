@@ -1,0 +1,143 @@
+"""``gl.allocator``: what it recorded is what the pool holds, whatever the program did to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+import gpulab as gl
+from gpulab.lab.memory.pool import block_map
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.memory import BlockMap
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def device() -> Iterator[None]:
+    gl.use_device("virtual:T4")
+    gl.use_device("virtual")
+    yield
+    gl.use_device("virtual:T4")
+
+
+def held(now: BlockMap) -> list[object]:
+    return [
+        (s.address, s.size_bytes, s.stream, [(b.address, b.size_bytes, b.state) for b in s.blocks])
+        for s in now.segments
+    ]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
+    """Two streams, a limit that is met, segments given back by the program, for a stream, and by the pool."""
+    cp, draw = gl.cp, random.Random(seed)
+    pool = cp.get_default_memory_pool()
+    pool.set_limit(size=30 * MIB)
+    side = cp.cuda.Stream(non_blocking=True)
+    kept = [cp.empty(3 * MIB, cp.uint8)]
+    refused = 0
+    with gl.allocator() as a:
+        assert repr(a) == "A memory pool that is being recorded."
+        for _ in range(200):
+            act = draw.random()
+            if act < 0.55:
+                with draw.choice((cp.cuda.Stream.null, side)):
+                    try:
+                        kept.append(cp.empty(draw.randint(1, 4 * MIB), cp.uint8))
+                    except cp.cuda.memory.OutOfMemoryError:
+                        refused += 1
+            elif act < 0.95 and kept:
+                del kept[draw.randrange(len(kept))]
+            elif act > 0.98:
+                pool.free_all_blocks(draw.choice((None, side)))
+    assert held(a.at(-1)) == held(pool.block_map())
+    assert a.at(0).used_bytes == 3 * MIB
+    actions = [row[0] for row in a.events.rows()]
+    assert actions.count("oom") == refused > 0
+    assert "segment_free" in actions
+    assert a.record.note == ""
+    found = a.fragmentation()
+    assert (found.reserved_bytes, found.used_bytes) == (pool.total_bytes(), pool.used_bytes())
+    assert found.free_bytes == pool.free_bytes()
+    assert found.room_bytes == 30 * MIB - pool.total_bytes()
+    assert sum(arena.free_blocks for arena in found.arenas) == pool.n_free_blocks()
+    again = gl.allocator()
+    assert held(again.at(0)) == held(pool.block_map())
+    assert len(again.events) == 0
+
+
+def test_blocks_tell_the_programs_lines_and_the_page_shows_their_text() -> None:
+    with gl.allocator() as a:
+        kept = gl.cp.zeros(1000, gl.cp.float32)
+    block = next(b for b in a.at(-1).blocks if b.state == "used")
+    frame = a.record.stacks[block.stack][0]
+    assert frame.filename == "test_allocator.py"
+    assert frame.function == test_blocks_tell_the_programs_lines_and_the_page_shows_their_text.__name__
+    assert a.record.texts[block.stack] == "kept = gl.cp.zeros(1000, gl.cp.float32)"
+    assert block.requested_bytes == kept.nbytes
+    assert "kept = gl.cp.zeros" in a._view_of_it().html()
+
+
+def test_the_same_requests_beside_pytorchs_allocator() -> None:
+    cp = gl.cp
+    with gl.allocator() as a:
+        kept = [cp.empty(n, cp.uint8) for n in (300_000, 3 * MIB, 600)]
+        del kept[1]
+    view = a.beside("PyTorch")
+    ours, theirs = view.panels
+    assert [r.kind for r in view.requests] == ["alloc", "alloc", "alloc", "free"]
+    assert [ours.at(ours.step(at)).used_bytes for at in range(5)] == [
+        0, 300_032, 300_032 + 3 * MIB, 301_056 + 3 * MIB, 301_056,
+    ]  # fmt: skip
+    # Blocks of up to 1 MiB come from segments of 2 MiB, larger ones up to 10 MiB from segments of 20 MiB.
+    assert [theirs.at(theirs.step(at)).total_bytes // MIB for at in range(5)] == [0, 2, 22, 22, 22]
+    view = a.beside("PyTorch", expandable_segments=True)
+    assert view.panels[1].name == "PyTorch's allocator (expandable_segments=True)"
+    mirrored = a.beside("CuPy").panels[1]
+    last = mirrored.at(mirrored.step(4))
+    assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
+
+
+def test_mistakes_are_named() -> None:
+    a = gl.allocator()
+    with a, pytest.raises(GpulabError, match="being recorded"):
+        _ = a.record
+    with pytest.raises(GpulabError, match="make a new one"), a:
+        pass
+    with pytest.raises(ValueError, match="CuPy or PyTorch"):
+        a.beside("TensorFlow")
+    with pytest.raises(ValueError, match="are PyTorch's"):
+        a.beside("CuPy", max_split_size_mb=64)
+    with pytest.raises(ValueError, match="max_split_size_mb"):
+        a.beside("PyTorch", max_split_size_mb=1)
+    with pytest.raises(ValueError, match=r"x\.doc"):
+        a.save("x.doc")
+    with pytest.raises(IndexError):
+        a.at(5)
+
+
+def test_a_pool_that_tells_nothing_is_shown_by_the_arrays_that_live() -> None:
+    """As CuPy's on a real GPU: totals, but neither segments nor blocks."""
+    cp = gl.cp
+    kept = [cp.zeros(1000), cp.zeros((64, 64), cp.float32)]
+    cp.zeros(5000)
+    pool = cp.get_default_memory_pool()
+
+    class Silent:
+        total_bytes, get_limit = pool.total_bytes, pool.get_limit
+
+    now, note = block_map(Silent())
+    assert [b.size_bytes for b in now.blocks if b.address in {a.data.ptr for a in kept}] == [8192, 16384]
+    assert "arrays that lived" in note
+    assert {b.label for b in now.blocks} >= {"float32 array of shape (64, 64)"}
+
+
+def test_a_pool_of_ones_own_is_the_one_that_is_shown() -> None:
+    cp = gl.cp
+    own = cp.cuda.MemoryPool()
+    with cp.cuda.using_allocator(own.malloc), gl.allocator() as a:
+        kept = cp.zeros(5 * MIB, cp.uint8)
+    assert a.at(-1).total_bytes == own.total_bytes() == kept.nbytes

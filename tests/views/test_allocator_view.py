@@ -1,0 +1,113 @@
+"""Memory maps: what they say, where segments stand, and what the static picture shows."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import traitlets
+from PIL import Image
+
+from gpulab.views.allocator.layout import places
+from gpulab.views.allocator.view import AllocatorView
+from gpulab.views.parts import palette
+from tests.allocators.traces import MIB, random_rows, trace_of
+from tests.views import pools
+from virtualgpu.allocators import steps
+
+BASE = 1 << 40
+
+
+@pytest.fixture
+def refused() -> Iterator[AllocatorView]:
+    """10 MiB free in two pieces of 6 and 4 MiB, 8 MiB refused; a side stream has 20 MiB free."""
+    rows = [
+        ("segment_alloc", BASE, 16 * MIB, 0, 0, -1), ("alloc", BASE, 6 * MIB, 6 * MIB - 100, 0, 1),
+        ("alloc", BASE + 6 * MIB, 6 * MIB, 6 * MIB, 0, 2), ("free_requested", BASE, 6 * MIB, 0, 0, -1),
+        ("free_completed", BASE, 6 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 20 * MIB, 0, 9, -1),
+        ("oom", 3 * MIB, 8 * MIB, 8 * MIB, 0, 3),
+    ]  # fmt: skip
+    view = AllocatorView([pools.panel(trace_of(rows, limit_bytes=40 * MIB))])
+    yield view
+    view.close()
+
+
+def test_it_opens_where_a_request_was_refused_and_says_why(refused: AllocatorView) -> None:
+    assert refused.step == 7
+    assert refused.said(refused.panels[0]) == (
+        "30 MiB free, 8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB); "
+        "room for 4 MiB more."
+    )
+    assert refused.moment() == "Event 7 of 7: 8 MiB refused, stream 0, train.py:31: out of memory."
+    assert refused.moment(2) == "Event 2 of 7: 6 MiB allocated, stream 0, train.py:17."
+    assert refused.moment(0) == "Before the first event of 7."
+    told = refused.describe()
+    assert "Emptying the cache would give 20 MiB back to the device; 10 MiB stay" in told
+    assert "Segment of 16 MiB, stream 0: 1 in use, 2 free." in told
+    assert "Refused above: 24 MiB" in told
+
+
+def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorView) -> None:
+    refused.step = 99
+    assert refused.step == 7
+    refused.step = -3
+    assert refused.step == 0
+    with pytest.raises(traitlets.TraitError, match="line, stream, age"):
+        refused.colour_by = "owner"
+
+
+def test_the_picture_shows_what_is_in_use_and_what_is_free(refused: AllocatorView) -> None:
+    """Along the row of the first segment: hatched, 6 MiB in the owner's colour, hatched."""
+    shown = np.asarray(Image.open(io.BytesIO(refused.png())).convert("RGB")).astype(int)
+    accent = np.array(list(bytes.fromhex(palette.light("accent")[1:])))
+    good = np.array(list(bytes.fromhex(palette.light("good")[1:])))
+    near = np.minimum(np.abs(shown - accent).sum(2), np.abs(shown - good).sum(2)) < 40
+    rows = near[:, 240:1760].sum(1)
+    row = near[int(np.argmax(rows * (np.arange(len(rows)) > 300)))]
+    wide = 1744 - 220  # pixels for 20 MiB, twice as many as nominal
+    assert abs(int(row.sum()) - wide * 6 / 20) < 25
+    left = int(np.argmax(row)) - 220
+    assert abs(left - wide * 6 / 20) < 25
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("most", [4, 12])
+def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) -> None:
+    lives = steps.history(trace_of(random_rows(seed, 3000)))
+    (found,) = places([lives], most)
+    assert found.rows <= most
+    rows = [set(range(g.first_row, g.first_row + g.rows)) for g in found.groups]
+    assert sum(map(len, rows)) == len(set().union(*rows)), "groups have rows of their own"
+    keys = [(g.stream, g.pool) for g in found.groups]
+    for step in range(0, 3001, 50):
+        now = np.flatnonzero((lives.ranges.begins <= step) & (step < lives.ranges.ends))
+        ends = []
+        for number in lives.ranges.segments[now].tolist():
+            start, end = found.start[number], found.start[number] + found.wide[number]
+            ends.append((start, end))
+            group = found.groups[keys.index((lives.segments.streams[number], lives.segments.pools[number]))]
+            assert group.first_row <= start // found.row_bytes
+            assert end <= (group.first_row + group.rows) * found.row_bytes + 1
+            assert found.wide[number] >= found.size_bytes[number]
+        ends.sort()
+        assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(ends))
+
+
+def test_two_pools_share_their_scale_and_step_by_requests() -> None:
+    view = pools.two()
+    assert view.places[0].row_bytes == view.places[1].row_bytes
+    assert view.last == len(view.requests)
+    assert [panel.step(view.last) for panel in view.panels] == [p.history.last_step for p in view.panels]
+    assert repr(view).startswith("Memory map of CuPy's pool and PyTorch's caching allocator, modelled on")
+    assert len(view.record) == 2
+    view.close()
+
+
+def test_many_streams_share_the_last_rows() -> None:
+    rows = [("segment_alloc", BASE + at * 32 * MIB, (1 + at) * MIB, 0, at, -1) for at in range(20)]
+    (found,) = places([steps.history(trace_of(rows))], 12)
+    assert len(found.groups) == 5
+    assert found.rows <= 12
