@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gpulab.views import AllocatorView
-from gpulab.views.allocator.view import figures
-from gpulab.views.allocator.words import emptying
+from gpulab.views.allocator.words import emptying, figures
 from tests.allocators.traces import many_rows, trace_of
 from tests.views import pools
 
@@ -54,13 +53,13 @@ def test_the_page_says_what_python_says(
     view = made()
     page = open_saved(view)
     draw = random.Random(7)
-    for step in [0, 1, view.last, *(draw.randint(0, view.last) for _ in range(40))]:
+    for step in [0, 1, view.maps.last, *(draw.randint(0, view.maps.last) for _ in range(40))]:
         view.step = step
-        expected: list[Any] = [view.moment()]
+        expected: list[Any] = [view.maps.moment(step)]
         for panel in view.panels:
             found = panel.figures(panel.at(panel.step(step)))
             values = [f"{value} {detail}".strip() for _, value, detail in figures(found)]
-            expected += [view.said(panel), values]
+            expected += [view.maps.said(panel, step), values]
         assert page.evaluate(TOLD, [step]) == expected, step
     page.keyboard.press("Tab")
     page.locator("canvas").nth(1).focus()

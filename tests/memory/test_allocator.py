@@ -88,7 +88,7 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
         del kept[1]
     view = a.beside("PyTorch")
     ours, theirs = view.panels
-    assert [r.kind for r in view.requests] == ["alloc", "alloc", "alloc", "free"]
+    assert [r.kind for r in view.maps.requests] == ["alloc", "alloc", "alloc", "free"]
     assert [ours.at(ours.step(at)).used_bytes for at in range(5)] == [
         0, 300_032, 300_032 + 3 * MIB, 301_056 + 3 * MIB, 301_056,
     ]  # fmt: skip

@@ -7,7 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from gpulab.views.allocator.view import AllocatorView, Panel
+from gpulab.views.allocator.maps import Panel
+from gpulab.views.allocator.view import AllocatorView
 from tests.allocators.traces import MIB, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
 from virtualgpu.allocators import steps

@@ -37,13 +37,13 @@ def refused() -> Iterator[AllocatorView]:
 
 def test_it_opens_where_a_request_was_refused_and_says_why(refused: AllocatorView) -> None:
     assert refused.step == 7
-    assert refused.said(refused.panels[0]) == (
+    assert refused.maps.said(refused.panels[0], 7) == (
         "30 MiB free, 8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB); "
         "room for 4 MiB more."
     )
-    assert refused.moment() == "Event 7 of 7: 8 MiB refused, stream 0, train.py:31: out of memory."
-    assert refused.moment(2) == "Event 2 of 7: 6 MiB allocated, stream 0, train.py:17."
-    assert refused.moment(0) == "Before the first event of 7."
+    assert refused.maps.moment(7) == "Event 7 of 7: 8 MiB refused, stream 0, train.py:31: out of memory."
+    assert refused.maps.moment(2) == "Event 2 of 7: 6 MiB allocated, stream 0, train.py:17."
+    assert refused.maps.moment(0) == "Before the first event of 7."
     told = refused.describe()
     assert "Emptying the cache would give 20 MiB back to the device; 10 MiB stay" in told
     assert "Segment of 16 MiB, stream 0: 1 in use, 2 free." in told
@@ -98,9 +98,9 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
 
 def test_two_pools_share_their_scale_and_step_by_requests() -> None:
     view = pools.two()
-    assert view.places[0].row_bytes == view.places[1].row_bytes
-    assert view.last == len(view.requests)
-    assert [panel.step(view.last) for panel in view.panels] == [p.history.last_step for p in view.panels]
+    assert view.maps.places[0].row_bytes == view.maps.places[1].row_bytes
+    assert view.maps.last == len(view.maps.requests)
+    assert [panel.step(view.maps.last) for panel in view.panels] == [p.history.last_step for p in view.panels]
     assert repr(view).startswith("Memory map of CuPy's pool and PyTorch's caching allocator, modelled on")
     assert len(view.record) == 2
     view.close()

@@ -106,7 +106,9 @@ _SPLITS = (
 )  # fmt: skip
 
 
-def _tile(declared: str = "tile[32][33]", put: str = "tile[k][threadIdx.x]", take: str = "tile[threadIdx.x][k]") -> str:
+def _tile(
+    declared: str = "tile[32][33]", put: str = "tile[k][threadIdx.x]", take: str = "tile[threadIdx.x][k]"
+) -> str:
     return (
         f"__shared__ float {declared}; int col = blockIdx.x * 32 + threadIdx.x, row = blockIdx.y * 32;"
         "for (int k = threadIdx.y; k < 32; k += blockDim.y) if (row + k < rows && col < cols)"

@@ -243,7 +243,7 @@ def _now() -> AllocatorTrace:
 
 
 def _panel(history: AllocatorHistory, name: str, after: Any = None) -> Any:
-    from gpulab.views.allocator.view import Panel
+    from gpulab.views.allocator.maps import Panel
 
     figures = partial(fragmentation, capacity_bytes=history.trace.capacity_bytes)
     return Panel(history, name, partial(steps.at, history), figures, after)

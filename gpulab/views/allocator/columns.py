@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from virtualgpu.records.memory import ACTIONS, AllocatorHistory
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places
-    from gpulab.views.allocator.view import AllocatorView, Panel
+    from gpulab.views.allocator.maps import Maps
 
 MOST_POINTS, MOST_FRAMES, MOST_STACKS = 1200, 12, 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
@@ -25,90 +24,33 @@ AGES = ((1, "made by this event", "tail"), (10, "≤ 10 events ago", "warn"), (1
 Column = npt.NDArray[Any]
 
 
-class Owners:
-    """Whose each block is: the line that allocated it, or what it is called; in the order of bytes."""
-
-    def __init__(self, histories: Sequence[AllocatorHistory]) -> None:
-        self.stack_owner: list[list[str]] = []
-        self.of_blocks: list[Column] = []
-        weight: dict[str, int] = {}
-        named: list[list[str]] = []
-        for history in histories:
-            texts = [words.owner_of(stack) for stack in history.trace.stacks]
-            self.stack_owner.append(texts)
-            lives = history.blocks
-            mine = [texts[at] if at >= 0 else "" for at in lives.stacks.tolist()]
-            for at, begin in enumerate(lives.begins.tolist()):
-                mine[at] = mine[at] or lives.labels.get(at, "") or ("" if begin else words.BEFORE)
-            for name, bytes_ in zip(mine, lives.size_bytes.tolist(), strict=True):
-                weight[name] = weight.get(name, 0) + bytes_
-            named.append(mine)
-        # Of the first history, whose stacks the slider's words name: each line once.
-        self.lines = list(dict.fromkeys(self.stack_owner[0]))
-        numbers = {name: at if name else -1 for at, name in enumerate(self.lines)}
-        self.stack_line = np.array([*(numbers[name] for name in self.stack_owner[0]), -1], np.int32)
-        code = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
-        self.code = {name: text for name, text in code if name}
-        self.names = sorted(weight, key=lambda name: (not name, -weight[name]))
-        place = {name: at for at, name in enumerate(self.names)}
-        self.of_blocks = [np.array([place[name] for name in mine], np.int32) for mine in named]
-
-    def of_stack(self, panel: int, stack: int) -> str:
-        """The line of a stack trace, nothing for none."""
-        return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
-
-
-def moment(view: AllocatorView, at: int) -> tuple[str, int, int, int, int]:
-    """What happened at a place of the slider: kind, bytes, bytes asked, stream, stack."""
-    if view.requests:
-        request = view.requests[at]
-        kind = "ask" if request.kind == "alloc" else request.kind
-        return kind, request.size_bytes, 0, request.stream, request.stack
-    events = view.panels[0].history.trace.events
-    return (
-        ACTIONS[events.actions[at]], int(events.size_bytes[at]), int(events.requested_bytes[at]),
-        int(events.streams[at]), int(events.stacks[at]),
-    )  # fmt: skip
-
-
-def refusals(view: AllocatorView, panel: Panel) -> list[int]:
-    """The places of the slider at which a pool refused a request."""
-    steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
-    return [int(at) for at in moments_of(panel, steps)]
-
-
-def moments_of(panel: Panel, steps: Column) -> Column:
-    """The places of the slider by which steps have been reached."""
-    return steps if panel.after is None else np.unique(np.searchsorted(panel.after, steps, "left"))
-
-
-def contents(view: AllocatorView, keys: str) -> dict[str, Any]:
+def contents(maps: Maps, keys: str) -> dict[str, Any]:
     """Everything, for `pack`."""
-    streams = {handle: at for at, handle in enumerate(view.streams)}
-    stops = np.unique(np.concatenate([moments_of(panel, panel.stops) for panel in view.panels]))
+    streams = {handle: at for at, handle in enumerate(maps.streams)}
+    stops = np.unique(np.concatenate([panel.moments(panel.stops) for panel in maps.panels]))
     return {
-        "panels": [_panel(view, at, streams) for at in range(len(view.panels))],
-        "row_bytes": view.places[0].row_bytes,
-        "streams": list(view.streams.values()),
-        "owners": view.owners.names,
-        "code": [view.owners.code.get(name, "") for name in view.owners.names], "lines": view.owners.lines,
+        "panels": [_panel(maps, at, streams) for at in range(len(maps.panels))],
+        "row_bytes": maps.places[0].row_bytes,
+        "streams": list(maps.streams.values()),
+        "owners": maps.owners.names,
+        "code": [maps.owners.code.get(name, "") for name in maps.owners.names], "lines": maps.owners.lines,
         "colours": list(COLOURS), "rest": REST, "ages": [list(age) for age in AGES],
-        "moments": _moments(view, streams), "last": view.last, "stops": stops,
-        "refused": np.unique(np.array([m for panel in view.panels for m in refusals(view, panel)], np.int64)),
-        "done": list(words.DONE.values()), "unit": "request" if view.requests else "event",
-        "curves": _curves(view), "keys": keys,
+        "moments": _moments(maps, streams), "last": maps.last, "stops": stops,
+        "refused": np.array(maps.refusals(), np.int64),
+        "done": list(words.DONE.values()), "unit": maps.unit,
+        "curves": curves(maps), "keys": keys,
     }  # fmt: skip
 
 
-def _moments(view: AllocatorView, streams: dict[int, int]) -> dict[str, Any]:
-    lines = view.owners.stack_line
-    if view.requests:
-        rows = [moment(view, at) for at in range(len(view.requests))]
+def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
+    lines = maps.owners.stack_line
+    if maps.requests:
+        rows = [maps.happened(at) for at in range(len(maps.requests))]
         kind, sizes, asked, stream, stack = (list(column) for column in zip(*rows, strict=True))
         kinds = np.array([words.KINDS.index(name) for name in kind], np.uint8)
         table: list[Column] = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
     else:
-        events = view.panels[0].history.trace.events
+        events = maps.panels[0].history.trace.events
         kinds = events.actions  # ACTIONS come first among the kinds
         table = [events.size_bytes, events.requested_bytes, events.streams, events.stacks]
     line = np.where(table[3] >= 0, lines[table[3]], -1).astype(np.int32)
@@ -122,8 +64,8 @@ def _streams(handles: Column, streams: dict[int, int]) -> Column:
     return numbers[back] if numbers.size else np.empty(0, np.int32)
 
 
-def _panel(view: AllocatorView, at: int, streams: dict[int, int]) -> dict[str, Any]:
-    panel, places = view.panels[at], view.places[at]
+def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
+    panel, places = maps.panels[at], maps.places[at]
     history = panel.history
     trace, lives, ranges = history.trace, history.blocks, history.ranges
     limits = [each for each in (trace.first.limit_bytes, trace.capacity_bytes) if each]
@@ -139,12 +81,12 @@ def _panel(view: AllocatorView, at: int, streams: dict[int, int]) -> dict[str, A
         "block": {
             "address": lives.addresses, "size": lives.size_bytes, "asked": lives.requested_bytes,
             "stack": lives.stacks, "segment": lives.segments, "begin": lives.begins, "freed": lives.freed,
-            "end": lives.ends, "owner": view.owners.of_blocks[at], "label": labelled,
+            "end": lives.ends, "owner": maps.owners.of_blocks[at], "label": labelled,
         },
         "range": {"address": ranges.addresses, "size": ranges.size_bytes, "segment": ranges.segments,
                   "begin": ranges.begins, "end": ranges.ends},
         "segment": _segments(history, places, streams),
-        "groups": [[_group(view, group.stream, group.pool), group.first_row, group.rows]
+        "groups": [[group_name(maps, group.stream, group.pool), group.first_row, group.rows]
                    for group in places.groups],
         "rows": places.rows,
         "refused": {"step": rows + 1, "asked": asked[rows],
@@ -153,8 +95,9 @@ def _panel(view: AllocatorView, at: int, streams: dict[int, int]) -> dict[str, A
     }  # fmt: skip
 
 
-def _group(view: AllocatorView, stream: int, pool: str) -> str:
-    return f"{view.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
+def group_name(maps: Maps, stream: int, pool: str) -> str:
+    """What the rows of one stream and pool are called."""
+    return f"{maps.streams.get(stream, 'others')}{f' · {pool}' if pool else ''}"
 
 
 def _segments(history: AllocatorHistory, places: Places, streams: dict[int, int]) -> dict[str, Any]:
@@ -182,12 +125,12 @@ def _stacks(history: AllocatorHistory) -> dict[str, Any]:
             "stack_bounds": np.array(bounds, np.int32)}  # fmt: skip
 
 
-def _curves(view: AllocatorView) -> dict[str, Any]:
+def curves(maps: Maps) -> dict[str, Any]:
     """Used and reserved over the slider's places; of very many the highest of each stretch."""
-    moments = np.arange(view.last + 1)
-    bounds = np.unique(np.linspace(0, view.last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
+    moments = np.arange(maps.last + 1)
+    bounds = np.unique(np.linspace(0, maps.last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
     found: dict[str, Any] = {"at": moments[bounds], "used": [], "reserved": []}
-    for panel in view.panels:
+    for panel in maps.panels:
         for name, sums in (("used", panel.history.used_bytes), ("reserved", panel.history.reserved_bytes)):
             over = sums if panel.after is None else sums[panel.after]
             found[name].append(np.maximum.reduceat(over, bounds).astype(np.float64))

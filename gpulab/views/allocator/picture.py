@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gpulab.views._text import size
-from gpulab.views.allocator import columns
+from gpulab.views.allocator import columns, words
 from gpulab.views.allocator.layout import Places
 from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
@@ -16,7 +16,7 @@ from gpulab.views.parts.plots import labels, line, plot, rects, rules, y_ticks
 from virtualgpu.records.memory import Block, Segment
 
 if TYPE_CHECKING:
-    from gpulab.views.allocator.view import AllocatorView, Panel
+    from gpulab.views.allocator.maps import Maps, Panel
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
 WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, 96, 4
@@ -30,56 +30,60 @@ def row_px(rows: int) -> int:
     return max(LEAST_PX, min(MOST_PX, ROWS_PX // max(1, rows)))
 
 
-def draw(view: AllocatorView) -> Box:
-    from gpulab.views.allocator.view import figures
+def draw(maps: Maps, moment: int, colour_by: str) -> Box:
+    """The maps at a place of the slider, with figures and the curve over all places."""
+    high = row_px(sum(places.rows for places in maps.places))
+    boxes: list[Box] = [paragraph(maps.moment(moment), "heading")] if maps.last else []
+    if maps.last:
+        boxes.append(_curve(maps, moment))
+    for panel, places in zip(maps.panels, maps.places, strict=True):
+        name = f"{panel.name}: " if len(maps.panels) > 1 else ""
+        found = panel.figures(panel.at(panel.step(moment)))
+        boxes += [
+            paragraph(f"{name}{maps.said(panel, moment)}", "strong"),
+            numbers(words.figures(found), 150),
+        ]
+        boxes.append(_map(maps, panel, places, high, moment, colour_by))
+    return column(*boxes, legend(_legend(maps, colour_by)), gap=6)
 
-    high = row_px(sum(places.rows for places in view.places))
-    boxes: list[Box] = [paragraph(view.moment(), "heading")] if view.last else []
-    if view.last:
-        boxes.append(_curve(view))
-    for panel, places in zip(view.panels, view.places, strict=True):
-        name = f"{panel.name}: " if len(view.panels) > 1 else ""
-        found = panel.figures(panel.at(panel.step(view.step)))
-        boxes += [paragraph(f"{name}{view.said(panel)}", "strong"), numbers(figures(found), 150)]
-        boxes.append(_map(view, panel, places, high))
-    return column(*boxes, legend(_legend(view)), gap=6)
 
-
-def _legend(view: AllocatorView) -> list[tuple[str, str]]:
-    match view.colour_by:
+def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
+    match colour_by:
         case "age":
             named = [(colour, text) for _, text, colour in columns.AGES]
         case "stream":
-            named = list(zip(columns.COLOURS, view.streams.values(), strict=False))
+            named = list(zip(columns.COLOURS, maps.streams.values(), strict=False))
         case _:
-            named = list(zip(columns.COLOURS, view.owners.names, strict=False))
-            if len(view.owners.names) > len(columns.COLOURS):
+            named = list(zip(columns.COLOURS, maps.owners.names, strict=False))
+            if len(maps.owners.names) > len(columns.COLOURS):
                 named.append((columns.REST, "other lines"))
     return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
 
 
-def _curve(view: AllocatorView) -> Box:
-    curves = columns._curves(view)
+def _curve(maps: Maps, moment: int) -> Box:
+    curves = columns.curves(maps)
     top = max(1.0, *(float(each.max()) for each in curves["reserved"]))
-    at = np.append(curves["at"], view.last + 1)
+    at = np.append(curves["at"], maps.last + 1)
 
     def y(values: Any) -> Any:
         return CURVE_PX + 4 - CURVE_PX * np.append(values, values[-1]) / top
 
-    refused = sorted({m for panel in view.panels for m in columns.refusals(view, panel)})
+    refused = maps.refusals()
     items = [line(at, y(curves["used"][0]), "accent", fill="accent-2", base=CURVE_PX + 4, step=True)]
     for reserved, colour in zip(curves["reserved"], ("fg", "tail"), strict=False):
         items.append(line(at, y(reserved), colour, step=True))
     items.append(
         rules(refused, [4] * len(refused), refused, [CURVE_PX + 4] * len(refused), "error", dash=True)
     )
-    items.append(rules([view.step], [0], [view.step], [CURVE_PX + 6], "fg", width=2))
-    items.append(y_ticks([8, CURVE_PX], [size(top), "0"], (0, view.last + 1)))
-    return plot(CURVE_PX + 8, (0, view.last + 1), *items, label="Memory over all steps", left=LEFT_PX)
+    items.append(rules([moment], [0], [moment], [CURVE_PX + 6], "fg", width=2))
+    items.append(y_ticks([8, CURVE_PX], [size(top), "0"], (0, maps.last + 1)))
+    return plot(CURVE_PX + 8, (0, maps.last + 1), *items, label="Memory over all steps", left=LEFT_PX)
 
 
-def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
-    step, index = panel.step(view.step), view.panels.index(panel)
+def _map(
+    maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str
+) -> Box:  # fmt: skip
+    step, index = panel.step(moment), maps.panels.index(panel)
     now = panel.at(step)
     row_bytes, hatches, texts = places.row_bytes, 0, []
     tiles: dict[str, list[tuple[float, float, int]]] = {}
@@ -92,13 +96,13 @@ def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
         outlines += _pieces(places, place, segment.address, segment.address + segment.size_bytes)
         for block in segment.blocks:
             pieces = list(_pieces(places, place, block.address, block.end))
-            colour = _colour(view, index, block, segment, numbers_of, step)
+            colour = _colour(maps, index, block, segment, numbers_of, step, colour_by)
             tiles.setdefault(colour, []).extend(pieces)
             widest = max(pieces, key=lambda piece: piece[1] - piece[0])
             if block.state == "free":
                 texts.append((*widest, size(block.size_bytes), "fg"))
             elif block.state in ("used", "waiting"):
-                owner = view.owners.names[view.owners.of_blocks[index][numbers_of[block.address]]]
+                owner = maps.owners.names[maps.owners.of_blocks[index][numbers_of[block.address]]]
                 ink = (
                     "on-accent" if colour == "accent" else "fg" if colour in ("range", "other") else "on-good"
                 )
@@ -120,11 +124,11 @@ def _map(view: AllocatorView, panel: Panel, places: Places, high: int) -> Box:
             [t[0] for t in mine], [t[2] * high + (high - ROW_GAP_PX) / 2 for t in mine], [t[3] for t in mine],
             colour=ink, dx=4, room=[t[1] - t[0] - 4 / px for t in mine], size=10.5,
         ))  # fmt: skip
-    named = [columns._group(view, group.stream, group.pool) for group in places.groups]
+    named = [columns.group_name(maps, group.stream, group.pool) for group in places.groups]
     middle = [(group.first_row + 0.5) * high - 2 for group in places.groups]
     items.append(labels([0.0] * len(named), middle, named, anchor="end", dx=-6, colour="muted", pin=True))
     height = max(1, places.rows) * high + 2
-    return plot(height, (0, row_bytes), *items, label=view.said(panel), left=LEFT_PX, right=8)
+    return plot(height, (0, row_bytes), *items, label=maps.said(panel, moment), left=LEFT_PX, right=8)
 
 
 def _boxes(pieces: list[PIECE], high: int, colour: str, *, outline: bool = False) -> Item:
@@ -161,21 +165,27 @@ def _pieces(places: Places, number: int, low: int, high: int) -> Iterator[PIECE]
 
 
 def _colour(
-    view: AllocatorView, panel: int, block: Block, segment: Segment, numbers_of: dict[int, int], step: int
+    maps: Maps,
+    panel: int,
+    block: Block,
+    segment: Segment,
+    numbers_of: dict[int, int],
+    step: int,
+    colour_by: str,
 ) -> str:
     if block.state == "free":
         return "panel"
     if block.state == "unmapped":
         return "bg"
-    match view.colour_by:
+    match colour_by:
         case "age":
-            begin = int(view.panels[panel].history.blocks.begins[numbers_of[block.address]])
+            begin = int(maps.panels[panel].history.blocks.begins[numbers_of[block.address]])
             age = step - begin if begin else 1 << 30
             return next(colour for most, _, colour in columns.AGES if age < most)
         case "stream":
-            at = list(view.streams).index(segment.stream)
+            at = list(maps.streams).index(segment.stream)
         case _:
-            at = int(view.owners.of_blocks[panel][numbers_of[block.address]])
+            at = int(maps.owners.of_blocks[panel][numbers_of[block.address]])
     return columns.COLOURS[at] if at < len(columns.COLOURS) else columns.REST
 
 

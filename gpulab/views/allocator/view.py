@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number, percent, size
+from gpulab.views._text import count, number, size
 from gpulab.views.allocator import columns, picture, words
-from gpulab.views.allocator.layout import MOST_ROWS, places
+from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
 from virtualgpu.records.memory import (
-    ACTIONS,
     AllocatorHistory,
     BlockMap,
-    Fragmentation,
     Request,
     SegmentLives,
 )
@@ -30,40 +25,6 @@ KEYS = (
     "Left and right arrows step, Page Up and Down go to the next event of a segment or refusal, Space plays, "
     "E empties the cache, C changes the colours. In the map the arrows go from block to block."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One pool's history, and who answers for its steps.
-
-    Parameters
-    ----------
-    history, name
-        What is shown, and what it is called.
-    at
-        Gives the map after so many events.
-    figures
-        Gives the fragmentation of a map.
-    after
-        How many events had happened after so many requests, where panels are stepped by requests.
-    """
-
-    history: AllocatorHistory
-    name: str
-    at: Callable[[int], BlockMap]
-    figures: Callable[[BlockMap], Fragmentation]
-    after: npt.NDArray[np.int64] | None = None
-
-    @property
-    def stops(self) -> npt.NDArray[np.int64]:
-        """Steps of what a learner would jump to: refusals, and segments that come and go."""
-        actions = self.history.trace.events.actions
-        wanted = [ACTIONS.index(name) for name in ACTIONS if name == "oom" or name.startswith("segment")]
-        return np.flatnonzero(np.isin(actions, wanted)) + 1
-
-    def step(self, moment: int) -> int:
-        """The number of events at a place of the slider."""
-        return moment if self.after is None else int(self.after[moment])
 
 
 class AllocatorView(View, module="allocator/map"):
@@ -89,28 +50,22 @@ class AllocatorView(View, module="allocator/map"):
     def __init__(
         self, panels: Sequence[Panel], requests: Sequence[Request] = (), step: int | None = None
     ) -> None:
-        self.panels = tuple(panels)
-        self.requests = tuple(requests)
+        self.maps = Maps(panels, requests)
         histories = [panel.history for panel in panels]
-        self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
-        self.streams = words.stream_names(histories)
-        self.owners = columns.Owners(histories)
-        first = histories[0].trace
         names = " and ".join(panel.name for panel in panels)
-        contents, data = pack(columns.contents(self, KEYS))
+        contents, data = pack(columns.contents(self.maps, KEYS))
         super().__init__(
             title=f"Memory map: {names}",
             caption=_caption(histories),
-            source=first.provenance.source,
+            source=histories[0].trace.provenance.source,
             contents=contents,
             data=data,
-            step=self._telling() if step is None else step,
+            step=self.maps.telling() if step is None else step,
         )
 
     @property
-    def last(self) -> int:
-        """The slider's last place."""
-        return len(self.requests) if self.requests else self.panels[0].history.last_step
+    def panels(self) -> tuple[Panel, ...]:
+        return self.maps.panels
 
     @property
     def record(self) -> Any:
@@ -119,7 +74,7 @@ class AllocatorView(View, module="allocator/map"):
 
     @traitlets.validate("step")
     def _within(self, proposal: Any) -> int:
-        return max(0, min(int(proposal["value"]), self.last))
+        return max(0, min(int(proposal["value"]), self.maps.last))
 
     @traitlets.validate("colour_by")
     def _known(self, proposal: Any) -> str:
@@ -129,77 +84,30 @@ class AllocatorView(View, module="allocator/map"):
             )
         return str(proposal["value"])
 
-    def _telling(self) -> int:
-        """A moment worth a picture."""
-        refused = [moment for panel in self.panels for moment in columns.refusals(self, panel)[:1]]
-        if refused:
-            return min(refused)
-        used = self.panels[0].history.used_bytes
-        if self.panels[0].after is not None:
-            used = used[self.panels[0].after]
-        best = np.flatnonzero(used == used.max())
-        return int(best[0])
-
-    # Words
-
-    def moment(self, at: int | None = None) -> str:
-        """What happened last, at a place of the slider."""
-        at = self.step if at is None else at
-        unit = "request" if self.requests else "event"
-        if not self.last:
-            return "The pool as it is now."
-        if not at:
-            return f"Before the first {unit} of {number(self.last)}."
-        kind, stated, asked, stream, stack = columns.moment(self, at - 1)
-        owner = self.owners.of_stack(0, stack)
-        told = words.done(kind, stated, asked, self.streams.get(stream, "another stream"), owner)
-        return f"{unit.capitalize()} {number(at)} of {number(self.last)}: {told}."
-
-    def said(self, panel: Panel) -> str:
-        """What a panel's pool has now, and why the request was refused if it was."""
-        found, step = panel.figures(panel.at(panel.step(self.step))), panel.step(self.step)
-        before = panel.step(self.step - 1) if self.step else 0
-        events = panel.history.trace.events
-        for at in range(before, step):
-            if ACTIONS[events.actions[at]] == "oom":
-                refused = int(events.requested_bytes[at] or events.size_bytes[at])
-                return words.sentence(found, refused, int(events.streams[at]))
-        return words.sentence(found)
-
     def sentence(self) -> str:
         label = self.panels[0].history.trace.provenance.label
-        unit = "request" if self.requests else "event"
-        when = f"at {unit} {number(self.step)} of {number(self.last)}" if self.last else "now"
-        told = [self.said(panel) for panel in self.panels]
+        maps = self.maps
+        when = f"at {maps.unit} {number(self.step)} of {number(maps.last)}" if maps.last else "now"
+        told = [maps.said(panel, self.step) for panel in self.panels]
         if len(told) > 1:
             told = [f"{panel.name}: {text}" for panel, text in zip(self.panels, told, strict=True)]
         names = " and ".join(panel.name for panel in self.panels)
         return f"Memory map of {names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in told)}."
 
     def describe(self) -> str:
-        lines = [self.sentence(), self.moment()]
+        lines = [self.sentence(), self.maps.moment(self.step)]
         for panel in self.panels:
             now = panel.at(panel.step(self.step))
-            lines.append(f"{panel.name}: {self.said(panel)} {words.emptying(panel.figures(now))}")
-            for term, value, detail in figures(panel.figures(now)):
+            lines.append(
+                f"{panel.name}: {self.maps.said(panel, self.step)} {words.emptying(panel.figures(now))}"
+            )
+            for term, value, detail in words.figures(panel.figures(now)):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
-            lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.streams)]
+            lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.maps.streams)]
         return "\n".join([*lines, self.caption])
 
     def draw(self) -> Box:
-        return picture.draw(self)
-
-
-def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
-    """Term, value and detail of each number beside the map; ``state.js`` says the same."""
-    most = found.largest_request_bytes
-    return [
-        ("In use, of reserved", size(found.used_bytes), f"/ {size(found.reserved_bytes)}"),
-        ("Free", size(found.free_bytes), f"largest {size(found.largest_free_bytes)}"),
-        ("Fragmentation", percent(found.external), ""),
-        ("Rounding", size(found.rounding_bytes), ""),
-        ("Refused above", "not known" if most is None else size(most), ""),
-    ]
+        return picture.draw(self.maps, self.step, self.colour_by)
 
 
 def _segments(now: BlockMap, kinds: SegmentLives, streams: dict[int, str]) -> list[str]:

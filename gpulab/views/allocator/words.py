@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpulab.views._text import size
+from gpulab.views._text import percent, size
 from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
 
 # What an event or a request did. {asked} and {at} begin with what parts them from the words before.
@@ -97,3 +97,15 @@ def emptying(found: Fragmentation) -> str:
         f"; {size(found.held_bytes)} stay, in segments that a block in use keeps" if found.held_bytes else ""
     )
     return f"Emptying the cache would give {size(found.releasable_bytes)} back to the device{kept}."
+
+
+def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
+    """Term, value and detail of each number beside the map; ``state.js`` says the same."""
+    most = found.largest_request_bytes
+    return [
+        ("In use, of reserved", size(found.used_bytes), f"/ {size(found.reserved_bytes)}"),
+        ("Free", size(found.free_bytes), f"largest {size(found.largest_free_bytes)}"),
+        ("Fragmentation", percent(found.external), ""),
+        ("Rounding", size(found.rounding_bytes), ""),
+        ("Refused above", "not known" if most is None else size(most), ""),
+    ]
