@@ -1,0 +1,197 @@
+"""The ladders: which kernels there are, in which order, and which counter each rung mends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpulab import session
+from gpulab.course.kernels import launches
+from gpulab.course.kernels.launches import Launches
+from gpulab.course.kernels.work import Work
+from gpulab.views.tables import Table
+from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.protocol import Counters, Launch
+from virtualgpu.records import KernelCounters
+
+COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
+    "requests to memory": lambda c: c.total("requests", "global"),
+    "sectors": lambda c: c.total("sectors", "global"),
+    "global atomics": lambda c: c.total("requests", "global", "atomic"),
+    "bank conflicts": lambda c: c.total("bank_conflicts", "shared"),
+    "shared wavefronts": lambda c: c.total("wavefronts", "shared"),
+    "barriers": lambda c: c.opcode_warp_instructions.get("bar", 0) + c.opcode_warp_instructions.get("barrier", 0),
+    "loads and stores": lambda c: sum(c.opcode_warp_instructions.get(root, 0) for root in ("ld", "st")),
+    "idle lanes": lambda c: 32 * c.warp_instructions - c.thread_instructions,
+    "warp instructions": lambda c: c.warp_instructions,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One kernel of a ladder.
+
+    ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before`` to
+    ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
+    """
+
+    name: str
+    says: str
+    mends: str = ""
+    before: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """A subject's kernels from the first that one writes to the fastest; displays as a table.
+
+    ``size`` is that for which its counts are given: of `gpulab.course.kernels.example`.
+    """
+
+    name: str
+    title: str
+    size: tuple[int, ...]
+    launches: Launches
+    rungs: tuple[Rung, ...]
+
+    @property
+    def best(self) -> Rung:
+        """The last rung."""
+        return self.rungs[-1]
+
+    def _table(self) -> Table:
+        size = " × ".join(f"{n:,}" for n in self.size)
+        rows = tuple(
+            (r.name, r.says, r.mends, f"{r.before:,}" if r.mends else "", f"{r.after:,}" if r.mends else "")
+            for r in self.rungs
+        )
+        headings = ("kernel", "what is new", "the counter that it mends", "before", "after")
+        return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
+
+    def __repr__(self) -> str:
+        return self._table().text()
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
+
+
+LADDERS = (
+    Ladder("copy", "A copy of n floats", (1 << 16,), launches.copy, (
+        Rung("copy_floats", "one float a thread"),
+        Rung("copy_vectors", "four floats a load", "requests to memory"),
+        Rung("copy_in_flight", "four loads before the first store", "warp instructions"),
+    )),
+    Ladder("transpose", "The transpose of a matrix", (256, 256), launches.transpose, (
+        Rung("transpose_naive", "reads along rows, writes along columns"),
+        Rung("transpose_tiled", "a tile in shared memory, both sides coalesced", "sectors"),
+        Rung("transpose_padded", "one unused column shifts each row by a bank", "bank conflicts"),
+        Rung("transpose_vectors", "four floats a load, 4 × 4 turned over in registers", "requests to memory"),
+    )),
+    Ladder("reduction", "The sum of n floats", (1 << 20,), launches.reduction, (
+        Rung("sum_interleaved", "every second thread adds, every fourth, every eighth"),
+        Rung("sum_compacted", "neighbouring threads add", "idle lanes"),
+        Rung("sum_halves", "neighbouring threads add neighbouring elements", "bank conflicts"),
+        Rung("sum_on_load", "two elements a thread as it loads", "warp instructions"),
+        Rung("sum_shuffled", "warps add in registers", "barriers"),
+        Rung("sum_grid_stride", "few blocks walk over the array", "warp instructions"),
+        Rung("sum_one_pass", "four floats a load; the last block adds up", "requests to memory"),
+    )),
+    Ladder("scan", "Prefix sums of n integers", (1 << 16,), launches.scan, (
+        Rung("scan_steps", "log n steps in shared memory, then a second pass"),
+        Rung("scan_shuffled", "warps scan in registers", "barriers"),
+        Rung("scan_look_back", "one pass: tiles look back over their predecessors' sums", "sectors"),
+    )),
+    Ladder("histogram", "A histogram of n bytes", (1 << 20,), launches.histogram, (
+        Rung("histogram_global", "an atomic addition in memory a byte"),
+        Rung("histogram_shared", "bins of the block's own in shared memory", "global atomics"),
+        Rung("histogram_private", "bins of the warp's own, 16 bytes a load", "requests to memory"),
+    )),
+    Ladder("stencil", "The mean of 5 × 5 cells around each", (128, 128), launches.stencil, (
+        Rung("stencil_naive", "25 loads a cell"),
+        Rung("stencil_tiled", "a tile with its rim in shared memory", "requests to memory"),
+        Rung("stencil_sliding", "a thread walks down and keeps five row sums", "shared wavefronts"),
+    )),
+    Ladder("softmax", "The softmax of each row", (256, 512), launches.by_row, (
+        Rung("softmax_naive", "a thread a row"),
+        Rung("softmax_three_pass", "a warp a row, coalesced", "sectors"),
+        Rung("softmax_online", "largest and sum in one pass", "sectors"),
+        Rung("softmax_registers", "the row stays in registers: read once", "sectors"),
+    )),
+    Ladder("layer_norm", "Layer norm of each row", (256, 512), launches.by_row, (
+        Rung("layer_norm_naive", "a thread a row"),
+        Rung("layer_norm_three_pass", "a warp a row, coalesced", "sectors"),
+        Rung("layer_norm_registers", "the row stays in registers: read once", "sectors"),
+    )),
+    Ladder("sgemm", "A product of float matrices", (128, 128, 128), launches.sgemm, (
+        Rung("sgemm_naive", "an element a thread"),
+        Rung("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors"),
+        Rung("sgemm_registers", "4 × 4 elements in the registers of a thread", "shared wavefronts"),
+        Rung("sgemm_vectors", "larger tiles, and all moves in vectors of four", "requests to memory"),
+        Rung("sgemm_double", "two of each tile: one barrier a step", "barriers"),
+        Rung("sgemm_async", "asynchronous copies pass by the registers", "loads and stores"),
+    )),
+    Ladder("tensor_cores", "A product of half-precision matrices", (128, 128, 128), launches.tensor_cores, (
+        Rung("hgemm_direct", "tensor cores fed from memory"),
+        Rung("hgemm_async", "tiles in shared memory, filled by asynchronous copies", "sectors"),
+    )),
+)  # fmt: skip
+
+
+def ladder(name: str) -> Ladder:
+    """The ladder of that name, such as ``"transpose"``.
+
+    Raises
+    ------
+    GpulabError
+        If there is none; the message suggests the nearest.
+
+    Examples
+    --------
+    >>> kernels.ladder("transpose").best.name
+    'transpose_vectors'
+    """
+    known = {one.name: one for one in LADDERS}
+    if name not in known:
+        raise GpulabError(f"There is no ladder {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")
+    return known[name]
+
+
+def launch(name: str, *arrays: Any, **tuning: int) -> Work:
+    """A kernel with its launch shape for given arrays, ready to run.
+
+    Parameters
+    ----------
+    name
+        A kernel's, such as ``"transpose_padded"``.
+    *arrays
+        Inputs and then the output, of ``cp``: for most kernels two, for products ``a``, ``b`` and ``c``.
+    **tuning
+        Values for the macros at the top of its source, such as ``STAGES=4``.
+
+    Returns
+    -------
+    Work
+        Calling it runs its launches; ``gl.count(*work.step)`` and its kin take the one that matters.
+
+    Raises
+    ------
+    GpulabError
+        If there is no such kernel, or if it cannot take arrays of these shapes.
+
+    Examples
+    --------
+    >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
+    >>> kernels.launch("transpose_padded", x, out)()
+    """
+    known = {rung.name: one for one in LADDERS for rung in one.rungs}
+    if name not in known:
+        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known)}")
+    return Work(name, known[name].launches(name, arrays, tuning))
+
+
+def count(work: Work, counter: str) -> int:
+    """One counter (of `COUNTERS`), summed over the launches of a call, as the virtual GPU counts it."""
+    of_launch = COUNTERS[counter]
+    return sum(of_launch(session.observe(Launch.of(*step), Counters()).record) for step in work.steps)
