@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from gpulab.lab.memory.allocator import allocator
     from gpulab.lab.memory.chart import memory
+    from gpulab.lab.memory.ladder import ladder
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
     from gpulab.lab.timeline import open_timeline, timeline, timelines
@@ -54,6 +55,7 @@ __all__ = [
     "doctor",
     "errors",
     "graph",
+    "ladder",
     "launch",
     "memory",
     "occupancy",
@@ -79,6 +81,7 @@ _MODULES = {
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
     "gpulab.lab.memory.allocator": "allocator",
     "gpulab.lab.memory.chart": "memory",
+    "gpulab.lab.memory.ladder": "ladder",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",
     "gpulab.lab.timeline": "open_timeline timeline timelines",

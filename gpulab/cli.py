@@ -23,6 +23,7 @@ FIRST_NOTEBOOK = "00*.ipynb"
 # name -> module with ``main(arguments)``, help.
 _OF_A_CHECKOUT = {
     "bench": ("tools.bench.table", "time the virtual GPU and print a table"),
+    "bench --gpu": ("tools.bench.gpu", "time the teaching kernels beside CUDA's libraries, on a GPU"),
     "record": ("tools.recordings.record", "record a real GPU's answers for those who have none"),
 }
 
@@ -36,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given and given[0] in _OF_A_CHECKOUT:
+            if given[0] == "bench" and "--gpu" in given:
+                given = ["bench --gpu", *(word for word in given[1:] if word != "--gpu")]
             return int(_tool(given[0]).main(given[1:]) or 0)
         parser = _parser()
         options, rest = parser.parse_known_args(given)

@@ -268,6 +268,13 @@ def table_info(name: str) -> DeviceInfo:
     return devices.device_info(name)
 
 
+def l1_bytes(info: DeviceInfo) -> int:
+    """How much each SM's L1 cache of a GPU holds where no block uses shared memory."""
+    from virtualgpu.model.caches.geometry import cache_sizes
+
+    return cache_sizes(info, 0, 1).l1_bytes
+
+
 def here() -> Callable[[], AbstractContextManager[None]]:
     """Remember the device in use now, for work that a widget's callback does later.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gpulab.views.device.card import DeviceCard
     from gpulab.views.device.comparison import DeviceComparison
     from gpulab.views.graph.view import GraphView
+    from gpulab.views.ladder.chart import LadderChart
     from gpulab.views.launch.chart import LaunchChart
     from gpulab.views.memory.chart import MemoryChart
     from gpulab.views.occupancy.chart import OccupancyChart
@@ -28,6 +29,7 @@ __all__ = [
     "DeviceCard",
     "DeviceComparison",
     "GraphView",
+    "LadderChart",
     "LaunchChart",
     "MemoryChart",
     "OccupancyChart",
@@ -42,6 +44,7 @@ _HOMES = {
     "DeviceCard": "gpulab.views.device.card",
     "DeviceComparison": "gpulab.views.device.comparison",
     "GraphView": "gpulab.views.graph.view",
+    "LadderChart": "gpulab.views.ladder.chart",
     "LaunchChart": "gpulab.views.launch.chart",
     "MemoryChart": "gpulab.views.memory.chart",
     "OccupancyChart": "gpulab.views.occupancy.chart",

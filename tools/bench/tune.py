@@ -11,7 +11,6 @@ import argparse
 import itertools
 import json
 import multiprocessing
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -20,7 +19,8 @@ from typing import Any
 
 import gpulab as gl
 from gpulab import session
-from gpulab.course.kernels import launches
+from gpulab.course import kernels
+from tools.bench.gpu import SIZES, SMALL, check, library, medians_ms
 
 Variant = tuple[str, dict[str, int]]
 
@@ -32,25 +32,22 @@ def _grid(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
 
 def _sgemm() -> list[Variant]:
     shapes = (
-        # BM, BN, BK, WM, WN, TM, TN
-        (128, 128, 16, 64, 32, 8, 8), (128, 128, 16, 32, 64, 8, 8), (128, 128, 8, 64, 32, 8, 8),
-        (256, 128, 16, 64, 64, 8, 16), (128, 256, 16, 64, 64, 8, 16),
-        (128, 128, 16, 64, 64, 8, 16), (256, 128, 8, 64, 64, 8, 16), (128, 256, 16, 32, 128, 8, 16),
-        (256, 128, 16, 64, 64, 16, 8), (256, 128, 16, 128, 32, 16, 8), (128, 64, 16, 64, 32, 8, 8),
-        (256, 128, 16, 64, 32, 8, 8), (128, 256, 8, 64, 64, 8, 16),
+        # BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS
+        (128, 128, 16, 64, 32, 8, 8, 1), (128, 128, 32, 64, 32, 8, 8, 1), (128, 64, 16, 64, 32, 8, 8, 3),
+        (128, 256, 16, 64, 64, 8, 16, 1), (128, 256, 32, 64, 64, 8, 16, 1), (256, 128, 16, 64, 64, 8, 16, 1),
+        (256, 128, 32, 64, 64, 8, 16, 1), (128, 128, 16, 64, 64, 8, 16, 2), (128, 128, 32, 64, 64, 8, 16, 2),
+        (128, 256, 16, 32, 128, 8, 16, 1),
     )  # fmt: skip
     found: list[Variant] = []
-    for bm, bn, bk, wm, wn, tm, tn in shapes:
-        tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn}
-        threads = (bm // wm) * (bn // wn) * 32
-        two = 65536 // (2 * threads) >= (200 if tm * tn > 64 else 100) and 2
-        for stages, unroll, blocks in itertools.product((3, 4), (1, 4), {1, two or 1}):
-            if unroll * 4 <= 2 * bk and stages * (bm + bn) * bk * 4 * blocks <= 200 << 10:
-                more = {"STAGES": stages, "UNROLL": unroll, "MIN_BLOCKS": blocks}
-                found.append(("sgemm_async", {**tile, **more}))
-        if tm * tn == 64:
-            found.extend(("sgemm_double", {**tile, "UNROLL": u}) for u in (1, 2) if 4 * u <= bk
-                         and 2 * (bm + bn) * bk * 4 <= 48 << 10)  # fmt: skip
+    for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
+        tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn, "MIN_BLOCKS": blocks}
+        for stages, width in itertools.product((2, 3, 4), (2, 4)):
+            if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32):
+                found += [("sgemm_async", {**tile, "STAGES": stages, "A_WIDTH": width, "UNROLL": u})
+                          for u in (2, 4)]  # fmt: skip
+    best = {"BM": 128, "BN": 256, "WN": 64, "TN": 16}
+    found += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16, 32)]
+    found += [(f"sgemm_{name}", tile) for name in ("vectors", "double") for tile in ({}, best)]
     return found
 
 
@@ -63,7 +60,7 @@ def _hgemm() -> list[Variant]:
     return [
         ("hgemm_async", {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "STAGES": stages, "GROUP": group})
         for bm, bn, bk, wm, wn in shapes
-        for stages in (3, 4)
+        for stages in (3, 4, 5)
         for group in (8, 16)
         if stages * (bm + bn) * bk * 2 <= 220 << 10
     ]
@@ -85,12 +82,15 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
     ],
     "scan": lambda: [
         ("scan_steps", {}), ("scan_shuffled", {}),
-        *[("scan_look_back", {"ITEMS": items}) for items in (8, 16, 24, 32)],
+        *[("scan_look_back", v) for v in _grid(BLOCK=(128, 256, 512, 1024), ITEMS=(8, 12, 16, 20, 24, 28))
+          if v["BLOCK"] * v["ITEMS"] * 4 <= 47 << 10],
     ],
-    "by_row": lambda: [
-        *[("softmax_three_pass", {}), ("softmax_online", {}), ("layer_norm_three_pass", {})],
-        *[(f"{name}_registers", {"THREADS": t})
-          for name in ("softmax", "layer_norm") for t in (64, 128, 256)],
+    "softmax": lambda: [
+        ("softmax_three_pass", {}), ("softmax_online", {}),
+        *[("softmax_registers", v) for v in _grid(THREADS=(64, 128, 256))],
+    ],
+    "layer_norm": lambda: [
+        ("layer_norm_three_pass", {}), *[("layer_norm_registers", v) for v in _grid(THREADS=(64, 128, 256))],
     ],
     "histogram": lambda: [(f"histogram_{name}", {}) for name in ("global", "shared", "private")],
     "stencil": lambda: [
@@ -101,124 +101,46 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
 }  # fmt: skip
 
 
-def arrays(subject: str, large: bool) -> tuple[tuple[Any, ...], float, Any]:
-    """Inputs and the output, the work of one call (GB moved or TFLOP), and what the output is to be."""
-    cp = session.cp()
-    cp.random.seed(1)
-
-    def floats(*shape: int) -> Any:
-        return cp.random.standard_normal(shape, dtype=cp.float32)
-
-    n = 1 << (28 if large else 14)
-    side = 4096 if large else 128
-    if subject == "copy":
-        x = floats(n)
-        return (x, cp.empty_like(x)), 8e-9 * n, x
-    if subject == "reduction":
-        x = floats(n)
-        return (x, cp.empty(1, cp.float32)), 4e-9 * n, x.astype(cp.float64).sum()[None]
-    if subject == "transpose":
-        x = floats(4 * side, 4 * side)
-        return (x, cp.empty_like(x)), 8e-9 * x.size, x.T
-    if subject == "scan":
-        x = cp.random.randint(-9, 10, n).astype(cp.int32)
-        return (x, cp.empty_like(x)), 8e-9 * n, cp.cumsum(x).astype(cp.int32)
-    if subject == "histogram":
-        x = cp.random.randint(0, 256, 4 * n).astype(cp.uint8)
-        return (x, cp.zeros(256, cp.uint32)), 4e-9 * n, cp.bincount(x, minlength=256)
-    if subject == "stencil":
-        x = floats(4 * side, 4 * side)
-        return (x, cp.empty_like(x)), 8e-9 * x.size, None
-    if subject == "by_row":
-        x = floats(16 * side, 1024)
-        return (x, cp.empty_like(x)), 8e-9 * x.size, None
-    a, b = floats(side, side), floats(side, side)
-    if subject == "tensor_cores":
-        a, b = a.astype(cp.float16), b.astype(cp.float16)
-    c = cp.empty((side, side), cp.float32)
-    return (a, b, c), 2e-12 * side**3, cp.matmul(a, b).astype(cp.float32)
-
-
-def library(subject: str, given: tuple[Any, ...]) -> dict[str, Callable[[], Any]]:
-    """What CUDA's own libraries offer for the same."""
-    cp = session.cp()
-    if subject == "copy":
-        x, out = given
-        return {"cudaMemcpy": lambda: out.data.copy_from_device_async(x.data, x.nbytes)}
-    if subject in ("sgemm", "tensor_cores"):
-        a, b, c = given
-        half = cp.empty(c.shape, a.dtype)
-        return {"cuBLAS": lambda: cp.matmul(a, b, out=half)}
-    return {}
-
-
-def prepared(subject: str, variant: Variant, given: tuple[Any, ...]) -> Any:
-    """The launches of a variant, compiled."""
-    steps = getattr(launches, subject)(variant[0], given, variant[1])
-    for step in steps:
+def prepared(subject: str, variant: Variant, example: kernels.Example) -> kernels.Work:
+    """A variant with its kernels compiled."""
+    work = kernels.launch(variant[0], *example.arrays, **variant[1])
+    for step in work.steps:
         step.kernel.num_regs  # noqa: B018
-    return steps
+    return work
 
 
 def compile_in_advance(subject: str, part: int, parts: int) -> None:
     """Leave a part of the variants in CuPy's cache; in a process of its own, one of several."""
     gl.use_device("cuda")
-    given = arrays(subject, False)[0]
+    example = kernels.example(subject, SMALL.get(subject))
     for variant in VARIANTS[subject]()[part::parts]:
         try:
-            prepared(subject, variant, given)
+            prepared(subject, variant, example)
         except Exception:  # said when it is its turn to be timed
             continue
 
 
-def tune(subject: str, *, large: bool, rounds: int, budget_s: float) -> list[dict[str, Any]]:
-    """Time every variant; the fastest comes first."""
-    cp = session.cp()
-    given, work, expected = arrays(subject, large)
-    out = given[-1]
-    ready: list[tuple[Variant, Any]] = []
+def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: float) -> list[dict[str, Any]]:
+    """Time every variant at one size; the fastest comes first."""
+    example = kernels.example(subject, size)
+    calls: list[tuple[dict[str, Any], Callable[[], Any]]] = []
     found: list[dict[str, Any]] = []
-
     for variant in VARIANTS[subject]():
+        about: dict[str, Any] = {"kernel": variant[0], **variant[1]}
         try:
-            ready.append((variant, prepared(subject, variant, given)))
+            work = prepared(subject, variant, example)
+            check(subject, variant[0], example, work)
         except Exception as error:
-            found.append({"kernel": variant[0], **variant[1], "error": f"{type(error).__name__}: {error}"})
-    timed: list[tuple[Variant, Any, dict[str, int], list[float]]] = []
-    for variant, steps in ready:
-        out.fill(0)
-        try:
-            for step in steps:
-                step()
-            cp.cuda.Device().synchronize()
-        except Exception as error:
-            found.append({"kernel": variant[0], **variant[1], "error": f"{type(error).__name__}: {error}"})
+            found.append({**about, "error": f"{type(error).__name__}: {error}"})
             continue
-        if expected is not None:
-            wrong = float(abs(out.astype(cp.float64) - expected).max())
-            if wrong > (0.1 if subject in ("sgemm", "tensor_cores", "reduction") else 0):
-                found.append({"kernel": variant[0], **variant[1], "error": f"wrong by {wrong:g}"})
-                continue
-        main = next(step for step in steps if step.kernel.name == variant[0])
-        about = {"regs": main.kernel.num_regs, "local": main.kernel.local_size_bytes}
-        timed.append((variant, steps, about, []))
-    for name, call in library(subject, given).items():
-        timed.append(((name, {}), (call,), {}, []))
-    begin, until = cp.cuda.Event(), cp.cuda.Event()
-    started = time.perf_counter()
-    for at in range(rounds):
-        if at > 1 and time.perf_counter() - started > budget_s:
-            break
-        for _, steps, _, times in timed:
-            begin.record()
-            for step in steps:
-                step()
-            until.record()
-            until.synchronize()
-            times.append(cp.cuda.get_elapsed_time(begin, until))
-    for (name, values), _, about, times in timed:
-        ms = statistics.median(times)
-        found.append({"kernel": name, **values, **about, "ms": ms, "rate": work / ms * 1e3})
+        kernel = work.step.kernel
+        calls.append(({**about, "regs": kernel.num_regs, "local": kernel.local_size_bytes}, work))
+    calls += [({"kernel": name}, call) for name, call in library(subject, example).items()]
+    times = medians_ms([call for _, call in calls], rounds, budget_s)
+    for (about, _), ms in zip(calls, times, strict=True):
+        moved = 2 * example.arrays[0].nbytes if about["kernel"] == "cudaMemcpy" else example.moved_bytes
+        rate = example.flops / ms / 1e9 if example.flops else moved / ms / 1e6
+        found.append({**about, "ms": ms, "rate": rate})
     return sorted(found, key=lambda row: -row.get("rate", 0))
 
 
@@ -241,13 +163,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 for part in range(cores):
                     pool.submit(compile_in_advance, subject, part, cores)
         print(f"compiled in {time.perf_counter() - start:.0f} s")
-    for subject in options.subjects or VARIANTS:
+    asked = [
+        (subject, size)
+        for subject in options.subjects or VARIANTS
+        for size in (SIZES[subject] if large else (SMALL.get(subject),))
+    ]
+    for subject, size in asked:
         start = time.perf_counter()
-        rows = all_found[subject] = tune(
-            subject, large=large, rounds=options.rounds if large else 1, budget_s=options.seconds
-        )
+        name = " ".join(map(str, (subject, *(size or ()))))
+        rows = all_found[name] = tune(subject, size, options.rounds if large else 1, options.seconds)
+        session.cp().get_default_memory_pool().free_all_blocks()
         wrong = [row for row in rows if "error" in row]
-        print(f"{subject}: {len(rows)} variants, {len(wrong)} failed, {time.perf_counter() - start:.0f} s")
+        print(f"{name}: {len(rows)} variants, {len(wrong)} failed, {time.perf_counter() - start:.0f} s")
         for row in [*rows[: options.best], *wrong[:3]]:
             print(
                 "   ",

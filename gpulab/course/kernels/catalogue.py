@@ -15,14 +15,19 @@ from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters
 
+
+def _executed(counters: KernelCounters, *opcodes: str) -> int:
+    return sum(counters.opcode_warp_instructions.get(opcode, 0) for opcode in opcodes)
+
+
 COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
     "requests to memory": lambda c: c.total("requests", "global"),
     "sectors": lambda c: c.total("sectors", "global"),
     "global atomics": lambda c: c.total("requests", "global", "atomic"),
     "bank conflicts": lambda c: c.total("bank_conflicts", "shared"),
     "shared wavefronts": lambda c: c.total("wavefronts", "shared"),
-    "barriers": lambda c: c.opcode_warp_instructions.get("bar", 0) + c.opcode_warp_instructions.get("barrier", 0),
-    "loads and stores": lambda c: sum(c.opcode_warp_instructions.get(root, 0) for root in ("ld", "st")),
+    "barriers": lambda c: _executed(c, "bar", "barrier"),
+    "loads and stores": lambda c: _executed(c, "ld", "st"),
     "idle lanes": lambda c: 32 * c.warp_instructions - c.thread_instructions,
     "warp instructions": lambda c: c.warp_instructions,
 }  # fmt: skip
@@ -32,8 +37,8 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 class Rung:
     """One kernel of a ladder.
 
-    ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before`` to
-    ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
+    ``mends`` names the counter (of `COUNTERS`) that falls from the rung before to this one, from ``before``
+    to ``after`` at the ladder's own size, as the virtual GPU counts it; the first rung mends nothing.
     """
 
     name: str
@@ -154,7 +159,9 @@ def ladder(name: str) -> Ladder:
     """
     known = {one.name: one for one in LADDERS}
     if name not in known:
-        raise GpulabError(f"There is no ladder {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}.")
+        raise GpulabError(
+            f"There is no ladder {name!r}.{did_you_mean(name, known)} There are {', '.join(known)}."
+        )
     return known[name]
 
 

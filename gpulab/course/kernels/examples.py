@@ -12,8 +12,8 @@ from gpulab import session
 class Example:
     """Arrays that a ladder's kernels take, the output last, and what it is to hold afterwards.
 
-    ``expected`` differs from a right output by ``tolerance`` at most. ``moved_bytes`` is what at least crosses
-    the memory bus, ``flops`` the arithmetic of a product.
+    ``expected`` differs from a right output by ``tolerance`` at most. ``moved_bytes`` is what at least
+    crosses the memory bus, ``flops`` the arithmetic of a product.
     """
 
     arrays: tuple[Any, ...]

@@ -2,7 +2,7 @@
 // same kernel sums those; the last rung needs no second launch.
 #define FULL 0xffffffffu
 #ifndef SUM_UNROLL
-#define SUM_UNROLL 4
+#define SUM_UNROLL 8
 #endif
 
 // Every second thread, every fourth ...: all warps stay, most of their lanes idle.

@@ -1,13 +1,15 @@
-// Inclusive prefix sums of n integers. A block of 256 threads takes a tile of 256 * ITEMS.
+// Inclusive prefix sums of n integers. A block of the last rung takes a tile of BLOCK * ITEMS.
 #define FULL 0xffffffffu
 #ifndef ITEMS
-#define ITEMS 8
+#define ITEMS 24
 #endif
+#ifndef BLOCK
 #define BLOCK 256
+#endif
 #define TILE (BLOCK * ITEMS)
 
-// Hillis and Steele in shared memory: log2(256) steps, at each of which every thread adds, two barriers a
-// step. Leaves the sum of each tile of 256 in `sums`, unless that is null.
+// Hillis and Steele in shared memory: log2(BLOCK) steps, at each of which every thread adds, two barriers a
+// step. Leaves the sum of each tile of BLOCK in `sums`, unless that is null.
 extern "C" __global__ void scan_steps(const int* in, int* out, int* sums, int n)
 {
     __shared__ int part[BLOCK];
@@ -56,7 +58,7 @@ __device__ int block_scan(int v, int& total)
     return v + before;
 }
 
-// Warps scan in registers, by shuffles: one barrier instead of sixteen.
+// Warps scan in registers, by shuffles: one barrier instead of two a step.
 extern "C" __global__ void scan_shuffled(const int* in, int* out, int* sums, int n)
 {
     int i = blockIdx.x * BLOCK + threadIdx.x, total;
@@ -67,7 +69,7 @@ extern "C" __global__ void scan_shuffled(const int* in, int* out, int* sums, int
         sums[blockIdx.x] = total;
 }
 
-// Adds to each tile of 256 what lies before it: the second pass over memory that the rungs above need.
+// Adds to each tile of BLOCK what lies before it: the second pass over memory that the rungs above need.
 extern "C" __global__ void add_before(int* out, const int* sums, int n)
 {
     int i = blockIdx.x * BLOCK + threadIdx.x;

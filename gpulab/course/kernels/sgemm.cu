@@ -108,7 +108,15 @@ sgemm_registers(const float* a, const float* b, float* c, int m, int n, int k)
 #define MIN_BLOCKS 1
 #endif
 #ifndef UNROLL
-#define UNROLL 1  // how many quarters of a step the compiler lays out one after the other
+#define UNROLL 4  // how many of these pieces the compiler lays out one after the other
+#endif
+#ifndef A_WIDTH
+#define A_WIDTH 4  // floats of A's row that a thread reads at once: 4 or 2
+#endif
+#if A_WIDTH == 4
+typedef float4 Piece;
+#else
+typedef float2 Piece;
 #endif
 #define THREADS ((BM / WM) * (BN / WN) * 32)
 #define LANES_X (WN / TN)
@@ -134,27 +142,30 @@ struct Place {
     }
 };
 
+__device__ float element(float4 p, int d) { return d == 0 ? p.x : d == 1 ? p.y : d == 2 ? p.z : p.w; }
+__device__ float element(float2 p, int d) { return d == 0 ? p.x : p.y; }
+
 __device__ void multiply(const float4* as, const float4* bs, Place at, float (&sum)[TM][TN])
 {
 #pragma unroll UNROLL
-    for (int v = 0; v < VECTORS; ++v) {
-        float4 p[TM];
+    for (int piece = 0; piece < BK / A_WIDTH; ++piece) {
+        Piece p[TM];
 #pragma unroll
-        for (int i = 0; i < TM; ++i)
-            p[i] = as[a_slot(at.y + i * LANES_Y, v)];
+        for (int i = 0; i < TM; ++i) {
+            const float4* v = as + a_slot(at.y + i * LANES_Y, piece * A_WIDTH / 4);
+            p[i] = ((const Piece*)v)[piece % (4 / A_WIDTH)];
+        }
 #pragma unroll
-        for (int d = 0; d < 4; ++d) {
+        for (int d = 0; d < A_WIDTH; ++d) {
             float q[TN];
 #pragma unroll
             for (int j = 0; j < TN; j += 4)
-                *(float4*)(q + j) = bs[((4 * v + d) * BN + at.x + j * LANES_X) / 4];
+                *(float4*)(q + j) = bs[((A_WIDTH * piece + d) * BN + at.x + j * LANES_X) / 4];
 #pragma unroll
-            for (int i = 0; i < TM; ++i) {
-                float f = d == 0 ? p[i].x : d == 1 ? p[i].y : d == 2 ? p[i].z : p[i].w;
+            for (int i = 0; i < TM; ++i)
 #pragma unroll
                 for (int j = 0; j < TN; ++j)
-                    sum[i][j] += f * q[j];
-            }
+                    sum[i][j] += element(p[i], d) * q[j];
         }
     }
 }

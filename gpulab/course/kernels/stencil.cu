@@ -41,7 +41,7 @@ extern "C" __global__ void stencil_tiled(const float* in, float* out, int height
 // A thread walks down ROWS cells. It adds each row of the tile once and keeps the last five sums in registers:
 // 5 reads from shared memory a row instead of 25.
 #ifndef ROWS
-#define ROWS 8
+#define ROWS 16
 #endif
 extern "C" __global__ void stencil_sliding(const float* in, float* out, int height, int width)
 {

@@ -6,6 +6,7 @@ from virtualgpu.records.memory.blocks import Block, BlockMap, BlockState, Segmen
 from virtualgpu.records.memory.events import ACTIONS, Action, AllocatorEvents, AllocatorTrace, Frame, Stack
 from virtualgpu.records.memory.fragmentation import Arena, Fragmentation
 from virtualgpu.records.memory.history import AllocatorHistory, BlockLives, RangeLives, SegmentLives
+from virtualgpu.records.memory.ladder import CacheCapacity, LevelBandwidth, MemoryLadder
 from virtualgpu.records.memory.requests import Request, RequestKind
 from virtualgpu.records.memory.samples import MemoryMarks, MemoryReading, MemorySamples
 
@@ -20,8 +21,11 @@ __all__ = [
     "BlockLives",
     "BlockMap",
     "BlockState",
+    "CacheCapacity",
     "Fragmentation",
     "Frame",
+    "LevelBandwidth",
+    "MemoryLadder",
     "MemoryMarks",
     "MemoryReading",
     "MemorySamples",

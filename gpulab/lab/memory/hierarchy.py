@@ -1,0 +1,276 @@
+"""How ``gl.ladder`` measures: chains of addresses for latency, readers of each level for bandwidth.
+
+The same kernels run on a real GPU and, over less data, on a virtual one, where its clock is modelled. Times
+are between two events, and where a launch would count, the difference of two launches that differ in length.
+Methods follow nvbandwidth (copies: several in a row between two events, the median of a few rounds, rates
+of what arrives) and the usual pointer chase (Mei and Chu, "Dissecting GPU memory hierarchy through
+microbenchmarking").
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab import session
+from virtualgpu.errors import GpulabError, UnknownDeviceError
+from virtualgpu.records import DeviceInfo, Provenance
+from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
+
+LINE_BYTES = 128
+VECTOR_BYTES = 16
+WARM_LOADS = 8192  # more lines than any L1 holds
+CHASE = (
+    "One thread follows a random cycle of addresses 128 bytes apart, so that no load can begin before the "
+    "one before it ends and no pattern helps. All of the working set is read once before, and the difference "
+    "of two chains of different length is taken, so that the launch does not count."
+)
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Effort:
+    """How much is run: a real GPU needs long runs, a virtual one computes everything on the processor."""
+
+    repeats: int
+    most_bytes: int
+    steps_an_octave: int
+    chain: int
+    rounds: int
+    stream_bytes: int
+    copies: int
+    blocks_an_sm: int
+
+
+_REAL = _Effort(3, 1 << 30, 2, 4096, 2048, 1 << 30, 8, 4)
+
+
+def measure() -> MemoryLadder:
+    """Take the ladder of the device in use: measured on a real GPU, modelled on a virtual one.
+
+    Returns
+    -------
+    MemoryLadder
+        Up to a working set of 1 GiB, or of a quarter of the free memory; on a virtual GPU up to twice L2.
+    """
+    info = session.backend().device_info()
+    virtual = session.which_device().kind == "virtual"
+    twice_l2 = 1 << (2 * info.l2_bytes - 1).bit_length()
+    effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1) if virtual else _REAL
+    bench = _Bench(info, effort)
+    sizes, times = bench.latencies()
+    return MemoryLadder(
+        info.as_virtual if virtual else Provenance("measured", info.name),
+        sizes,
+        times,
+        CHASE,
+        tuple(bench.bandwidths()),
+        tuple(_capacities(info)),
+    )
+
+
+class _Bench:
+    """Kernels, and how one launch of each is timed."""
+
+    def __init__(self, info: DeviceInfo, effort: _Effort) -> None:
+        self.cp, self.info, self.effort = session.cp(), info, effort
+        code = (resources.files("gpulab.lab.memory") / "ladder.cu").read_text(encoding="utf-8")
+        self.kernels = {
+            name: self.cp.RawKernel(code, name)
+            for name in ("chase", "registers", "shared_memory", "l1", "reads")
+        }
+        self.out, self.end = self.cp.zeros(1, self.cp.float32), self.cp.zeros(1, self.cp.uint64)
+        free = self.cp.cuda.runtime.memGetInfo()[0]
+        room = 1 << (int(free // 4).bit_length() - 1)
+        if room < MIB:
+            raise GpulabError("The GPU has less than 4 MiB free; free some memory for gl.ladder to measure.")
+        self.most_bytes = min(effort.most_bytes, room)
+        self.stream_bytes = min(effort.stream_bytes, room)
+
+    def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
+        """Median time of a run between two events; what must come `before` each is not timed."""
+        begin, until = self.cp.cuda.Event(), self.cp.cuda.Event()
+        times = []
+        for _ in range(self.effort.repeats):
+            if before is not None:
+                before()
+            self.cp.cuda.Device().synchronize()  # so that every launch finds the GPU idle
+            begin.record()
+            run()
+            until.record()
+            until.synchronize()
+            times.append(1e6 * self.cp.cuda.get_elapsed_time(begin, until))
+        return float(statistics.median(times))
+
+    # --- latency ------------------------------------------------------------------------------------
+    def latencies(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+        """Working sets in bytes, and what one load of their chains takes, in ns."""
+        octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / self.effort.steps_an_octave)
+        sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
+        rng = np.random.default_rng(1)
+        whole = self.cp.empty(int(sizes[-1]) // 8, self.cp.uint64)
+        times = np.array([self._latency(whole, int(size) // LINE_BYTES, rng) for size in sizes])
+        return sizes, times
+
+    def _latency(self, whole: Any, lines: int, rng: np.random.Generator) -> float:
+        cp, chase = self.cp, self.kernels["chase"]
+        first = int(whole.data.ptr)
+        order = rng.permutation(lines).astype(np.uint64) * np.uint64(LINE_BYTES)
+        following = np.empty(lines, np.uint64)
+        following[order // LINE_BYTES] = np.roll(order, -1) + np.uint64(first)
+        whole[: lines * 16 : 16] = cp.asarray(following)
+        warm = min(lines, WARM_LOADS)
+        beyond_l2 = lines * LINE_BYTES > self.info.l2_bytes
+        steps = self.effort.chain if beyond_l2 else min(self.effort.chain, 4096)
+
+        def sweep() -> None:
+            self._read(whole, lines * LINE_BYTES // VECTOR_BYTES, 1)
+
+        def follow(count: int) -> Callable[[], None]:
+            args = (whole, self.end, np.int32(warm), np.int32(count))
+            return lambda: chase((1,), (1,), args)
+
+        follow(16)()
+        longer, shorter = (self.ns(follow(count), sweep) for count in (16 + steps, 16))
+        return (longer - shorter) / steps
+
+    def _read(self, array: Any, vectors: int, rounds: int) -> None:
+        grid = max(1, min(8 * self.info.sm_count, vectors // 256))
+        args = (array, self.out, np.int64(vectors), np.int32(rounds))
+        self.kernels["reads"]((grid,), (256,), args)
+
+    # --- bandwidth ----------------------------------------------------------------------------------
+    def bandwidths(self) -> Iterator[LevelBandwidth]:
+        """From the registers outwards."""
+        info, sms, rounds = self.info, self.info.sm_count, self.effort.rounds
+        clock = (info.boost_clock_mhz or 0) / 1e3
+        published = _published(info)
+        operands = 16 * (info.fp32_lanes_per_sm * sms * clock)
+        warp_loads = 128 * sms * clock
+        guide = "CUDA C++ Programming Guide and boost clock"
+
+        def loop(kernel: str, *args: Any, loads: int) -> float:
+            grid, block = self.effort.blocks_an_sm * sms, 512
+            if kernel == "l1":
+                args = (self.cp.zeros((grid, 2048 * 4), self.cp.float32), *args)
+
+            def run(count: int) -> Callable[[], Any]:
+                return lambda: self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
+
+            run(2)()
+            ns = self.ns(run(2 * rounds)) - self.ns(run(rounds))
+            gbps: float = (
+                grid * block * loads * VECTOR_BYTES * rounds / ns
+            )  # four registers are 16 bytes, too
+            return gbps
+
+        gbps = loop("registers", self.out, np.float32(0.5), np.float32(1), loads=64)
+        yield LevelBandwidth(
+            "registers", gbps, "All SMs multiply and add: each lane reads three registers and writes one.",
+            operands or None, f"four operands a lane and clock: {guide}",
+        )  # fmt: skip
+        gbps = loop("shared_memory", self.out, loads=16)
+        yield LevelBandwidth(
+            "shared memory", gbps, "Every warp reads 16 bytes a lane without bank conflicts.",
+            warp_loads or None, f"32 banks of 4 bytes a clock: {guide}",
+        )  # fmt: skip
+        gbps = loop("l1", self.out, loads=16)
+        yield LevelBandwidth("L1", gbps, "Each block reads 32 KiB of its own again and again.",
+                             warp_loads or None, f"128 bytes a clock: {guide}")  # fmt: skip
+        yield self._l2()
+        yield from self._memory(published)
+        yield from self._host(published)
+        yield self._peer(published)
+
+    def _l2(self) -> LevelBandwidth:
+        size_bytes = 1 << ((self.info.l2_bytes // 4).bit_length() - 1)
+        array, rounds = self.cp.zeros(size_bytes // 4, self.cp.float32), max(16, self.effort.rounds // 4)
+        vectors = size_bytes // VECTOR_BYTES
+        self._read(array, vectors, 1)
+        ns = self.ns(lambda: self._read(array, vectors, 2 * rounds)) - self.ns(
+            lambda: self._read(array, vectors, rounds)
+        )
+        size = f"{size_bytes // MIB} MiB" if size_bytes >= MIB else f"{size_bytes // 1024} KiB"
+        return LevelBandwidth(
+            "L2", size_bytes * rounds / ns, f"All SMs read the same {size} again and again, past L1."
+        )
+
+    def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
+        count = self.stream_bytes // 4
+        array = self.cp.zeros(count, self.cp.float32)
+        vectors = array.nbytes // VECTOR_BYTES
+        twice = self.ns(lambda: self._read(array, vectors, 2))
+        ns = twice - self.ns(lambda: self._read(array, vectors, 1))
+        size = f"{array.nbytes // MIB:,} MiB"
+        how = f"All SMs read {size}; the difference of two rounds and one."
+        yield LevelBandwidth("memory, read", array.nbytes / ns, how, *published["memory"])
+        half = array.nbytes // 2
+        source, target = array[: count // 2], array[count // 2 :]
+        ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, half))
+        yield LevelBandwidth(
+            "memory, copy", 2 * half / ns,
+            f"cudaMemcpy of {half // MIB:,} MiB from the device to itself; bytes read and written count.",
+            *published["memory"],
+        )  # fmt: skip
+
+    def _host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
+        size_bytes = min(self.stream_bytes // 4, 256 * MIB)
+        pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
+        array, stream = self.cp.zeros(size_bytes, self.cp.uint8), self.cp.cuda.get_current_stream()
+        how = f"Copies of {size_bytes // MIB:,} MiB from pinned memory by a copy engine."
+        ns = self._copies_ns(lambda: array.set(pinned, stream=stream))
+        yield LevelBandwidth("host to device", size_bytes / ns, how, *published["host"])
+        ns = self._copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
+        yield LevelBandwidth("device to host", size_bytes / ns, how.replace(" from", " to"),
+                             *published["host"])  # fmt: skip
+
+    def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
+        runtime, how = self.cp.cuda.runtime, "Copies of 256 MiB from one GPU to another by a copy engine."
+        here = self.cp.cuda.Device().id
+        others = [other for other in range(runtime.getDeviceCount()) if other != here]
+        there = [other for other in others if runtime.deviceCanAccessPeer(here, other)]
+        if not there:
+            why = "no other GPU can be reached directly" if others else "there is one GPU"
+            return LevelBandwidth("peer", None, how, *published["peer"], why=why)
+        size_bytes = min(self.stream_bytes // 4, 256 * MIB)
+        source = self.cp.zeros(size_bytes, self.cp.uint8)
+        with self.cp.cuda.Device(there[0]):
+            target = self.cp.zeros(size_bytes, self.cp.uint8)
+        ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, size_bytes))
+        return LevelBandwidth("peer", size_bytes / ns, how, *published["peer"])
+
+    def _copies_ns(self, copy: Callable[[], Any]) -> float:
+        """One of several copies in a row."""
+
+        def run() -> None:
+            for _ in range(self.effort.copies):
+                copy()
+
+        run()
+        return self.ns(run) / self.effort.copies
+
+
+def _published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
+    """What documents say of memory, the bus to the host and the links to other GPUs, in GB/s one way."""
+    with suppress(UnknownDeviceError):
+        info = session.table_info(info.name)
+    document = info.provenance.detail if info.provenance.source == "published" else "the driver's clocks"
+    links = info.nvlink_gbps / 2 if info.nvlink_gbps else info.pcie_gbps
+    return {
+        "memory": (info.memory_bandwidth_gbps, document),
+        "host": (info.pcie_gbps, document),
+        "peer": (links, document),
+    }
+
+
+def _capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:
+    guide = "CUDA C++ Programming Guide: L1 and shared memory together"
+    yield CacheCapacity("L1", session.l1_bytes(info), guide)
+    yield CacheCapacity("L2", info.l2_bytes, info.provenance.detail or "the driver")

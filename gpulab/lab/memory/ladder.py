@@ -1,0 +1,81 @@
+"""``gl.ladder``: the memory hierarchy of the device in use, or of one that was recorded."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from gpulab import session
+from gpulab.lab import recorded
+from gpulab.lab.memory import hierarchy
+from gpulab.lab.recorded import NotRecordedError
+from virtualgpu.records.memory import MemoryLadder
+
+if TYPE_CHECKING:
+    from gpulab.views import LadderChart
+
+_ENDING = "_ladder.npz"
+
+
+def ladder(device: str | None = None, *, beside: str | None = None) -> LadderChart:
+    """Show the memory hierarchy: latency over the working set, and what each level delivers.
+
+    Parameters
+    ----------
+    device
+        A GPU whose ladder was recorded and ships with gpulab, such as ``"H200"``. None: the device in use,
+        measured on a real GPU (in a few seconds) and modelled on a virtual one.
+    beside
+        A recorded GPU to lay beside it. The ladder of a virtual GPU comes with all of them.
+
+    Returns
+    -------
+    LadderChart
+        Two charts with logarithmic axes, what documents say as dashed lines; ``.record`` holds the data
+        (`virtualgpu.records.memory.MemoryLadder`), ``.beside("H100")`` lays a recorded one beside it.
+
+    Raises
+    ------
+    NotRecordedError
+        If no such GPU was recorded; the message says which were.
+    GpulabError
+        If the GPU has next to no memory free.
+
+    Examples
+    --------
+    >>> gl.ladder("H200").beside("H100")
+    >>> gl.ladder().record.latency_at(16 << 10)  # ns
+    """
+    from gpulab.views import LadderChart
+
+    shown = [recorded_ladder(device) if device is not None else hierarchy.measure()]
+    if beside is not None:
+        shown.append(recorded_ladder(beside))
+    elif device is None and session.which_device().kind == "virtual":
+        shown += [recorded_ladder(name) for name in recorded_names()]
+    return LadderChart(shown, find=recorded_ladder)
+
+
+def recorded_names() -> list[str]:
+    """The GPUs whose ladders ship, as `ladder` takes them."""
+    folder = resources.files("gpulab") / "data" / "recordings"
+    return sorted(
+        (file.name.removesuffix(_ENDING).upper() for file in folder.iterdir() if file.name.endswith(_ENDING)),
+        reverse=True,
+    )
+
+
+def recorded_ladder(device: str) -> MemoryLadder:
+    """A ladder that was recorded on `device`.
+
+    Raises
+    ------
+    NotRecordedError
+        If there is none.
+    """
+    name = device.strip().upper().removeprefix("NVIDIA ")
+    if name not in recorded_names():
+        there = ", ".join(recorded_names()) or "no GPU yet"
+        raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {there}.")
+    found: MemoryLadder = recorded.load(name.lower() + _ENDING.removesuffix(".npz"))
+    return found

@@ -1,0 +1,1 @@
+"""The memory hierarchy: latency over the working set, bandwidth by level."""

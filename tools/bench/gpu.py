@@ -1,0 +1,204 @@
+"""``gpulab bench --gpu``: the teaching kernels beside CUDA's own libraries, on the GPU of this machine.
+
+All ratios are taken in one run on one GPU. What is compared takes turns, so that whatever the clock does
+falls on all of it, each figure is a median between two events, results are checked before anything is timed,
+and arrays are many times as large as L2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import gpulab as gl
+from gpulab import session
+from gpulab.course import kernels
+from gpulab.views.tables import Table
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Provenance
+
+SIZES: Mapping[str, tuple[tuple[int, ...], ...]] = {
+    "copy": ((1 << 28,),), "reduction": ((1 << 28,),), "transpose": ((1 << 14, 1 << 14),),
+    "scan": ((1 << 28,),), "histogram": ((1 << 30,),), "stencil": ((1 << 14, 1 << 14),),
+    "softmax": ((1 << 18, 1024),), "layer_norm": ((1 << 18, 1024),),
+    "sgemm": ((4096, 4096, 4096), (8192, 8192, 8192)),
+    "tensor_cores": ((4096, 4096, 4096), (8192, 8192, 8192)),
+}  # fmt: skip
+# For trials on a virtual GPU.
+SMALL: Mapping[str, tuple[int, ...]] = {"reduction": (1 << 14,), "histogram": (1 << 14,), "scan": (1 << 15,)}
+# What the best rung is to reach of what it is compared with.
+TARGETS = {"copy": 0.92, "reduction": 0.92, "transpose": 0.88, "sgemm": 0.80}
+ROUNDS = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One kernel at one size. ``rate`` is in ``unit``: GB/s of what must move at least, or TFLOP/s; ``ratio``
+    is that over the rate of ``against``, ``target`` what the ratio is to be at least."""
+
+    ladder: str
+    kernel: str
+    size: tuple[int, ...]
+    median_ms: float
+    rate: float
+    unit: str
+    against: str = ""
+    ratio: float | None = None
+    target: float | None = None
+
+    @property
+    def verdict(self) -> str:
+        """``ok`` or ``slow`` where there is a target, else nothing."""
+        if self.target is None or self.ratio is None:
+            return ""
+        return "ok" if self.ratio >= self.target else "slow"
+
+
+def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
+    """What CUDA and its libraries offer for the same arrays, by name."""
+    cp, (*given, out) = session.cp(), example.arrays
+    if ladder in ("copy", "reduction", "transpose", "softmax", "layer_norm", "stencil"):
+        target = cp.empty_like(given[0])
+        return {"cudaMemcpy": lambda: target.data.copy_from_device_async(given[0].data, target.nbytes)}
+    if ladder in ("sgemm", "tensor_cores"):
+        product = cp.empty(out.shape, given[0].dtype)
+        return {"cuBLAS": lambda: cp.matmul(*given, out=product)}
+    if ladder == "scan":
+        scanned = given[0].copy()
+        cub = getattr(cp.cuda, "cub", None)
+        if cub is None:
+            return {"cumsum": lambda: cp.cumsum(given[0], dtype=scanned.dtype, out=scanned)}
+        return {"CUB": lambda: cub.device_scan(scanned, cub.CUPY_CUB_CUMSUM)}  # in place
+    return {}
+
+
+def medians_ms(calls: Sequence[Callable[[], Any]], rounds: int, budget_s: float) -> list[float]:
+    """Times of several calls that take turns: two rounds at least, and no new one after `budget_s`."""
+    cp = session.cp()
+    begin, until = cp.cuda.Event(), cp.cuda.Event()
+    times: list[list[float]] = [[] for _ in calls]
+    started = time.perf_counter()
+    for at in range(rounds):
+        if at > 1 and time.perf_counter() - started > budget_s:
+            break
+        for call, own in zip(calls, times, strict=True):
+            begin.record()
+            call()
+            until.record()
+            until.synchronize()
+            own.append(cp.cuda.get_elapsed_time(begin, until))
+    return [statistics.median(own) for own in times]
+
+
+def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], Any]) -> None:
+    """Run once and compare.
+
+    Raises
+    ------
+    GpulabError
+        If the result is wrong, so that its time would mean nothing.
+    """
+    example.arrays[-1].fill(0)
+    work()
+    wrong = example.error()
+    if not wrong <= example.tolerance:
+        raise GpulabError(f"{name} of {ladder} is wrong by {wrong:g}, so its time means nothing.")
+
+
+def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
+    """Time the best rung of a ladder, or all that are not hopeless, beside what it is compared with."""
+    example = kernels.example(ladder.name, size)
+    others = library(ladder.name, example)
+    rungs = ladder.rungs if all_rungs else ladder.rungs[-1:]
+    works = {rung.name: kernels.launch(rung.name, *example.arrays) for rung in rungs}
+    for name, work in works.items():
+        check(ladder.name, name, example, work)
+    calls: dict[str, Callable[[], Any]] = {**others, **works}
+    for call in others.values():
+        call()
+    times = dict(zip(calls, medians_ms([*calls.values()], rounds, 3.0), strict=True))
+    against = next(iter(others), "")
+    copied_bytes = 2 * example.arrays[0].nbytes
+    rows = []
+    for name, ms in times.items():
+        moved = copied_bytes if name == "cudaMemcpy" else example.moved_bytes
+        rate = example.flops / ms / 1e9 if example.flops else moved / ms / 1e6
+        rows.append(Row(ladder.name, name, size, ms, rate, "TFLOP/s" if example.flops else "GB/s"))
+    rates = {row.kernel: row.rate for row in rows}
+    best = ladder.best.name
+    return [
+        Row(row.ladder, row.kernel, size, row.median_ms, row.rate, row.unit, against,
+            row.rate / rates[against], TARGETS.get(ladder.name) if row.kernel == best else None)
+        if against and row.kernel != against else row
+        for row in rows
+    ]  # fmt: skip
+
+
+def table(rows: Sequence[Row], origin: Provenance) -> Table:
+    """Lay the rows out for people."""
+    cells = tuple(
+        (
+            row.ladder, row.kernel, " × ".join(f"{n:,}" for n in row.size), f"{row.median_ms:,.3f}",
+            f"{row.rate:,.1f}" if row.rate < 100 else f"{row.rate:,.0f}", row.unit,
+            f"{row.ratio:.1%} of {row.against}" if row.ratio is not None else "",
+            f"≥ {row.target:.0%} {row.verdict}" if row.target is not None else "",
+        )
+        for row in rows
+    )  # fmt: skip
+    headings = ("subject", "kernel", "size", "median ms", "rate", "unit", "compared", "target")
+    return Table(origin.label, headings, cells)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``gpulab bench --gpu``.
+
+    Returns
+    -------
+    int
+        0, or 1 with ``--check`` if a target was missed, or if there is no GPU.
+    """
+    parser = argparse.ArgumentParser(
+        prog="gpulab bench --gpu", description="Time the teaching kernels beside CUDA's own libraries."
+    )
+    parser.add_argument("ladders", nargs="*", metavar="ladder", help=", ".join(SIZES))
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to a file, too")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help=f"default: {ROUNDS}")
+    parser.add_argument("--all", action="store_true", help="every rung of each ladder, not the last alone")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    unknown = sorted(set(options.ladders) - set(SIZES))
+    if unknown:
+        parser.error(f"there is no ladder {unknown[0]}; choose among {', '.join(SIZES)}")
+    try:
+        real = gl.use_device(options.device).kind == "cuda"
+    except GpulabError:
+        print(
+            "gpulab bench --gpu compares kernels on a real NVIDIA GPU, and CuPy can use none here; "
+            "`gpulab doctor` says why."
+        )
+        return 1
+    info = session.backend().device_info()
+    origin = Provenance("measured", info.name, f"driver {info.driver}") if real else info.as_virtual
+    rows: list[Row] = []
+    for name in options.ladders or SIZES:
+        ladder = kernels.ladder(name)
+        for size in SIZES[name] if real else [SMALL.get(name, ladder.size)]:
+            rows += measure(ladder, size, max(2, options.rounds), all_rungs=options.all)
+            session.cp().get_default_memory_pool().free_all_blocks()
+    print(table(rows, origin).text())
+    if options.json:
+        listed = [{**asdict(row), "verdict": row.verdict} for row in rows]
+        content = {"provenance": asdict(origin), "rows": listed}
+        options.json.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return int(options.check and any(row.verdict == "slow" for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
