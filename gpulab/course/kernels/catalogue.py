@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab import session
 from gpulab.course.kernels import launches
 from gpulab.course.kernels.launches import Launches
 from gpulab.course.kernels.work import Work
+from gpulab.lab import kernels as lab
 from gpulab.views.tables import Table
 from virtualgpu.errors import GpulabError, did_you_mean
-from virtualgpu.protocol import Counters, Launch
 from virtualgpu.records import KernelCounters
 
 
@@ -201,4 +200,4 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 def count(work: Work, counter: str) -> int:
     """One counter (of `COUNTERS`), summed over the launches of a call, as the virtual GPU counts it."""
     of_launch = COUNTERS[counter]
-    return sum(of_launch(session.observe(Launch.of(*step), Counters()).record) for step in work.steps)
+    return sum(of_launch(lab.count(*step)) for step in work.steps)
