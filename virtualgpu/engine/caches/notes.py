@@ -250,5 +250,10 @@ def _what(i: ir.Instruction) -> int:
         return ATOMIC
     if kind == "store":
         return STORE + local
-    past = {"cg", "cv", "volatile", "relaxed", "acquire"} & set(i.parts) and not local
+    past = not local and ({"cg", "cv", "volatile", "relaxed", "acquire"} & set(i.parts) or _copies_past_l1(i))
     return PAST_L1 if past else LOAD + local
+
+
+def _copies_past_l1(i: ir.Instruction) -> bool:
+    """Whether it is the load of an asynchronous copy that leaves L1 out."""
+    return "cp.async.cg" in i.text or "cp.async.bulk" in i.text
