@@ -63,7 +63,7 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(seed: int) -> None:
     whats = np.array([notes.LOAD, notes.STORE, notes.ATOMIC, notes.PAST_L1])
     line = (rng.zipf(1.4, count) * (1 + seed)) % 60
     sectors, site, sm = rng.integers(1, 16, count), rng.integers(0, 4, count), rng.integers(0, sms, count)
-    packed = np.stack([line << 4 | sectors, sm << 32 | site], axis=1)
+    packed = np.stack([line << 4 | sectors, sm << 32 | site, np.arange(count) * 1000], axis=1)
     found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128, 1), sms)
 
     l1, l2 = [Lru(WAYS) for _ in range(sms)], Lru(WAYS)

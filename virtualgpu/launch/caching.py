@@ -66,7 +66,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     for access, row in zip(counters.accesses, rows, strict=True):
         sums = dict(zip(totals, row, strict=True))
         # What was noted of a part of the lines stands for all sectors of the instruction.
-        scale = access.sectors / sums["l1"] if sums["l1"] and access.kind != "atomic" else notes.one_in
+        scale = access.sectors / sums["asked"] if sums["asked"] else 1.0
         for name in totals:
             totals[name] += sums[name] * (scale if name in COLUMNS else 1.0)
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"] * scale)))
@@ -93,7 +93,7 @@ def _left(watch: CacheWatch, prepared: PreparedLaunch, site: int) -> npt.NDArray
         end = address + prepared.arrays[address] - base
         lines.append(np.arange((end - size_bytes) // LINE_BYTES, -(-end // LINE_BYTES), dtype=np.int64))
     packed = watch.notes.kept(np.concatenate(lines))[:, None] << 4 | 15
-    return np.concatenate([packed, np.full_like(packed, site)], axis=1)
+    return np.concatenate([packed, np.full_like(packed, site), np.zeros_like(packed)], axis=1)
 
 
 def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -116,9 +116,10 @@ def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArr
         own = (place * warps + rows[:, 1] % warps) * words + line
         line = np.where(local, _LOCAL_LINE + own, line)
     order = np.argsort(time, kind="stable")
-    packed = np.empty((len(rows), 2), np.int64)
+    packed = np.empty((len(rows), 3), np.int64)
     packed[:, 0] = (line << 4 | sectors)[order]
     packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
+    packed[:, 2] = time[order].astype(np.int64)
     return packed
 
 

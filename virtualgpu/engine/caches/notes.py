@@ -28,7 +28,7 @@ from virtualgpu.engine.ir.compiled import (
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.run import jit
 
-ROOM = 1 << 20  # notes
+ROOM = 1 << 21  # notes
 NOTE_BYTES = 24
 # What is done at an instruction; generic addresses may be of any space.
 IGNORED, LOAD, STORE, ATOMIC, PAST_L1, CONSTANT = 0, 1, 2, 3, 4, 5
@@ -40,7 +40,6 @@ SITE_SHIFT = 40
 SITE_WORDS = 4  # what is done, bytes a lane, requests and passes of constant accesses
 
 _TAG, SHARED, _OFFSET = 56, 1, (1 << 56) - 1
-_MIX, _MIX_SHIFT = 0x9E3779B97F4A7C15 - (1 << 64), 40
 
 
 class Context:
@@ -74,9 +73,14 @@ class Notes:
     same: int
 
 
+def scrambled(line: int) -> int:
+    """Another order of lines, in which neither neighbours nor lines of one column share the last bits."""
+    return line ^ (line >> 5) ^ (line >> 11) ^ (line >> 17)
+
+
 def kept(line: int, part: int) -> int:
-    """Whether a line is among those that are modelled."""
-    return ((line * _MIX) >> _MIX_SHIFT) & part == 0
+    """Whether a line is among those that are modelled: some sets of each cache, and these whole."""
+    return scrambled(line) & part == 0
 
 
 def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
@@ -178,7 +182,7 @@ def halve(g: Notes) -> None:
 @functools.cache
 def observer() -> jit.Library:
     """The compiled function that the engine calls."""
-    return jit.Library(translate([kept, note, halve], "note", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.Library(translate([scrambled, kept, note, halve], "note", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessNotes:
@@ -227,10 +231,8 @@ class AccessNotes:
 
     def kept(self, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Those of some lines that are among them."""
-        with np.errstate(over="ignore"):
-            chosen: npt.NDArray[np.int64] = lines[
-                (lines * np.int64(_MIX)) >> _MIX_SHIFT & self._state.part == 0
-            ]
+        mixed = lines ^ (lines >> 5) ^ (lines >> 11) ^ (lines >> 17)
+        chosen: npt.NDArray[np.int64] = lines[mixed & self._state.part == 0]
         return chosen
 
     @property

@@ -1,7 +1,8 @@
 """Noted accesses played through caches: an L1 for each SM, L2 in parts that copy each other's lines.
 
-Caches hold lines of 128 bytes by sectors of 32, and give up the line of a set that was used longest ago.
-Which set a line belongs to is a hash of it. Functions here are compiled (`virtualgpu.engine.ir.compiled`).
+Caches hold lines of 128 bytes by sectors of 32, and give up the line of a set that was used longest ago. What
+is said of hardware here was read off an H200's counters (``tests/counters/data/h200_caches.json``). Functions
+are compiled (`virtualgpu.engine.ir.compiled`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.engine.caches import notes
+from virtualgpu.engine.caches.notes import scrambled
 from virtualgpu.engine.ir.compiled import address_of, load64, store64, struct, translate
 from virtualgpu.engine.run import jit
 from virtualgpu.model.caches.geometry import LINE_BYTES, CacheSizes
@@ -23,30 +25,42 @@ L1_WAYS, L2_WAYS = 16, 16
 # An entry: its line plus 1 (0: none), sectors that are there and those that memory does not have yet, its
 # last use.
 ENTRY_BYTES, DIRTY = 24, 4
+SET_BYTES = 16 * ENTRY_BYTES
+# Lines of a set that memory need not have: of whatever is stored, 736,000 sectors (3/8 of L2) stay.
+DIRTY_WAYS = 6
+# Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
+MERGE_NS, MERGE_SLOTS = 300, 256
+# A store finds its line in L1 while an earlier one to it is on its way.
+STORE_NS, STORE_SLOTS = 300, 256
+SLOT_BYTES = 24
 FILL = 16  # besides what instructions do (`notes`): L2 gets a line that an earlier launch left there
 # What is counted for each instruction.
-COLUMNS = ("l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
+COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
-_L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
-_MIX, _WORD = 0xD6E8FEB86659FD93 - (1 << 64), 0xFFFFFFFF
-# Set, and part of L2 that a line belongs to.
-_SET_SHIFT, _HOME_SHIFT = 24, 60
+_ASKED, _L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
+_WORD = 0xFFFFFFFF
+_NUMBER_BITS, _INVERSE_BITS = 24, 36
 
 
 @struct
 class Player:
-    """Notes in the order of their times, two words each; the caches; what is counted."""
+    """Notes in the order of their times, three words each; the caches; what is counted."""
 
     notes: int
     count: int
-    site_count: int
     whats: int
     sums: int
+    level: int  # each 1 << level-th line was noted
     l1: int
     l1_sets: int
+    l1_inverse: int
     l2: int
     l2_sets: int
+    l2_inverse: int
     parts: int
+    merges: int
+    groups: int  # by SM, with which others its requests become one; 0: with none
+    stores: int
     written: int  # sectors to memory
     now: int
 
@@ -62,11 +76,19 @@ def bump(p: Player, site: int, column: int, sectors: int) -> None:
     store64(place, load64(place) + ones(sectors))
 
 
-def find(base: int, sets: int, ways: int, line: int) -> int:
-    """The entry that holds a line, or minus the one that it is to replace."""
-    number = (((line * _MIX) >> _SET_SHIFT) & _WORD) * sets >> 32
-    entry = base + number * ways * ENTRY_BYTES
-    end = entry + ways * ENTRY_BYTES
+def set_at(base: int, sets: int, inverse: int, number: int) -> int:
+    """The set of a line with some number: its remainder."""
+    number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
+    number = number - ((number * inverse) >> _INVERSE_BITS) * sets
+    if number < 0:
+        number += sets
+    return base + number * SET_BYTES
+
+
+def find(first: int, line: int) -> int:
+    """The entry of a set that holds a line, or minus the one that it is to replace."""
+    entry = first
+    end = entry + SET_BYTES
     oldest = entry
     since = load64(entry + 16)
     while entry < end:
@@ -79,84 +101,130 @@ def find(base: int, sets: int, ways: int, line: int) -> int:
     return -oldest
 
 
-def settle(p: Player, entry: int, line: int) -> int:
-    """Give an entry of L2 to a line; what it held goes to memory if it has to."""
-    p.written += ones(load64(entry + 8) >> DIRTY)
-    store64(entry, line + 1)
-    store64(entry + 8, 0)
-    return entry
-
-
 def home_of(p: Player, line: int) -> int:
     """The part of L2 that is next to a line's memory."""
     if p.parts == 1:
         return 0
-    return ((line * _MIX) >> _HOME_SHIFT) & 1
+    mixed = scrambled(line) >> p.level
+    return (mixed ^ (mixed >> 1) ^ (mixed >> 6) ^ (mixed >> 13)) & 1
 
 
-def part_at(p: Player, part: int) -> int:
-    """Where a part of L2 begins."""
-    return p.l2 + part * p.l2_sets * L2_WAYS * ENTRY_BYTES
+def l2_set(p: Player, part: int, line: int) -> int:
+    """The set of a part of L2 for a line."""
+    number = scrambled(line) >> p.level
+    if p.parts == 2:
+        number = number >> 1
+    return set_at(p.l2 + part * p.l2_sets * SET_BYTES, p.l2_sets, p.l2_inverse, number)
 
 
-def read_l2(p: Player, site: int, part: int, line: int, sectors: int) -> None:
-    """Sectors that an SM beside a part of L2 asks for."""
-    near = find(part_at(p, part), p.l2_sets, L2_WAYS, line)
-    if near < 0:
-        near = settle(p, -near, line)
+def at_l2(p: Player, first: int, line: int) -> int:
+    """The entry of a set of L2 for a line, which may be new to it; then what was there is written."""
+    entry = find(first, line)
+    if entry < 0:
+        entry = -entry
+        p.written += ones(load64(entry + 8) >> DIRTY)
+        store64(entry, line + 1)
+        store64(entry + 8, 0)
+    store64(entry + 16, p.now)
+    return entry
+
+
+def soil(p: Player, first: int, entry: int, sectors: int) -> None:
+    """Store to an entry of L2; of too many lines in its set that memory lacks, the oldest is written."""
+    state = load64(entry + 8)
+    if state >> DIRTY == 0:
+        count = 0
+        oldest = 0
+        since = 0
+        one = first
+        while one < first + SET_BYTES:
+            if load64(one + 8) >> DIRTY:
+                count += 1
+                if oldest == 0 or load64(one + 16) < since:
+                    oldest = one
+                    since = load64(one + 16)
+            one += ENTRY_BYTES
+        if count >= DIRTY_WAYS:
+            p.written += ones(load64(oldest + 8) >> DIRTY)
+            store64(oldest + 8, load64(oldest + 8) & 15)
+    store64(entry + 8, state | sectors | (sectors << DIRTY))
+
+
+def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+    """Sectors that an SM asks the part of L2 beside it for."""
+    part = sm & (p.parts - 1)
+    near = at_l2(p, l2_set(p, part, line), line)
     there = load64(near + 8)
     bump(p, site, _L2, sectors)
     bump(p, site, _L2_HIT, sectors & there)
-    store64(near + 8, there | sectors)
-    store64(near + 16, p.now)
     missed = sectors & (15 - (there & 15))
     if missed == 0:
         return
+    # Memory gives 64 bytes at a time.
+    pairs = missed | ((missed & 5) << 1) | ((missed & 10) >> 1)
     home = home_of(p, line)
     if home != part:
-        far = find(part_at(p, home), p.l2_sets, L2_WAYS, line)
-        if far < 0:
-            far = settle(p, -far, line)
+        far = at_l2(p, l2_set(p, home, line), line)
         there = load64(far + 8)
         bump(p, site, _FAR, missed)
         bump(p, site, _FAR_HIT, missed & there)
-        store64(far + 8, there | missed)
-        store64(far + 16, p.now)
         missed = missed & (15 - (there & 15))
-    bump(p, site, _DRAM, missed)
+        fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
+        store64(far + 8, there | fetched)
+        bump(p, site, _DRAM, fetched)
+    else:
+        bump(p, site, _DRAM, pairs & (15 - (there & 15)))
+    store64(near + 8, load64(near + 8) | pairs)
 
 
-def write_l2(p: Player, site: int, part: int, line: int, sectors: int) -> None:
-    """Sectors that an SM beside a part of L2 stores to, or changes."""
-    home = home_of(p, line)
-    entry = find(part_at(p, home), p.l2_sets, L2_WAYS, line)
-    if entry < 0:
-        entry = settle(p, -entry, line)
-    store64(entry + 8, load64(entry + 8) | sectors | (sectors << DIRTY))
-    store64(entry + 16, p.now)
+def write_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+    """Sectors that an SM stores to: the part beside it keeps them, and that at home has to write them."""
+    part = sm & (p.parts - 1)
     bump(p, site, _L2, sectors)
     bump(p, site, _L2_HIT, sectors)
+    home = home_of(p, line)
     if home != part:
         bump(p, site, _FAR, sectors)
         bump(p, site, _FAR_HIT, sectors)
+        near = at_l2(p, l2_set(p, part, line), line)
+        store64(near + 8, load64(near + 8) | sectors)
+    first = l2_set(p, home, line)
+    soil(p, first, at_l2(p, first, line), sectors)
+
+
+def merged(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
+    """What remains of a request for sectors that neighbours have not just asked for."""
+    if p.groups == 0:
+        return sectors
+    slot = p.merges + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (scrambled(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
+    if load64(slot) == line + 1 and time - load64(slot + 8) < MERGE_NS:
+        there = load64(slot + 16)
+        store64(slot + 16, there | sectors)
+        return sectors & (15 - there)
+    store64(slot, line + 1)
+    store64(slot + 8, time)
+    store64(slot + 16, sectors)
+    return sectors
 
 
 def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
     """All notes, one after another."""
     note = p.notes
-    end = note + 16 * p.count
-    l1_bytes = p.l1_sets * L1_WAYS * ENTRY_BYTES
+    end = note + 24 * p.count
     while note < end:
         p.now += 1
         line = load64(note) >> 4
         sectors = load64(note) & 15
         site = load64(note + 8) & _WORD
         sm = load64(note + 8) >> 32
-        part = sm & (p.parts - 1)
+        time = load64(note + 16)
         what = load64(p.whats + 8 * site)
-        note += 16
+        note += 24
+        bump(p, site, _ASKED, sectors)
+        l1 = p.l1 + sm * p.l1_sets * SET_BYTES
         if what in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
-            entry = find(p.l1 + sm * l1_bytes, p.l1_sets, L1_WAYS, line)
+            bump(p, site, _L1, sectors)
+            entry = find(set_at(l1, p.l1_sets, p.l1_inverse, scrambled(line) >> p.level), line)
             if entry < 0:
                 entry = -entry
                 store64(entry, line + 1)
@@ -164,31 +232,37 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             there = load64(entry + 8)
             store64(entry + 8, there | sectors)
             store64(entry + 16, p.now)
-            bump(p, site, _L1, sectors)
-            bump(p, site, _L1_HIT, sectors & there)
             if what == notes.STORE_LOCAL:
-                write_l2(p, site, part, line, sectors)
-            elif sectors & (15 - there):
-                read_l2(p, site, part, line, sectors & (15 - there))
+                write_l2(p, site, sm, line, sectors)
+            else:
+                bump(p, site, _L1_HIT, sectors & there)
+                sectors = sectors & (15 - there)
+                if sectors:
+                    sectors = merged(p, sm, line, sectors, time)
+                    if sectors:
+                        read_l2(p, site, sm, line, sectors)
         elif what == notes.PAST_L1:
             bump(p, site, _L1, sectors)
-            read_l2(p, site, part, line, sectors)
+            read_l2(p, site, sm, line, sectors)
         elif what == notes.STORE:
             bump(p, site, _L1, sectors)
-            write_l2(p, site, part, line, sectors)
+            slot = p.stores + (sm * STORE_SLOTS + (scrambled(line) & (STORE_SLOTS - 1))) * SLOT_BYTES
+            if load64(slot) == line + 1 and time - load64(slot + 8) < STORE_NS:
+                bump(p, site, _L1_HIT, sectors)
+            store64(slot, line + 1)
+            store64(slot + 8, time)
+            write_l2(p, site, sm, line, sectors)
         elif what == FILL:
-            entry = find(part_at(p, home_of(p, line)), p.l2_sets, L2_WAYS, line)
-            if entry < 0:
-                entry = settle(p, -entry, line)
-            store64(entry + 8, 15)
-            store64(entry + 16, p.now)
+            store64(at_l2(p, l2_set(p, home_of(p, line), line), line) + 8, 15)
         elif what == notes.ATOMIC:
-            read_l2(p, site, home_of(p, line), line, sectors)
-            entry = find(part_at(p, home_of(p, line)), p.l2_sets, L2_WAYS, line)
-            store64(entry + 8, load64(entry + 8) | (sectors << DIRTY))
+            read_l2(p, site, sm, line, sectors)
+            first = l2_set(p, home_of(p, line), line)
+            soil(p, first, at_l2(p, first, line), sectors)
 
 
-_FUNCTIONS = (ones, bump, find, settle, home_of, part_at, read_l2, write_l2, play)
+_FUNCTIONS = (
+    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, soil, read_l2, write_l2, merged, play,
+)  # fmt: skip
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
 )
@@ -221,8 +295,8 @@ def replay(
     Parameters
     ----------
     packed
-        Shape (notes, 2), in order of time: the line times 16 with its sectors, the SM times 2^32 with the
-        instruction's number.
+        Shape (notes, 3), in order of time: the line times 16 with its sectors, the SM times 2^32 with the
+        instruction's number, and the time in nanoseconds.
     whats
         What each instruction does (`notes`), or `FILL`.
     sizes
@@ -234,14 +308,24 @@ def replay(
     """
     l1_sets = max(sizes.l1_bytes // LINE_BYTES // L1_WAYS // one_in, 1)
     l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
-    l1 = np.zeros(sm_count * l1_sets * L1_WAYS * ENTRY_BYTES, np.uint8)
-    l2 = np.zeros(sizes.l2_parts * l2_sets * L2_WAYS * ENTRY_BYTES, np.uint8)
+    l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
+    l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
+    merges = np.zeros(sm_count * MERGE_SLOTS * SLOT_BYTES, np.uint8)
+    stores = np.zeros(sm_count * STORE_SLOTS * SLOT_BYTES, np.uint8)
     sums = np.zeros((len(whats), len(COLUMNS)), np.int64)
     packed, whats = np.ascontiguousarray(packed), np.ascontiguousarray(whats)
     state = Player()
     state.notes, state.count = packed.ctypes.data, len(packed)
-    state.whats, state.sums, state.site_count = whats.ctypes.data, sums.ctypes.data, len(whats)
-    state.l1, state.l1_sets = l1.ctypes.data, l1_sets
-    state.l2, state.l2_sets, state.parts = l2.ctypes.data, l2_sets, sizes.l2_parts
+    state.whats, state.sums, state.level = whats.ctypes.data, sums.ctypes.data, one_in.bit_length() - 1
+    state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)
+    state.l2, state.l2_sets, state.l2_inverse = l2.ctypes.data, l2_sets, _inverse(l2_sets)
+    state.parts = sizes.l2_parts
+    groups = np.arange(sm_count) % max(sm_count // max(sizes.merging_sms, 1), 1)
+    state.groups = groups.ctypes.data if sizes.merging_sms else 0
+    state.merges, state.stores = merges.ctypes.data, stores.ctypes.data
     player()[1](address_of(state), 0, None, 0, None)
     return Played(sums, state.written)
+
+
+def _inverse(sets: int) -> int:
+    return -(-(1 << _INVERSE_BITS) // sets)

@@ -28,11 +28,16 @@ _SEPARATE_KIB = {(5, 0): 24, (5, 2): 24, (5, 3): 24, (6, 0): 24, (6, 1): 48, (6,
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes:
-    """Bytes of each SM's L1 cache and of L2, and into how many parts that each keep copies L2 is divided."""
+    """Bytes of each SM's L1 cache and of L2.
+
+    ``l2_parts`` is into how many parts L2 is divided, which each keep copies of what their SMs read;
+    ``merging_sms`` of how many SMs requests for the same sectors become one on their way there.
+    """
 
     l1_bytes: int
     l2_bytes: int
-    l2_parts: int
+    l2_parts: int = 1
+    merging_sms: int = 0
 
 
 def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
@@ -41,10 +46,11 @@ def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> Cach
     The driver gives shared memory the smallest of its sizes that holds the blocks which run at once.
     """
     capability = info.compute_capability
+    merging = 6 if capability >= (8, 0) else 0
     parts = 2 if capability in ((8, 0), (9, 0), (10, 0), (10, 3)) else 1
     if capability in _SEPARATE_KIB:
-        return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, parts)
+        return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, parts, merging)
     unified, carve_outs = next((size, outs) for since, size, outs in _UNIFIED if capability >= since)
     wanted = shared_bytes * blocks_per_sm
     carve_out = next((kib for kib in carve_outs if kib * KIB >= wanted), carve_outs[-1])
-    return CacheSizes((unified - carve_out) * KIB, info.l2_bytes, parts)
+    return CacheSizes((unified - carve_out) * KIB, info.l2_bytes, parts, merging)
