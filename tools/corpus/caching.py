@@ -113,6 +113,18 @@ CASES: tuple[CacheCase, ...] = (
     CacheCase("store_bytes", (1, 8, 64), lambda s: _line(1 << 18, 256, s << 18, _i(s))),
     CacheCase("block_sums", WORDS, lambda n: _line(256 * min(n // 256, 1056), 256, 4 * n, 4 * 1056, _i(n)),
               held_out=True),
+    CacheCase("write_read", WORDS, lambda n: _line(n, 256, 4 * n, 4 * n, _i(64))),
+    # Recorded when the model stood.
+    CacheCase("seven_points", (64, 96, 160),
+              lambda n: Launch((n // 32, n // 4, n // 2), (32, 4, 2), (4 * n**3, 4 * n**3, _i(n))),
+              held_out=True),
+    CacheCase("soft_rows", (512, 4096, 24576),
+              lambda n: _line(256 * 264, 256, 4 * 264 * n, 4 * 264 * n, _i(n)),
+              held_out=True),
+    CacheCase("pick_rows", (1 << 10, 1 << 14, 1 << 18),
+              lambda r: _line(1 << 20, 256, 256 * r, 8 << 20, _u(r)), held_out=True),
+    CacheCase("column_sums", (1024, 2048, 4096), lambda n: _line(n, 64, 4 * n * n, 4 * n, _i(n)),
+              held_out=True),
 )  # fmt: skip
 
 

@@ -3,7 +3,8 @@
     python -m tools.recordings.caches --out FILE      # where the GPU and ncu are; about 90 s
 
 Each launch is counted twice: after its caches were emptied (``cold``), and as it follows a launch of its own
-(``warm``). The launching program stops when its time is up, so that what was counted until then is kept.
+(``warm``), then by so few counters that it need not run again for them: what Nsight Compute does between two
+runs empties L2. The launching program stops when its time is up, so that what was counted until then is kept.
 """
 
 from __future__ import annotations
@@ -14,17 +15,16 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.corpus.caching import CASES, code
+from tools.corpus.caching import CASES, CacheCase, code
 from tools.recordings import nsight
 
 VERSION = 1
 LAUNCH_S = 32.0
 STATES = ("cold", "warm")
-# Each kernel in its middle size first, so that none is without counts when time is up.
-LAUNCHES = [(c, c.sizes[k]) for k in (1, 0, 2) for c in CASES]
 
 _L1 = tuple(
     f"l1tex__t_sectors_pipe_lsu_mem_{where}{what}.sum"
@@ -53,12 +53,17 @@ _OTHERS = (
     "launch__shared_mem_config_size", "launch__registers_per_thread", "launch__occupancy_limit_warps",
 )  # fmt: skip
 METRICS = (*_L1, *_L2, *_OTHERS)
+WARM_METRICS = (
+    "lts__t_sectors_srcunit_tex.sum", "lts__t_sectors_srcunit_tex_lookup_hit.sum", "dram__bytes_read.sum",
+    "dram__bytes_write.sum",
+)  # fmt: skip
 # Names worth keeping for whoever looks for another metric.
 WORTH_KNOWING = ("l1tex__t_", "l1tex__m_", "lts__t_", "lts__d_", "idc__", "gcc__", "dram__", "sm__icc")
 
 
-def record(out: Path) -> None:
+def record(out: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     """Run everything under ncu; what is there when time is up is kept."""
+    wanted = launches_of(kernels)
     begun = time.monotonic()
     listed = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
     bases = sorted({line.split()[0] for line in listed.splitlines() if line.strip()})
@@ -70,15 +75,16 @@ def record(out: Path) -> None:
         "format": "gpulab-caches", "version": VERSION, **_machine(), "metrics": metrics, "kernels": {},
         "notes": [],
     }  # fmt: skip
-    for state in STATES:
+    for state in states:
         started = time.monotonic()
         try:
-            launches = _profile(state, metrics)
+            counted = metrics if state == "cold" else [m for m in metrics if m in WARM_METRICS]
+            launches = _profile(state, counted, kernels)
         except (nsight.NsightError, subprocess.TimeoutExpired) as error:
             recording["notes"].append(f"{state}: {str(error)[:600]}")
             print(recording["notes"][-1], flush=True)
             continue
-        expected = [(c.kernel, str(size)) for c, size in LAUNCHES]
+        expected = [(c.kernel, str(size)) for c, size in wanted]
         each = 1 if state == "cold" else 2
         last = launches[each - 1 :: each]
         if [launch.kernel for launch in last] != [kernel for kernel, _ in expected[: len(last)]]:
@@ -86,8 +92,8 @@ def record(out: Path) -> None:
             continue
         for (kernel, size), launch in zip(expected, last, strict=False):
             row = [round(launch.metrics.get(m, -1.0), 2) for m in metrics]
-            states = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
-            states[state] = [int(x) if x == int(x) else x for x in row]
+            rows = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
+            rows[state] = [int(x) if x == int(x) else x for x in row]
         print(
             f"{state}: {len(last)} of {len(expected)} launches, {time.monotonic() - started:.1f} s",
             flush=True,
@@ -97,12 +103,25 @@ def record(out: Path) -> None:
     print(f"{out} ({out.stat().st_size:,} bytes), {time.monotonic() - begun:.1f} s")
 
 
-def _profile(state: str, metrics: list[str]) -> list[nsight.Launch]:
+def launches_of(kernels: Sequence[str]) -> list[tuple[CacheCase, int]]:
+    """Each kernel in its middle size first, so that none is without counts when time is up."""
+    return [(c, c.sizes[k]) for k in (1, 0, 2) for c in CASES if c.kernel in kernels or not kernels]
+
+
+def _profile(state: str, metrics: list[str], kernels: Sequence[str]) -> list[nsight.Launch]:
     names = "|".join(sorted(c.kernel for c in CASES))
     control = "all" if state == "cold" else "none"
     call = ["ncu", "--clock-control", "none", "--cache-control", control, "--csv", "--print-units", "base"]
     call += ["--kernel-name", f"regex:^({names})$", "--metrics", ",".join(metrics)]
-    call += [sys.executable, "-m", "tools.recordings.caches", "--launch", state]
+    call += [
+        sys.executable,
+        "-m",
+        "tools.recordings.caches",
+        "--launch",
+        state,
+        "--kernels",
+        ",".join(kernels),
+    ]
     done = subprocess.run(call, capture_output=True, text=True, timeout=3 * LAUNCH_S, check=False)
     launches = nsight.parse_csv(done.stdout)
     if not launches:
@@ -110,13 +129,13 @@ def _profile(state: str, metrics: list[str]) -> list[nsight.Launch]:
     return launches
 
 
-def launch(state: str) -> None:
+def launch(state: str, kernels: Sequence[str]) -> None:
     """What ncu watches: every case in every size, once or twice."""
     import cupy as cp
 
     module = cp.RawModule(code=code())
     begun = time.monotonic()
-    for c, size in LAUNCHES:
+    for c, size in launches_of(kernels):
         if time.monotonic() - begun > LAUNCH_S:
             return
         made = c.launch(size)
@@ -160,12 +179,15 @@ def _machine() -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--states", default=",".join(STATES))
+    parser.add_argument("--kernels", default="", help="names with commas between; all by default")
     parser.add_argument("--launch", choices=STATES)
     options = parser.parse_args()
+    kernels = [name for name in options.kernels.split(",") if name]
     if options.launch:
-        launch(options.launch)
+        launch(options.launch, kernels)
     else:
-        record(options.out)
+        record(options.out, options.states.split(","), kernels)
     return 0
 
 

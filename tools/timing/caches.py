@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,16 +62,16 @@ def recorded() -> dict[str, Any]:
 def modelled(case: CacheCase, size: int, state: Literal["cold", "warm"]) -> CacheCounters:
     """What the session's virtual GPU makes of a launch, for ``"warm"`` of the second of two."""
     made = case.launch(size)
-    launch = Launch.of(
-        KernelSource(case.kernel, code()), made.grid, made.block, made.arguments(session.cp())
-    )
+    launch = Launch.of(KernelSource(case.kernel, code()), made.grid, made.block, made.arguments(session.cp()))
     if state == "warm":
         session.backend().observe(launch, Counters())
     found = session.backend().observe(launch, Counters(state)).caches
     return cast(CacheCounters, found)
 
 
-def compare(states: Sequence[Literal["cold", "warm"]] = STATES, cases: Iterable[CacheCase] = CASES) -> list[Compared]:
+def compare(
+    states: Sequence[Literal["cold", "warm"]] = STATES, cases: Iterable[CacheCase] = CASES
+) -> list[Compared]:
     """Every recorded launch beside the model's."""
     data = recorded()
     found = []

@@ -75,9 +75,11 @@ class CacheCounters:
     start : {"cold", "warm"}
         Whether the caches were empty before it, or L2 held what earlier launches left there.
     l1_sectors, l1_hit_sectors : int
-        Asked of the L1 caches by loads and stores to global and local memory, and found there.
+        Asked of the L1 caches by loads of global and local memory, and found there or on their way. Stores go
+        through to L2.
     l2_sectors, l2_hit_sectors : int
-        Asked of L2 by the SMs, and found there; a store counts as found.
+        Asked of L2 by the SMs, and found there; a store counts as found (as in Nsight Compute's
+        ``lts__t_sectors_srcunit_tex``).
     dram_read_bytes, dram_write_bytes : int
         Moved between L2 and memory while the launch ran. What stays in L2 has not been written.
     constant_requests, constant_passes : int

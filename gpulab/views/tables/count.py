@@ -113,7 +113,7 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
 
     def _l1_hits(self, accesses: Sequence[AccessCounters]) -> str:
         first = accesses[0]
-        if self.caches is None or first.space in ("shared", "const") or first.kind == "atomic":
+        if self.caches is None or first.space in ("shared", "const") or first.kind != "load":
             return NOTHING
         sectors = sum(access.sectors for access in accesses)
         return f"{sum(access.l1_hit_sectors for access in accesses) / max(1, sectors):.0%}"
@@ -130,12 +130,12 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
     part = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     how = f"modelled {start}{part}"
     rows = []
-    for name, rate, hits, asked in (
-        ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors),
-        ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors),
+    for name, rate, hits, asked, whose in (
+        ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
+        ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if rate is not None:
-            meaning = f"{number(hits)} of {number(asked)} sectors; {how}"
+            meaning = f"{number(hits)} of {number(asked)} sectors {whose}; {how}"
             rows.append((name, f"{100 * rate:.1f} %", meaning))
     if caches.l2_sectors:
         meaning = (

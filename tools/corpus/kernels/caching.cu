@@ -266,3 +266,53 @@ extern "C" __global__ void block_sums(const float* a, float* out, int n)
     }
     if (threadIdx.x == 0) out[blockIdx.x] = part[0];
 }
+
+// Writes, and reads within the block what other warps wrote.
+extern "C" __global__ void write_read(float* a, float* out, int far)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    a[i] = i;
+    __syncthreads();
+    out[i] = a[i ^ far];
+}
+
+extern "C" __global__ void seven_points(const float* a, float* b, int n)
+{
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 4 + threadIdx.y, z = blockIdx.z * 2 + threadIdx.z;
+    if (x < 1 || y < 1 || z < 1 || x >= n - 1 || y >= n - 1 || z >= n - 1) return;
+    int i = (z * n + y) * n + x;
+    b[i] = a[i] + 0.1f * (a[i - 1] + a[i + 1] + a[i - n] + a[i + n] + a[i - n * n] + a[i + n * n]);
+}
+
+// A row for each block, which reads it three times.
+extern "C" __global__ void soft_rows(const float* a, float* b, int n)
+{
+    __shared__ float shared;
+    const float* row = a + (size_t)blockIdx.x * n;
+    float most = -1e30f, sum = 0.0f;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) most = fmaxf(most, row[k]);
+    if (threadIdx.x == 0) shared = most;
+    __syncthreads();
+    most = shared;
+    for (int k = threadIdx.x; k < n; k += blockDim.x) sum += row[k] - most;
+    __syncthreads();
+    if (threadIdx.x == 0) shared = sum + 1.0f;
+    __syncthreads();
+    for (int k = threadIdx.x; k < n; k += blockDim.x) b[(size_t)blockIdx.x * n + k] = (row[k] - most) / shared;
+}
+
+// Rows of 64 words of a table, at random: a warp each.
+extern "C" __global__ void pick_rows(const float2* table, float2* out, unsigned rows)
+{
+    unsigned warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    out[warp * 32 + lane] = table[(size_t)(mixed(warp) & (rows - 1)) * 32 + lane];
+}
+
+extern "C" __global__ void column_sums(const float* m, float* out, int n)
+{
+    int x = blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0.0f;
+    #pragma unroll 1
+    for (int y = 0; y < n; y++) sum += m[(size_t)y * n + x];
+    out[x] = sum;
+}

@@ -182,7 +182,9 @@ def halve(g: Notes) -> None:
 @functools.cache
 def observer() -> jit.Library:
     """The compiled function that the engine calls."""
-    return jit.Library(translate([scrambled, kept, note, halve], "note", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.Library(
+        translate([scrambled, kept, note, halve], "note", {"Context": layout.CONTEXT}), "entry_of"
+    )
 
 
 class AccessNotes:

@@ -30,9 +30,8 @@ SET_BYTES = 16 * ENTRY_BYTES
 DIRTY_WAYS = 6
 # Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
 MERGE_NS, MERGE_SLOTS = 300, 256
-# A store finds its line in L1 while an earlier one to it is on its way.
-STORE_NS, STORE_SLOTS = 300, 256
-SLOT_BYTES = 24
+SLOT_BYTES = 16
+SIDE_SMS = 6  # SMs that take up blocks one after another and lie beside the same part of L2
 FILL = 16  # besides what instructions do (`notes`): L2 gets a line that an earlier launch left there
 # What is counted for each instruction.
 COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
@@ -58,9 +57,9 @@ class Player:
     l2_sets: int
     l2_inverse: int
     parts: int
+    sides: int  # by SM, the part of L2 beside it
     merges: int
     groups: int  # by SM, with which others its requests become one; 0: with none
-    stores: int
     written: int  # sectors to memory
     now: int
 
@@ -152,7 +151,7 @@ def soil(p: Player, first: int, entry: int, sectors: int) -> None:
 
 def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     """Sectors that an SM asks the part of L2 beside it for."""
-    part = sm & (p.parts - 1)
+    part = load64(p.sides + 8 * sm)
     near = at_l2(p, l2_set(p, part, line), line)
     there = load64(near + 8)
     bump(p, site, _L2, sectors)
@@ -166,8 +165,8 @@ def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     if home != part:
         far = at_l2(p, l2_set(p, home, line), line)
         there = load64(far + 8)
-        bump(p, site, _FAR, missed)
-        bump(p, site, _FAR_HIT, missed & there)
+        bump(p, site, _FAR, pairs)
+        bump(p, site, _FAR_HIT, pairs & there)
         missed = missed & (15 - (there & 15))
         fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
         store64(far + 8, there | fetched)
@@ -179,7 +178,7 @@ def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
 
 def write_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     """Sectors that an SM stores to: the part beside it keeps them, and that at home has to write them."""
-    part = sm & (p.parts - 1)
+    part = load64(p.sides + 8 * sm)
     bump(p, site, _L2, sectors)
     bump(p, site, _L2_HIT, sectors)
     home = home_of(p, line)
@@ -192,18 +191,38 @@ def write_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     soil(p, first, at_l2(p, first, line), sectors)
 
 
+def change_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+    """Sectors that an SM changes by atomics: done at home; the part beside the SM only passes them on."""
+    home = home_of(p, line)
+    first = l2_set(p, home, line)
+    entry = at_l2(p, first, line)
+    there = load64(entry + 8)
+    bump(p, site, _L2, sectors)
+    if home == load64(p.sides + 8 * sm):
+        bump(p, site, _L2_HIT, sectors & there)
+    else:
+        bump(p, site, _L2_HIT, sectors)
+        bump(p, site, _FAR, sectors)
+        bump(p, site, _FAR_HIT, sectors & there)
+    missed = sectors & (15 - (there & 15))
+    fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
+    bump(p, site, _DRAM, fetched)
+    store64(entry + 8, there | fetched)
+    soil(p, first, entry, sectors)
+
+
 def merged(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
     """What remains of a request for sectors that neighbours have not just asked for."""
     if p.groups == 0:
         return sectors
-    slot = p.merges + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (scrambled(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
-    if load64(slot) == line + 1 and time - load64(slot + 8) < MERGE_NS:
-        there = load64(slot + 16)
-        store64(slot + 16, there | sectors)
-        return sectors & (15 - there)
-    store64(slot, line + 1)
+    slot = (
+        p.merges
+        + (load64(p.groups + 8 * sm) * MERGE_SLOTS + (scrambled(line) & (MERGE_SLOTS - 1))) * SLOT_BYTES
+    )
+    if load64(slot) == line * 16 + sectors and time - load64(slot + 8) < MERGE_NS:
+        return 0
+    store64(slot, line * 16 + sectors)
     store64(slot + 8, time)
-    store64(slot + 16, sectors)
     return sectors
 
 
@@ -223,7 +242,6 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
         bump(p, site, _ASKED, sectors)
         l1 = p.l1 + sm * p.l1_sets * SET_BYTES
         if what in (notes.LOAD, notes.LOAD_LOCAL, notes.STORE_LOCAL):
-            bump(p, site, _L1, sectors)
             entry = find(set_at(l1, p.l1_sets, p.l1_inverse, scrambled(line) >> p.level), line)
             if entry < 0:
                 entry = -entry
@@ -235,6 +253,7 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             if what == notes.STORE_LOCAL:
                 write_l2(p, site, sm, line, sectors)
             else:
+                bump(p, site, _L1, sectors)
                 bump(p, site, _L1_HIT, sectors & there)
                 sectors = sectors & (15 - there)
                 if sectors:
@@ -245,23 +264,16 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             bump(p, site, _L1, sectors)
             read_l2(p, site, sm, line, sectors)
         elif what == notes.STORE:
-            bump(p, site, _L1, sectors)
-            slot = p.stores + (sm * STORE_SLOTS + (scrambled(line) & (STORE_SLOTS - 1))) * SLOT_BYTES
-            if load64(slot) == line + 1 and time - load64(slot + 8) < STORE_NS:
-                bump(p, site, _L1_HIT, sectors)
-            store64(slot, line + 1)
-            store64(slot + 8, time)
             write_l2(p, site, sm, line, sectors)
         elif what == FILL:
             store64(at_l2(p, l2_set(p, home_of(p, line), line), line) + 8, 15)
         elif what == notes.ATOMIC:
-            read_l2(p, site, sm, line, sectors)
-            first = l2_set(p, home_of(p, line), line)
-            soil(p, first, at_l2(p, first, line), sectors)
+            change_l2(p, site, sm, line, sectors)
 
 
 _FUNCTIONS = (
-    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, soil, read_l2, write_l2, merged, play,
+    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, soil, read_l2, write_l2, change_l2, merged,
+    play,
 )  # fmt: skip
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -311,7 +323,6 @@ def replay(
     l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
     l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
     merges = np.zeros(sm_count * MERGE_SLOTS * SLOT_BYTES, np.uint8)
-    stores = np.zeros(sm_count * STORE_SLOTS * SLOT_BYTES, np.uint8)
     sums = np.zeros((len(whats), len(COLUMNS)), np.int64)
     packed, whats = np.ascontiguousarray(packed), np.ascontiguousarray(whats)
     state = Player()
@@ -320,9 +331,11 @@ def replay(
     state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)
     state.l2, state.l2_sets, state.l2_inverse = l2.ctypes.data, l2_sets, _inverse(l2_sets)
     state.parts = sizes.l2_parts
-    groups = np.arange(sm_count) % max(sm_count // max(sizes.merging_sms, 1), 1)
+    groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
     state.groups = groups.ctypes.data if sizes.merging_sms else 0
-    state.merges, state.stores = merges.ctypes.data, stores.ctypes.data
+    sides = np.arange(sm_count) // SIDE_SMS % sizes.l2_parts
+    state.sides = sides.ctypes.data
+    state.merges = merges.ctypes.data
     player()[1](address_of(state), 0, None, 0, None)
     return Played(sums, state.written)
 

@@ -43,14 +43,16 @@ class CacheSizes:
 def cache_sizes(info: DeviceInfo, shared_bytes: int, blocks_per_sm: int) -> CacheSizes:
     """The caches as they are while blocks with so much shared memory each, the driver's included, run.
 
-    The driver gives shared memory the smallest of its sizes that holds the blocks which run at once.
+    The driver gives shared memory more than the blocks need which run at once: on an H200, the smallest of
+    its sizes of at least twice as much, up to 100 KiB, and of 4 KiB for each 1 KiB, up to 32 KiB.
     """
     capability = info.compute_capability
-    merging = 6 if capability >= (8, 0) else 0
+    merging = 4 if capability >= (8, 0) else 0
     parts = 2 if capability in ((8, 0), (9, 0), (10, 0), (10, 3)) else 1
     if capability in _SEPARATE_KIB:
         return CacheSizes(_SEPARATE_KIB[capability] * KIB, info.l2_bytes, parts, merging)
     unified, carve_outs = next((size, outs) for since, size, outs in _UNIFIED if capability >= since)
-    wanted = shared_bytes * blocks_per_sm
+    needed = shared_bytes * blocks_per_sm
+    wanted = max(needed, min(2 * needed, 100 * KIB), min(4 * needed, 32 * KIB))
     carve_out = next((kib for kib in carve_outs if kib * KIB >= wanted), carve_outs[-1])
     return CacheSizes((unified - carve_out) * KIB, info.l2_bytes, parts, merging)
