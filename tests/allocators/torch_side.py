@@ -63,18 +63,13 @@ class ModelSide:
     def _note(self, action: Action, address: int, size: int, requested: int, stream: int) -> None:
         shown = requested if action in ("alloc", "free_requested", "free_completed") else size
         self.events.append((action, address, shown, self.streams.index(stream)))
-        if action == "segment_free":
-            self.closed.clear()
 
     def step(self, step: Step) -> None:
         stream = self.streams[step.stream]
         match step.kind:
             case "alloc":
                 with contextlib.suppress(OutOfMemory):
-                    before = self.pool.statistics.num_sync_all_streams
                     self.alive[step.number] = self.pool.malloc(step.value, stream)
-                if self.pool.statistics.num_sync_all_streams > before:
-                    self.closed.clear()
             case "free" if step.number in self.alive:
                 self.pool.free(self.alive.pop(step.number))
                 for number, handle in enumerate(self.streams):
@@ -96,7 +91,7 @@ class ModelSide:
                 self.pool.set_memory_fraction(step.value / self.total_bytes)
 
     def open(self, pending: int) -> None:
-        """Streams that turned out to be idle on the real device."""
+        """Take over which streams have work left: the allocator waited for the others on the real device."""
         for number in list(self.closed):
             if not pending >> number & 1:
                 self.closed.discard(number)
@@ -112,7 +107,7 @@ class ModelSide:
         ]
 
     def statistics(self) -> dict[str, Any]:
-        return {"nested": self.pool.statistics.nested()}
+        return {"nested": self.pool.statistics.nested(), "summary": self.pool.statistics.summary()}
 
     def finish(self) -> tuple[list[int], list[tuple[str, int, int, int]]]:
         pieces: list[tuple[int, int, bool, bool, list[tuple[int, int]]]] = []

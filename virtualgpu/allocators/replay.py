@@ -173,7 +173,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     """
     events = trace.events
     codes = events.actions.tolist()
-    completed = _completions(events)
+    completed, completed_first = _completions(events)
     asked = _asked_to_empty(trace)
     last = len(codes) - 1
     requests: list[Request] = []
@@ -189,8 +189,8 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             size = block.requested_bytes or block.size_bytes
             requests.append(Request("alloc", count, size, segment.stream, trace.first.time_ns, block.stack))
             if block.state == "waiting":
-                requests += (Request("record_stream", count, stream=-1 - count), Request("free", count))
-                waiting[block.address] = count
+                waits = waiting[block.address] = completed_first.get(block.address, last + 1 + count)
+                requests += (Request("record_stream", count, stream=-1 - waits), Request("free", count))
             else:
                 numbers[block.address] = count
             count += 1
@@ -203,10 +203,10 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
             case "free_requested" if address in numbers:
                 number = numbers.pop(address)
                 if completed and completed.get(i) != i + 1:
+                    waits = waiting[address] = completed.get(i, last + 1 + number)
                     requests.append(
-                        Request("record_stream", number, stream=-1 - number, time_ns=time_ns, stack=stack)
+                        Request("record_stream", number, stream=-1 - waits, time_ns=time_ns, stack=stack)
                     )
-                    waiting[address] = number
                 requests.append(Request("free", number, time_ns=time_ns, stack=stack))
             case "free_completed" if address in waiting:
                 requests.append(Request("complete", stream=-1 - waiting.pop(address), time_ns=time_ns))
@@ -223,10 +223,11 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     return requests
 
 
-def _completions(events: AllocatorEvents) -> dict[int, int]:
-    """Index of each ``free_requested`` -> that of its ``free_completed``."""
+def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
+    """Where each free came true: by the index of its ``free_requested``, and by address where it has none."""
     done = ACTIONS.index("free_completed")
     found: dict[int, int] = {}
+    first: dict[int, int] = {}
     open_: dict[int, int] = {}
     where = np.flatnonzero((events.actions == _ASKED_FREE) | (events.actions == done)).tolist()
     codes, addresses = events.actions.tolist(), events.addresses.tolist()
@@ -235,7 +236,9 @@ def _completions(events: AllocatorEvents) -> dict[int, int]:
             open_[addresses[i]] = i
         elif addresses[i] in open_:
             found[open_.pop(addresses[i])] = i
-    return found
+        else:
+            first.setdefault(addresses[i], i)
+    return found, first
 
 
 def _asked_to_empty(trace: AllocatorTrace) -> set[int]:

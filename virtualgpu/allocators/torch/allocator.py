@@ -407,7 +407,7 @@ class TorchAllocator:
 
     def _process_events(self) -> None:
         """Free the blocks whose streams are through."""
-        for stream in list(self._events):
+        for stream in self._streams_in_order():
             waiting = self._events[stream]
             while waiting and waiting[0][1][0]:
                 self._stream_is_through(waiting.popleft()[0])
@@ -416,10 +416,13 @@ class TorchAllocator:
 
     def _synchronize_events(self) -> None:
         self.statistics.num_sync_all_streams += 1
-        for waiting in self._events.values():
-            for block, _ in waiting:
+        for stream in self._streams_in_order():
+            for block, _ in self._events.pop(stream):
                 self._stream_is_through(block)
-        self._events.clear()
+
+    def _streams_in_order(self) -> list[int]:
+        """As PyTorch goes through its hash table: the default stream, then the side streams, newest first."""
+        return sorted(self._events, key=lambda stream: (stream != 0, -stream))
 
     def _stream_is_through(self, block: Block) -> None:
         block.events -= 1

@@ -1,0 +1,366 @@
+"""PyTorch's snapshots: written, read back, and refused where they would run something."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import lzma
+import os
+import pickle
+import pickletools
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.allocators.test_replay import program
+from tools.recordings import FOLDER
+from virtualgpu.allocators.replay import replay, requests_of
+from virtualgpu.allocators.snapshot import (
+    Snapshot,
+    SnapshotError,
+    plain,
+    read_snapshot,
+    worker,
+    write_snapshot,
+)
+from virtualgpu.allocators.snapshot.reader import of_arrays
+from virtualgpu.allocators.steps import at, history
+from virtualgpu.allocators.torch import TorchAllocator
+from virtualgpu.records.memory import AllocatorTrace, Block, BlockMap, Frame
+
+MIB = 1 << 20
+
+
+def opened(path: Path) -> Snapshot:
+    """As `read_snapshot`, in this process."""
+    with path.open("rb") as file:
+        return of_arrays(worker.arrays(plain.load(file)), path.name)
+
+
+def blocks(found: BlockMap) -> list[tuple[Any, ...]]:
+    """What a snapshot can tell of a map: parts with memory, and their blocks."""
+    told = []
+    for segment in found.segments:
+        kept = [block for block in segment.blocks if not block.is_unmapped]
+        told += [(b.address, b.size_bytes, b.state, b.requested_bytes, segment.stream) for b in kept]
+    return told
+
+
+def rows(trace: AllocatorTrace) -> list[tuple[Any, ...]]:
+    """Events with their stacks; PyTorch does not tell what a request that failed was before rounding."""
+    told = []
+    for action, address, size, asked, stream, time_ns, stack in trace.events.rows():
+        frames = trace.stacks[stack] if stack >= 0 else ()
+        told.append((action, address, size, 0 if action == "oom" else asked, stream, time_ns, frames))
+    return told
+
+
+def traced(seed: int, settings: str, length: int = 160) -> tuple[AllocatorTrace, BlockMap]:
+    """A trace with stacks, and what was held at its end."""
+    pool = TorchAllocator(settings, capacity_bytes=700 * MIB)
+    stacks = [(Frame("a.py", n, "f"), Frame("b.py", n + 1, "main")) for n in range(5)]
+    requests = [replace(r, time_ns=r.time_ns * 1000) for r in program(seed, length)]
+    return replay(requests, pool, stacks), pool.block_map()
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
+def test_what_is_written_reads_the_same(tmp_path: Path, settings: str) -> None:
+    for seed in range(12):
+        trace, last = traced(seed, settings)
+        found = opened(write_snapshot(tmp_path / "pool.pickle", trace, last))
+        read = found.traces[0]
+        assert rows(read) == rows(trace)
+        assert blocks(found.last[0]) == blocks(last)
+        assert read.first.segments == ()
+        assert (read.settings, read.note) == (settings, "")
+        assert read.provenance.source == "recorded"
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings: str) -> None:
+    for seed in range(12):
+        pool = TorchAllocator(settings)
+        requests = program(seed)
+        replay(requests[:60], pool)
+        before = pool.block_map()
+        addresses = {b.address for b in before.blocks if b.state == "used"}
+        log: list[tuple[Any, ...]] = []
+        pool.sink = lambda *event, log=log: log.append(event)  # type: ignore[misc]
+        for address in sorted(addresses)[::2]:
+            pool.free(address)
+        again = [pool.malloc(3 * MIB + seed, 0) for _ in range(4)]
+        pool.free(again[1])
+        pool.empty_cache()
+        trace, _ = traced(seed, settings, length=1)
+        events = _events(log)
+        found = opened(write_snapshot(tmp_path / "p.pickle", replace(trace, events=events), pool.block_map()))
+        assert blocks(found.traces[0].first) == [
+            (a, size, state, asked if state != "free" else 0, stream)
+            for a, size, state, asked, stream in blocks(before)
+        ]
+        assert rows(found.traces[0]) == rows(replace(trace, events=events))
+        assert blocks(found.last[0]) == blocks(pool.block_map())
+
+
+def _events(log: list[tuple[Any, ...]]) -> Any:
+    from virtualgpu.allocators.log import EventLog
+
+    events = EventLog()
+    for event in log:
+        events.emit(*event)
+    return events.events()
+
+
+def test_several_devices(tmp_path: Path) -> None:
+    trace, last = traced(1, "")
+    one, other = (pickle.loads(write_snapshot(tmp_path / "x", t, m).read_bytes()) for t, m in (
+        (trace, last), (replace(trace, device_id=2), replace(last, device_id=2))))  # fmt: skip
+    both = {"segments": one["segments"] + other["segments"], "device_traces": [one["device_traces"][0], [],
+            other["device_traces"][2]]}  # fmt: skip
+    (tmp_path / "both.pickle").write_bytes(pickle.dumps(both))
+    found = read_snapshot(tmp_path / "both.pickle")
+    assert found.device_ids == (0, 2)
+    assert found.last[2].device_id == 2
+    assert blocks(found.last[0]) == blocks(found.last[2]) == blocks(last)
+    assert rows(found.traces[2]) == rows(trace)
+
+
+def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
+    old = [
+        {
+            "device": 0, "address": 4096, "total_size": 3072, "stream": 0, "segment_type": "small",
+            "blocks": [
+                {"size": 1024, "state": "active_allocated", "history": [
+                    {"real_size": 900, "frames": [{"filename": "a.py", "line": 3, "name": "f"}]}]},
+                {"size": 2048, "state": "inactive"},
+            ],
+        }
+    ]  # fmt: skip
+    path = tmp_path / "old.pickle"
+    path.write_bytes(pickle.dumps(old))
+    found = opened(path)
+    (segment,) = found.last[0].segments
+    assert segment.blocks == (
+        Block(4096, 1024, is_free=False, requested_bytes=900, stack=0),
+        Block(5120, 2048, is_free=True),
+    )
+    assert found.traces[0].stacks == ((Frame("a.py", 3, "f"),),)
+
+
+def real(name: str, tmp_path: Path) -> Path:
+    """A snapshot that PyTorch 2.11 dumped on an H200 (`tools.recordings.torch_pools`)."""
+    path = tmp_path / f"{name}.pickle"
+    path.write_bytes(lzma.decompress((FOLDER / f"{name}.pickle.xz").read_bytes()))
+    return path
+
+
+def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
+    found = read_snapshot(real("torch_loop", tmp_path))
+    (trace,) = found.traces.values()
+    assert (len(trace.events), trace.note, trace.settings) == (232, "", "expandable_segments:False")
+    assert trace.stacks[0][0] == Frame("tools/recordings/torch_pools.py", 418, "layer")
+    # From the final state back to the first, by the trace's rules, and forward again, by the map's.
+    assert trace.first.segments == ()
+    assert blocks(at(history(trace), len(trace.events))) == blocks(found.last[0])
+    pool = TorchAllocator(trace.settings)
+    again = replay(requests_of(trace), pool, trace.stacks)
+    assert [(r[0], r[2], r[3]) for r in rows(again)] == [(r[0], r[2], r[3]) for r in rows(trace)]
+    assert sum(block.is_waiting for block in found.last[0].blocks) == 3
+
+
+def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
+    found = read_snapshot(real("torch_oom", tmp_path))
+    trace, last = found.traces[0], found.last[0]
+    assert rows(trace)[-1][0] == "oom"
+    assert rows(trace)[-1][2] == 60 * MIB
+    assert trace.first.used_bytes == 64 * MIB  # cuBLAS's workspace of the loop before
+    assert blocks(at(history(trace), len(trace.events))) == blocks(last)
+    told = pickle.loads(real("torch_oom", tmp_path).read_bytes())
+    assert last.total_bytes == sum(segment["total_size"] for segment in told["segments"])
+    assert last.used_bytes == sum(segment["active_size"] for segment in told["segments"])
+
+
+# --- files that must be refused
+
+
+class _Runs:
+    """Makes a pickle that calls a function."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self.what = function, arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.what
+
+
+def test_a_hostile_pickle_is_refused_by_name_and_does_not_run(tmp_path: Path) -> None:
+    path, flag = tmp_path / "bad.pickle", tmp_path / "flag"
+    for protocol in range(6):
+        path.write_bytes(pickle.dumps({"segments": [], "x": _Runs(os.mkdir, str(flag))}, protocol=protocol))
+        with pytest.raises(SnapshotError, match=r"would run '(posix|nt)\.mkdir'"):
+            opened(path)
+    with pytest.raises(SnapshotError, match=r"bad\.pickle.*mkdir"):
+        read_snapshot(path)
+    assert not flag.exists()
+
+
+OTHERS = {
+    "a class": b"cbuiltins\nobject\n.",
+    "a class by the stack": b"\x80\x04\x8c\x02os\x8c\x06system\x93.",
+    "an old instance": b"(ibuiltins\neval\n.",
+    "an object": b"(cbuiltins\nprint\nV1\no.",
+    "a registered class": b"\x80\x02\x82\x01.",
+    "a call of a string": b"\x80\x02X\x01\x00\x00\x00a)R.",
+    "a new object of a string": b"\x80\x02X\x01\x00\x00\x00a)\x81.",
+    "a state for a list": b"\x80\x02]}X\x01\x00\x00\x00aK\x01sb.",
+    "something outside": b"\x80\x02K\x01Q.",
+    "something outside by name": b"Pabc\n.",
+    "a buffer outside": b"\x80\x05\x97.",
+    "nothing": b"",
+    "text": b"segments: none\n",
+    "no end": b"\x80\x04}",
+    "an empty stack": b"\x80\x04.",
+    "an unknown protocol": b"\x80\xff.",
+    "a memo that is not there": b"\x80\x04h\x05.",
+    "a string longer than the file": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b"a.",
+    "a negative length": b"T\xff\xff\xff\xffa.",
+    "a huge number": b"L" + b"9" * 10_000 + b"L\n.",
+    "an end too early": b"\x80\x04}.rest",
+    "a number": b"\x80\x04K\x01.",
+    "another dictionary": pickle.dumps({"weights": [1, 2]}),
+    "a key that cannot be": b"\x80\x04}]K\x01s.",
+}
+
+
+@pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
+def test_other_pickles_are_refused_in_one_sentence(data: bytes) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        worker.arrays(plain.load(io.BytesIO(data)))
+    assert 20 < len(str(caught.value)) < 250
+    assert "\n" not in str(caught.value)
+
+
+def test_a_snapshot_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+    data = write_snapshot(tmp_path / "whole.pickle", *traced(3, "", length=30)).read_bytes()
+    for end in range(0, len(data), 97):
+        with pytest.raises(SnapshotError):
+            worker.arrays(plain.load(io.BytesIO(data[:end])))
+
+
+def test_a_snapshot_with_wrong_bytes_is_read_or_refused(tmp_path: Path) -> None:
+    data = write_snapshot(tmp_path / "whole.pickle", *traced(3, "", length=30)).read_bytes()
+    rng = np.random.default_rng(5)
+    refused = 0
+    for _ in range(300):
+        wrong = bytearray(data)
+        for place in rng.integers(0, len(data), 3):
+            wrong[place] = rng.integers(256)
+        if _fills_memory(bytes(wrong)):  # tried below, behind the limits
+            continue
+        try:
+            of_arrays(worker.arrays(plain.load(io.BytesIO(bytes(wrong)))), "x")
+        except SnapshotError:
+            refused += 1
+    assert refused > 20
+
+
+def _fills_memory(data: bytes) -> bool:
+    with contextlib.suppress(ValueError):
+        return any("PUT" in op.name and arg > 10**6 for op, arg, _ in pickletools.genops(data))
+    return False
+
+
+def _snapshot(change: Callable[[dict[str, Any]], None], tmp_path: Path) -> bytes:
+    data = pickle.loads(write_snapshot(tmp_path / "x.pickle", *traced(4, "", length=40)).read_bytes())
+    change(data)
+    return pickle.dumps(data)
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "segments": lambda s: s.update(segments={}),
+    "no size": lambda s: s["segments"][0].pop("total_size"),
+    "size as text": lambda s: s["segments"][0].update(total_size="2"),
+    "address as float": lambda s: s["segments"][0].update(address=1.5),
+    "beyond 64 bits": lambda s: s["segments"][0].update(address=1 << 80),
+    "negative": lambda s: s["segments"][0]["blocks"][0].update(size=-512),
+    "a gap": lambda s: s["segments"][0]["blocks"].pop(),
+    "state": lambda s: s["segments"][0]["blocks"][0].update(state="lost"),
+    "state as a list": lambda s: s["segments"][0]["blocks"][0].update(state=[]),
+    "overlap": lambda s: s["segments"].append(
+        dict(s["segments"][0], address=s["segments"][0]["address"] + 512)
+    ),
+    "device": lambda s: s["segments"][0].update(device=10**9),
+    "devices": lambda s: s.update(device_traces=[[]] * 10**5),
+    "traces": lambda s: s.update(device_traces="x"),
+    "trace": lambda s: s.update(device_traces=["x"]),
+    "event": lambda s: s["device_traces"][0].append(3),
+    "event without address": lambda s: s["device_traces"][0][0].pop("addr"),
+    "event size": lambda s: s["device_traces"][0][0].update(size=1 << 70),
+    "event stream": lambda s: s["device_traces"][0][0].update(stream=None),
+    "action": lambda s: s["device_traces"][0][0].update(action=[]),
+    "frames": lambda s: s["device_traces"][0][0].update(frames=5),
+    "frame": lambda s: s["device_traces"][0][0].update(frames=["x"]),
+    "line": lambda s: s["device_traces"][0][0].update(frames=[{"line": "x"}]),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG.keys())
+def test_snapshots_that_say_nonsense_are_refused(
+    change: Callable[[dict[str, Any]], None], tmp_path: Path
+) -> None:
+    with pytest.raises(SnapshotError) as caught:
+        worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_events_are_left_out_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "new.pickle"
+    path.write_bytes(_snapshot(lambda s: s["device_traces"][0].append({"action": "user_defined"}), tmp_path))
+    assert "1 'user_defined'" in opened(path).traces[0].note
+
+
+BOMBS = {
+    "a memo of 64 GiB": b"\x80\x02]r" + struct.pack("<I", (1 << 32) - 1) + b".",
+    "bytes of 8 TiB": b"\x80\x05\x96" + struct.pack("<Q", 1 << 43) + b"a.",
+    "a key nested too deep": b"\x80\x04}(" + b")" + b"\x85" * 3_000_000 + b"K\x01u.",
+}
+
+
+@pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS.keys())
+def test_bombs_are_refused_without_harm(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "bomb.pickle"
+    path.write_bytes(data)
+    with pytest.raises(SnapshotError, match=r"bomb\.pickle"):
+        read_snapshot(path)
+
+
+def test_lists_of_lists_of_lists_are_not_unfolded(tmp_path: Path) -> None:
+    laughs: list[Any] = ["ha"]
+    for _ in range(60):
+        laughs = [laughs] * 10
+    for change in (
+        lambda s: s.update(segments=laughs),
+        lambda s: s["segments"][0].update(stream=laughs),
+        lambda s: s["segments"][0]["blocks"][0].update(state=laughs),
+        lambda s: s["device_traces"][0][0].update(frames=laughs),
+        lambda s: s["device_traces"][0].append({"action": laughs}),
+    ):
+        with pytest.raises(SnapshotError) as caught:
+            worker.arrays(plain.load(io.BytesIO(_snapshot(change, tmp_path))))
+        assert len(str(caught.value)) < 250
+    owned = plain.load(
+        io.BytesIO(_snapshot(lambda s: s["segments"][0].update(segment_pool_id=laughs), tmp_path))
+    )
+    assert any(name.endswith("private pool a list.a list") for name in worker.Tables(owned).pools)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_snapshot(tmp_path / "none.pickle")
+    with pytest.raises(SnapshotError, match="folder"):
+        read_snapshot(tmp_path)

@@ -1,0 +1,59 @@
+"""Pickles of plain data, read without running anything that they bring along."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from typing import IO, Any, NoReturn
+
+from virtualgpu.errors import GpulabError
+
+
+class SnapshotError(GpulabError, ValueError):
+    """A file that is no snapshot, is damaged, or would run code; the message says which."""
+
+
+class _Plain(pickle.Unpickler):
+    """Numbers, strings, lists, tuples, sets and dictionaries.
+
+    Every object that is not built in comes from a class or a function that the pickle names, and each of
+    them is refused, so that there is nothing that the rest of the pickle could call.
+    """
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise SnapshotError(
+            f"This pickle would run {f'{module}.{name}'[:80]!r} while it is read. A snapshot needs nothing "
+            f"of the kind: refused before anything ran."
+        )
+
+    def persistent_load(self, pid: Any) -> NoReturn:
+        raise SnapshotError("This pickle refers to objects outside itself; a snapshot has none: refused.")
+
+
+def load(file: IO[bytes]) -> Any:
+    """The plain data of a pickle.
+
+    Raises
+    ------
+    SnapshotError
+        If it names a class or a function, or is damaged.
+
+    Notes
+    -----
+    Of a hostile pickle that only wastes memory or time this frees nobody: read it in a process with limits.
+    """
+    try:
+        found = _Plain(file, buffers=None, fix_imports=False, encoding="bytes").load()
+    except SnapshotError:
+        raise
+    except MemoryError:
+        raise
+    except (
+        pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError,
+        OverflowError, struct.error, UnicodeError, RecursionError, ImportError,
+    ) as error:  # fmt: skip
+        what = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
+        raise SnapshotError(f"This pickle {what} ({type(error).__name__}: {str(error)[:80]}).") from None
+    if file.read(1):
+        raise SnapshotError("Something follows this pickle's end: it is damaged, or no snapshot.")
+    return found
