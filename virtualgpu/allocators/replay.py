@@ -174,7 +174,7 @@ def requests_of(trace: AllocatorTrace) -> list[Request]:
     events = trace.events
     codes = events.actions.tolist()
     completed, completed_first = _completions(events)
-    asked = _asked_to_empty(trace)
+    asked = asked_to_empty(trace)
     last = len(codes) - 1
     requests: list[Request] = []
     numbers: dict[int, int] = {}
@@ -241,7 +241,7 @@ def _completions(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int
     return found, first
 
 
-def _asked_to_empty(trace: AllocatorTrace) -> set[int]:
+def asked_to_empty(trace: AllocatorTrace) -> set[int]:
     """The first event of each run of segments given back because the program asked for it."""
     given = {ACTIONS.index("segment_free"), ACTIONS.index("segment_unmap")}
     taken = {ACTIONS.index("segment_alloc"), ACTIONS.index("segment_map")}
@@ -261,14 +261,13 @@ def _asked_to_empty(trace: AllocatorTrace) -> set[int]:
         while i < len(codes) and codes[i] in given:
             reserved -= sizes[i]
             i += 1
-        # Emptied to make room for what follows? Then what follows takes memory (or fails to), and would
-        # not have found room before. Where no limit is known, the same line of the program must have asked.
+        # Emptied to make room for what follows? Then what follows takes memory (or fails to) for the same
+        # line of the program, and would not have found room before. Where no limit is known, the line counts.
         follows = codes[i] if i < len(codes) else -1
         if follows == oom:
             continue
-        if follows in taken and (
-            before + sizes[i] > limit if limit else stacks[start] == stacks[i] and stacks[i] >= 0
-        ):
+        by_the_same_call = i < len(codes) and stacks[start] == stacks[i]
+        if follows in taken and by_the_same_call and (before + sizes[i] > limit if limit else stacks[i] >= 0):
             continue
         asked.add(start)
     return asked

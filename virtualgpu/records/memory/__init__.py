@@ -9,12 +9,14 @@ from virtualgpu.records.memory.history import AllocatorHistory, BlockLives, Rang
 from virtualgpu.records.memory.ladder import CacheCapacity, LevelBandwidth, MemoryLadder
 from virtualgpu.records.memory.requests import Request, RequestKind
 from virtualgpu.records.memory.samples import MemoryMarks, MemoryReading, MemorySamples
+from virtualgpu.records.memory.statistics import AllocatorStatistics, Figure
 
 __all__ = [
     "ACTIONS",
     "Action",
     "AllocatorEvents",
     "AllocatorHistory",
+    "AllocatorStatistics",
     "AllocatorTrace",
     "Arena",
     "Block",
@@ -22,6 +24,7 @@ __all__ = [
     "BlockMap",
     "BlockState",
     "CacheCapacity",
+    "Figure",
     "Fragmentation",
     "Frame",
     "LevelBandwidth",

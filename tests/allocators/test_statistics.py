@@ -1,0 +1,163 @@
+"""Statistics from traces, against PyTorch's own figures and texts, and against plain sums."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.allocators.test_cupy import requests as cupy_requests
+from tests.allocators.test_replay import program
+from tests.allocators.traces import trace_of
+from tools.recordings import FOLDER
+from tools.recordings.torch_pools import Recording
+from virtualgpu.allocators.cupy.model import CuPyAllocator
+from virtualgpu.allocators.replay import replay
+from virtualgpu.allocators.statistics import statistics
+from virtualgpu.allocators.torch import TorchAllocator
+from virtualgpu.records import Provenance
+from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace, Figure
+
+RECORDINGS = sorted(FOLDER.glob("torch_pools_*.npz.xz"))
+CAPACITIES = (1 << 28, 1 << 40)  # one that is too small for the programs, and one that is not
+RECORDED = Provenance("recorded", "NVIDIA H200", "torch 2.11")
+
+
+def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
+    """A record of the figures that PyTorch gave."""
+    tables = {key: value for key, value in nested.items() if isinstance(value, dict)}
+    figures = {
+        key: {"": Figure(**value)}
+        if "peak" in value
+        else {pool: Figure(**each) for pool, each in value.items()}
+        for key, value in tables.items()
+    }
+    counts = {key: value for key, value in nested.items() if key not in tables}
+    return AllocatorStatistics(RECORDED, 0, "PyTorch CUDA memory summary", figures, counts)
+
+
+@pytest.mark.skipif(not RECORDINGS, reason="no recording of PyTorch's allocator")
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+def test_a_summary_reads_as_pytorchs(path: Any) -> None:
+    """Figure for figure and letter for letter."""
+    said = Recording.load(path).about["statistics"]
+    assert len(said) > 10
+    for each in said:
+        found = of_nested(each["nested"])
+        assert found.table() == each["summary"]
+        assert found.nested() == each["nested"]
+        assert found.summary().endswith("|\nRecorded on NVIDIA H200 (torch 2.11).\n")
+
+
+def model_figures(pool: TorchAllocator) -> dict[str, Any]:
+    """What the model counted by itself; how often it waited for all streams is in no trace."""
+    nested = pool.statistics.nested()
+    del nested["num_sync_all_streams"]
+    return nested
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:25"])
+def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
+    """The model's figures are equal to those that PyTorch recorded, see `test_torch_recorded`."""
+    retries = ooms = split = 0
+    for seed in range(40):
+        pool = TorchAllocator(settings, capacity_bytes=CAPACITIES[seed % 2])
+        found, counted = statistics(replay(program(seed, 200), pool)).nested(), model_figures(pool)
+        if "max_split" in settings:  # segments that are too large to split go back without a retry
+            del found["num_alloc_retries"], counted["num_alloc_retries"]
+        assert found == counted
+        retries += found.get("num_alloc_retries", 1)
+        ooms += found["num_ooms"]
+        split += found["inactive_split"]["all"]["freed"]
+    assert min(retries, ooms) > 10
+    assert (split > 500) is ("expandable" not in settings)
+
+
+@pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
+def test_what_was_there_before_is_current_and_peak(settings: str) -> None:
+    for seed in range(15):
+        pool = TorchAllocator(settings, capacity_bytes=1 << 40)
+        requests = program(seed, 240)
+        before = replay(requests[:120], pool)
+        alive = {request.number for request in requests[:120] if request.kind == "alloc"}
+        later = [r for r in requests[120:] if r.number == -1 or r.kind == "alloc" or r.number not in alive]
+        for by_pool in pool.statistics.figures.values():
+            for figure in by_pool.values():
+                figure.peak, figure.allocated, figure.freed = figure.current, 0, 0
+        for name in ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free"):
+            setattr(pool.statistics, name, 0)
+        later = [r for r in later if r.kind != "record_stream"]
+        assert statistics(replay(later, pool)).nested() == model_figures(pool)
+        assert statistics(before).figures["allocation"]["all"].allocated > 50
+
+
+def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
+    """Current, peak and accumulated bytes, by adding events up."""
+    signs = {
+        "allocated_bytes": {"alloc": 1, "free_requested": -1},
+        "requested_bytes": {"alloc": 1, "free_completed": -1},
+        "reserved_bytes": {"segment_alloc": 1, "segment_free": -1},
+    }
+    found = {}
+    for metric, sign in signs.items():
+        now = peak = up = down = 0
+        for action, _, size, asked, *_ in trace.events.rows():
+            amount = sign.get(action, 0) * (asked if metric == "requested_bytes" else size)
+            now, up, down = now + amount, up + max(amount, 0), down - min(amount, 0)
+            peak = max(peak, now)
+        found[metric] = now, peak, up, down
+    return found
+
+
+def test_cupys_pool_counts_without_pools_of_sizes() -> None:
+    for seed in range(40):
+        pool = CuPyAllocator(capacity_bytes=CAPACITIES[1])
+        trace = replay(cupy_requests(seed), pool)
+        found = statistics(trace)
+        assert all(set(pools) == {"all"} for pools in found.figures.values())
+        figures = {metric: pools["all"] for metric, pools in found.figures.items()}
+        for metric, wanted in sums(trace).items():
+            figure = figures[metric]
+            assert (figure.current, figure.peak, figure.allocated, figure.freed) == wanted
+        assert figures["allocated_bytes"].current == pool.used_bytes
+        assert figures["reserved_bytes"].current == pool.total_bytes
+        held = pool.block_map()
+        parts = [b for s in held.segments if len(s.blocks) > 1 for b in s.blocks if b.is_free]
+        assert figures["inactive_split"].current == len(parts)
+        assert figures["inactive_split_bytes"].current == sum(block.size_bytes for block in parts)
+        assert figures["segment"].current == len(held.segments)
+
+
+def test_cupys_summary() -> None:
+    pool = CuPyAllocator(limit_bytes=4096, device_name="H200")
+    block = pool.malloc(1000, 0)
+    found = statistics(replay(cupy_requests(3), pool))
+    text = found.summary()
+    lines = text.splitlines()
+    assert {len(line) for line in lines[:-1]} == {77}
+    assert lines[1] == f"|{'':18}{'CuPy memory pool summary, device ID 0':<57}|"
+    assert lines[-1] == "Modelled on H200 (CuPy 14.2)."
+    assert "pool summary" in repr(found)
+    assert "modelled on H200" in repr(found)
+    assert not re.search("small pool|Oversize", text)
+    assert found.table(abbreviated=True) == found.table()
+    assert found.flat()["reserved_bytes.all.peak"] == found.figures["reserved_bytes"]["all"].peak >= 1024
+    assert list(found.flat()) == sorted(found.flat())
+    pool.free(block)
+
+
+def test_traces_that_do_not_tell_all() -> None:
+    """Without requests to free, with frees of what is not known, and blocks outside all segments."""
+    rows = [
+        ("alloc", 4096, 512, 100, 0, 0),
+        ("free_completed", 4096, 512, 100, 0, 0),
+        ("free_requested", 8192, 512, 100, 0, 0),
+        ("free_completed", 8192, 512, 100, 0, 0),
+        ("segment_free", 1 << 30, 1024, 0, 0, 0),
+    ]
+    figures = statistics(trace_of(rows)).figures
+    for metric in ("allocation", "active", "allocated_bytes", "active_bytes", "requested_bytes"):
+        assert (figures[metric]["all"].current, figures[metric]["all"].peak > 0) == (0, True)
+    assert figures["reserved_bytes"]["all"].freed == 1024
+    assert figures["inactive_split"]["all"].allocated == 0
