@@ -32,18 +32,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--virtual", default="", help="a virtual GPU's name, in the place of a real one")
+    parser.add_argument("--only", nargs="*", choices=PARTS, help="these parts alone")
+    parser.add_argument("--count", type=int, default=0, help="how many programs of each kind")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--after", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.part:
         cp = _cupy(options.virtual)
+        COUNTS.update(dict.fromkeys(COUNTS, options.count) if options.count else {})
         for line in PARTS[options.part](cp, options.after):
             print(json.dumps(line), flush=True)
         return 0
     told: dict[str, Any] = {"format": FORMAT, "version": 1}
-    for part in PARTS:
+    for part in options.only or PARTS:
         since = time.perf_counter()
-        told[part] = _apart(part, options.virtual)
+        told[part] = _apart(part, options)
         print(f"{part}: {time.perf_counter() - since:.1f} s, {told[part].get('failed', 'ok')}", flush=True)
     text = json.dumps(told, separators=(",", ":"))
     if options.out:
@@ -60,17 +63,22 @@ def _cupy(virtual: str) -> Any:
     return cupy
 
 
-def _apart(part: str, virtual: str) -> dict[str, Any]:
+def _apart(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """All that a part tells, each ``[name, value]`` a line of its process."""
     told: dict[str, Any] = {}
     while True:
         after = next(reversed(told), "")
-        command = [sys.executable, "-m", "tools.recordings.pools", "--part", part, "--virtual", virtual]
+        command = [sys.executable, "-m", "tools.recordings.pools", "--part", part, "--after", after]
+        command += ["--virtual", options.virtual, "--count", str(options.count)]
         try:
             done = subprocess.run(
-                [*command, "--after", after], capture_output=True, text=True, timeout=LIMIT_S, check=False,
+                command,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired as late:
             lines, why = (late.stdout or b"").decode(), f"not done within {LIMIT_S} s"
         else:
