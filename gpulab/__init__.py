@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpulab.lab.memory.allocator import allocator
     from gpulab.lab.memory.chart import memory
     from gpulab.lab.memory.ladder import ladder
+    from gpulab.lab.memory.report import memory_report
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
     from gpulab.lab.timeline import open_timeline, timeline, timelines
@@ -58,6 +59,7 @@ __all__ = [
     "ladder",
     "launch",
     "memory",
+    "memory_report",
     "occupancy",
     "open_timeline",
     "predict",
@@ -82,6 +84,7 @@ _MODULES = {
     "gpulab.lab.memory.allocator": "allocator",
     "gpulab.lab.memory.chart": "memory",
     "gpulab.lab.memory.ladder": "ladder",
+    "gpulab.lab.memory.report": "memory_report",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",
     "gpulab.lab.timeline": "open_timeline timeline timelines",

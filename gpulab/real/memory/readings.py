@@ -48,5 +48,5 @@ def _others(nvml: NvmlDevice | None) -> int | None:
     running = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if running is None or not any(process.pid == os.getpid() for process in running):
         return None
-    held = [process.usedGpuMemory for process in running if process.pid != os.getpid()]
+    held = [getattr(each, "usedGpuMemory", None) for each in running if each.pid != os.getpid()]
     return None if None in held else sum(held)

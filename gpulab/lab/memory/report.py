@@ -1,0 +1,277 @@
+"""``gl.memory_report``: the peak of a call, where it was reached, what was alive then, what would fit."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab.memory.hook import ALLOC, FREE_COMPLETED, MOST_FRAMES, OOM, AllocationRecorder
+from virtualgpu.records.memory import AllocatorEvents, MemoryReading
+from virtualgpu.records.memory.report import AliveBlocks, FailedRequest, MemoryReport, Room, Stay
+
+if TYPE_CHECKING:
+    from gpulab.views.tables.memory import MemoryReportTable
+
+KEPT_EVENTS = 1_000_000
+# Looking for arrays may take this time, and this part of the call's own; then only among the young ones, and
+# where a peak is so much higher than the last one.
+LOOK_S, LOOK_PART = 0.05, 0.1
+NEAR = 1.02
+# What the driver takes of a GPU of the table; see `CONTEXT_BYTES` of the virtual machine.
+DRIVER_BYTES = 512 << 20
+
+
+def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryReportTable:
+    """Run a function and tell its peak of device memory, the line that reached it, and what was alive then.
+
+    Parameters
+    ----------
+    fn
+        What is called. Its result is dropped when the report is made.
+    *args, **kwargs
+        Passed to it.
+
+    Returns
+    -------
+    MemoryReportTable
+        Tables: what was alive at the peak, by line, with arrays where they are known; and how much larger
+        the call could be on this device and on the GPUs of the table, if all that it allocates grows alike.
+        ``.record`` is a `virtualgpu.records.memory.report.MemoryReport`. Where the call runs out of memory
+        the report is of that moment, and ``.failed`` the request.
+
+    Raises
+    ------
+    Exception
+        Whatever `fn` raises but `OutOfMemoryError`; its attribute ``memory_report`` is the report so far.
+
+    Examples
+    --------
+    >>> x = cp.ones((4096, 4096), cp.float32)
+    >>> gl.memory_report(lambda a: (a * 2 + 1).sum(), x)
+    """
+    if not callable(fn):
+        raise TypeError(f"memory_report takes a function and its arguments, not {type(fn).__name__}.")
+    run = _Run(getattr(fn, "__name__", type(fn).__name__))
+    ran_out: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
+    try:
+        with run.seen:
+            result = fn(*args, **kwargs)
+            run.end()
+            del result
+    except ran_out as error:
+        return run.report(str(error))
+    except Exception as error:
+        run.end()
+        error.memory_report = run.report()  # type: ignore[attr-defined]
+        error.add_note("gl.memory_report: the report up to here is this exception's memory_report.")
+        raise
+    return run.report()
+
+
+class _Recorder(AllocationRecorder):
+    """A recorder that also asks the pool for the most it has held."""
+
+    def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
+        super().__init__(KEPT_EVENTS, device)
+        self._reserved = reserved
+        self.most_reserved = reserved() or 0
+
+    def taken(self, device: int, size: int, address: int) -> None:
+        super().taken(device, size, address)
+        self.most_reserved = max(self.most_reserved, self._reserved() or 0)
+
+
+class _Run:
+    """One call that is watched."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        backend = session.backend()
+        self._backend, self._read = backend, backend.memory_reader()
+        self._device = int(session.cp().cuda.Device().id)
+        self._before = self._read()
+        self._after: MemoryReading | None = None
+        self.seen = _Recorder(self._device, lambda: self._read().reserved_bytes)
+        self._arrays = _Arrays(self.seen)
+        self.seen.at_event = self._arrays.at_event
+
+    def end(self) -> None:
+        """The call has returned, and what it returned is still there."""
+        if self._after is None:
+            self.seen.at_event = None
+            self.seen.stop()
+            self._after = self._read()
+            self._arrays.look(everywhere=True)
+
+    def report(self, failure: str = "") -> MemoryReportTable:
+        """What was seen."""
+        from gpulab.views.tables.memory import MemoryReportTable
+
+        self.end()
+        before = self._before.used_bytes or 0
+        events = self.seen.events(device=self._device)
+        lost = len(self.seen) - len(self.seen.events())
+        steps = events.size_bytes * (
+            (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
+        )
+        used = np.concatenate(([before], before + np.cumsum(steps)))
+        failures = np.flatnonzero(events.actions == OOM)
+        failed = None
+        at = int(used.argmax())  # the number of events that had happened
+        if failure:
+            at = int(failures[-1]) + 1 if len(failures) else len(used) - 1
+            source = self._source(events, at) if len(failures) else None
+            failed = FailedRequest(int(events.size_bytes[at - 1]) if len(failures) else 0, source, failure)
+        peak = int(used[at]) + (failed.size_bytes if failed else 0)
+        stack = int(events.stacks[at - 1]) if at else -1
+        record = MemoryReport(
+            provenance=self._backend.provenance,
+            device_id=self._device,
+            name=self.name,
+            before_bytes=before,
+            peak_bytes=peak,
+            peak_reserved_bytes=self.seen.most_reserved,
+            after_bytes=(self._after.used_bytes if self._after else None) or 0,
+            source=self._source(events, at),
+            stack=self.seen.stacks[stack] if stack >= 0 else (),
+            alive=self._alive(events, at, "at the failure" if failed else None),
+            allocations=int(np.count_nonzero(events.actions == ALLOC)),
+            frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
+            rooms=self._rooms(before, peak - before),
+            failed=failed,
+            note=" ".join(
+                filter(None, (self.seen.note, f"The first {lost:,} events are lost." if lost else ""))
+            ),
+        )
+        return MemoryReportTable.of(record)
+
+    def _source(self, events: AllocatorEvents, at: int) -> Any:
+        stack = int(events.stacks[at - 1]) if at else -1
+        return self.seen.sources[stack] if stack >= 0 else None
+
+    def _alive(self, events: AllocatorEvents, at: int, stay: Stay | None) -> tuple[AliveBlocks, ...]:
+        """The blocks that were there after the first `at` events, by line, array and fate."""
+        times: list[int] = events.time_ns.tolist()
+        live: dict[int, tuple[int, int, int, int]] = {}
+        gone: set[int] = set()  # those of before the call that it has freed by then
+        rows = list(zip(events.actions.tolist(), events.addresses.tolist(), events.size_bytes.tolist(),
+                        events.requested_bytes.tolist(), events.stacks.tolist(), strict=True))  # fmt: skip
+        for number, (action, address, size, requested, stack) in enumerate(rows[:at]):
+            if action == ALLOC:
+                live[address] = number, size, requested, stack
+            elif action == FREE_COMPLETED and live.pop(address, None) is None:
+                gone.add(address)
+        later: dict[int, int] = {}
+        for number, (action, address, *_) in enumerate(rows[at:], at):
+            if action == FREE_COMPLETED:
+                later.setdefault(address, number)
+        groups: dict[tuple[int, str, Stay], list[int]] = {}
+        for address, (number, size, requested, stack) in live.items():
+            fate: Stay = stay or ("temporary" if address in later else "kept")
+            freed_ns = times[later[address]] if address in later else np.inf
+            arrays = self._arrays.at(address, times[number], freed_ns)
+            group = groups.setdefault((stack, arrays, fate), [0, 0, 0])
+            for place, value in enumerate((1, size, requested)):
+                group[place] += value
+        found = []
+        for (stack, arrays, fate), sums in groups.items():
+            source, frames = (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
+            found.append(AliveBlocks(source, frames, arrays, sums[0], sums[1], sums[2], fate))
+        rest = (self._before.used_bytes or 0) - sum(
+            row[2] for row in rows[:at] if row[0] == FREE_COMPLETED and row[1] in gone
+        )
+        for arrays, size, requested in self._arrays.older({row[1] for row in rows if row[0] == ALLOC} | gone):
+            if size <= rest:
+                found.append(AliveBlocks(None, (), arrays, 1, size, requested, "before the call"))
+                rest -= size
+        if rest > 0:
+            found.append(AliveBlocks(None, (), "", 0, rest, 0, "before the call"))
+        return tuple(sorted(found, key=lambda group: -group.size_bytes))
+
+    def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
+        info, now = self._backend.device_info(), self._before
+        free = info.memory_bytes - (now.device_bytes or 0) + (now.reserved_bytes or 0) - before
+        room = min(free, now.limit_bytes - before) if now.limit_bytes else free
+        rooms = [Room(self._backend.provenance, info.memory_bytes, room, room / needed if needed else None)]
+        for other in session.table():
+            room = other.memory_bytes - DRIVER_BYTES - before
+            rooms.append(Room(other.provenance, other.memory_bytes, room, room / needed if needed else None))
+        return tuple(rooms)
+
+
+class _Arrays:
+    """What lies in blocks: arrays that are alive, found whenever there is a new peak.
+
+    Nothing tells an array from its block when that is allocated, so that living objects are looked through
+    soon afterwards, for a small part of the call's time.
+    """
+
+    def __init__(self, seen: AllocationRecorder) -> None:
+        self._seen = seen
+        self._ndarray = session.cp().ndarray
+        self._lines = session.program_lines()
+        self._began, self._spent = time.perf_counter(), 0.0
+        self._looked_at = 0
+        # By address: when, what, bytes of the block and of the array.
+        self._found: dict[int, list[tuple[int, str, int, int]]] = {}
+
+    def at_event(self) -> None:
+        """Before an allocation or a free: is there a new peak to be looked at?"""
+        seen = self._seen
+        if seen.held * NEAR < seen.most_held or not seen.held:
+            return
+        allowed = LOOK_S + LOOK_PART * (time.perf_counter() - self._began)
+        higher = seen.held > NEAR * self._looked_at
+        if higher or self._spent <= allowed:
+            self._looked_at = max(seen.held, self._looked_at)
+            self.look(self._spent <= allowed)
+
+    def look(self, everywhere: bool = False) -> None:
+        """Note which array is where: of those made a short while ago, or of all."""
+        began, now_ns, names = time.perf_counter(), time.perf_counter_ns(), self._names()
+        for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
+            if not issubclass(type(thing), self._ndarray):
+                continue
+            memory = getattr(getattr(thing, "data", None), "mem", None)
+            if memory is None or (thing.base is not None and id(thing) not in names):
+                continue  # one that is being made, or a view
+            name, text = names.get(id(thing)), f"{thing.dtype} {tuple(thing.shape)}"
+            told = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
+            self._found.setdefault(int(memory.ptr), []).append(told)
+        self._spent += time.perf_counter() - began
+
+    def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
+        """What lay in a block from one time to another; empty where that is not known."""
+        texts = [
+            text for at_ns, text, *_ in self._found.get(address, ()) if allocated_ns <= at_ns <= freed_ns
+        ]
+        return next((text for text in texts if ": " in text), texts[0] if texts else "")
+
+    def older(self, others: set[int]) -> list[tuple[str, int, int]]:
+        """What lies in blocks other than these: array, bytes of the block, and of the array."""
+        found = [each[-1][1:] for address, each in self._found.items() if address and address not in others]
+        return sorted(found, key=lambda each: -each[1])
+
+    def _names(self) -> dict[int, str]:
+        """The program's variables that hold arrays, by the array's id; the innermost function's count."""
+        frame: FrameType | None = sys._getframe(1)
+        names: dict[int, str] = {}
+        for _ in range(4 * MOST_FRAMES):
+            if frame is None:
+                break
+            module = str(frame.f_globals.get("__name__"))
+            if self._lines.belongs(frame.f_code.co_filename, module):
+                for name, value in list(frame.f_locals.items()):
+                    if issubclass(type(value), self._ndarray):
+                        names.setdefault(id(value), name)
+                if module == "__main__" and frame.f_locals is frame.f_globals:
+                    break
+            frame = frame.f_back
+        return names

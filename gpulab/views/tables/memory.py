@@ -1,0 +1,116 @@
+"""``gl.memory_report``'s answer as tables: what was alive at the peak, and where it would fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpulab.views._text import count, number, percent, size
+from gpulab.views.tables import NOTHING, Shown, Table, short
+from virtualgpu.records import SourceLine
+from virtualgpu.records.memory.report import MemoryReport, Room
+
+MOST_ROWS = 12
+_FEW = 0.01  # of 1: a factor that is told as "less"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class MemoryReportTable(Shown[MemoryReport], MemoryReport):
+    """A call's memory, shown as tables."""
+
+    @property
+    def caption(self) -> str:
+        """The peak, and what of it is the call's."""
+        if self.failed is not None:
+            used, more = self.peak_bytes - self.failed.size_bytes, self.failed.size_bytes
+            what = f"{size(used)} used, {size(more)} more asked for"
+            return f"{self.name} ran out of memory: {what}; {self.provenance.label}."
+        return (
+            f"{self.name}: peak {size(self.peak_bytes)} used, {size(self.needed_bytes)} of it by the call, "
+            f"{size(self.peak_reserved_bytes)} reserved; {self.provenance.label}."
+        )
+
+    def tables(self) -> tuple[Table, ...]:
+        """What was alive, the largest first; then where the call would fit."""
+        return tuple(table for table in (self._alive(), self._rooms()) if table.rows)
+
+    def sentences(self) -> Sequence[str]:
+        """Where the peak was reached, what was temporary, and what is assumed."""
+        return list(filter(None, (self._where(), self._temporaries(), self._fit(), self.note)))
+
+    def _where(self) -> str:
+        if self.failed is not None:
+            return f"The request that failed: {_named(self.failed.source)}. {self.failed.message}"
+        if self.source is None:
+            return "The call never used more than was in use before it."
+        within = f"in {self.stack[0].function}, " if self.stack else ""
+        return f"Reached {within}at {_named(self.source)}"
+
+    def _temporaries(self) -> str:
+        if self.failed is not None or not self.needed_bytes:
+            return ""
+        share = self.temporary_bytes / self.needed_bytes
+        left = self.after_bytes - self.before_bytes
+        kept = f"{size(left)} stayed" if left >= 0 else f"{size(-left)} of what was there before were freed"
+        return (
+            f"{size(self.temporary_bytes)} of it ({percent(share)}) were temporary; {kept} when the call "
+            f"returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
+        )
+
+    def _fit(self) -> str:
+        here = self.rooms[0]
+        if here.times is None:
+            return ""
+        larger = (
+            f"{_times(here.times)} the size" if here.times >= 1 else f"only {percent(here.times)} of its size"
+        )
+        return (
+            f"On {here.provenance.device} there is room for {larger}, if all that the call allocates grows "
+            f"alike and what was there before stays; sides of matrices could be {_times(here.times**0.5)} "
+            "as long. Of other GPUs 512 MiB count as the driver's. Rounding and fragmentation are left out."
+        )
+
+    def _alive(self) -> Table:
+        title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
+        held = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
+        rows: list[tuple[str, ...]] = []
+        for group in self.alive[:MOST_ROWS]:
+            line, source = (str(group.source), short(group.source.text)) if group.source else (NOTHING, "")
+            blocks = number(group.blocks) if group.blocks else NOTHING
+            share = percent(group.size_bytes / held) if held else NOTHING
+            rows.append(
+                (size(group.size_bytes), share, blocks, group.arrays or NOTHING, group.stay, line, source)
+            )
+        rest = self.alive[MOST_ROWS:]
+        if rest:
+            together = sum(group.size_bytes for group in rest)
+            blocks = number(sum(group.blocks for group in rest))
+            rows.append((size(together), percent(together / held), blocks, NOTHING, "", "other lines", ""))
+        headings = ("bytes", "share", "blocks", "array", "stays", "line", "source")
+        return Table(title, headings, tuple(rows))
+
+    def _rooms(self) -> Table:
+        if self.rooms[0].times is None:
+            return Table("", (), ())
+        rows = tuple(_room(room, here=at == 0) for at, room in enumerate(self.rooms))
+        return Table(
+            "What would fit", ("GPU", "memory", "room for the call", "times as large", "by side"), rows
+        )
+
+
+def _room(room: Room, here: bool) -> tuple[str, ...]:
+    assert room.times is not None
+    device = f"{room.provenance.device} (now)" if here else room.provenance.device
+    fits = room.times >= 1
+    side = _times(room.times**0.5) if fits else "does not fit"
+    return device, size(room.memory_bytes), size(max(0, room.room_bytes)), _times(room.times), side
+
+
+def _times(factor: float) -> str:
+    return f"{number(max(factor, 0), 3)} ×" if factor >= _FEW else f"less than {_FEW} ×"
+
+
+def _named(source: SourceLine | None) -> str:
+    if source is None:
+        return "no line of the program"
+    return f"{source}: {source.text}" if source.text else str(source)

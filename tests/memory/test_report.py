@@ -1,0 +1,182 @@
+"""``gl.memory_report`` against figures worked out by hand: calls that return, fail, run out of memory."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+
+MIB = 1 << 20
+
+
+@pytest.fixture(autouse=True)
+def device() -> None:
+    gl.use_device("virtual:T4")
+    gl.use_device("virtual:A100")
+
+
+def zeros(mib: int):
+    return gl.cp.zeros(mib * MIB, gl.cp.uint8)
+
+
+def climb(given):
+    first = zeros(10)
+    second = zeros(20)
+    del first
+    third = zeros(5)
+    return second, third, given
+
+
+def fates(report) -> list[tuple[str, str, int]]:
+    return [(group.arrays, group.stay, group.size_bytes // MIB) for group in report.alive]
+
+
+def test_peak_line_and_what_was_alive():
+    held = zeros(3)
+    r = gl.memory_report(climb, held)
+    assert (r.before_bytes, r.peak_bytes, r.after_bytes) == (3 * MIB, 33 * MIB, 28 * MIB)
+    assert r.peak_reserved_bytes == 33 * MIB  # the 5 MiB come out of the block of 10
+    assert r.needed_bytes == 30 * MIB
+    assert (r.source.text, r.stack[0].function) == ("return gl.cp.zeros(mib * MIB, gl.cp.uint8)", "zeros")
+    assert r.stack[1].function == "climb"
+    assert r.stack[1].line == climb.__code__.co_firstlineno + 2
+    assert fates(r) == [
+        ("second: uint8 (20971520,)", "kept", 20),
+        ("first: uint8 (10485760,)", "temporary", 10),
+        ("held: uint8 (3145728,)", "before the call", 3),
+    ]
+    assert r.temporary_bytes == 10 * MIB
+    assert (r.allocations, r.frees) == (3, 1)
+    assert gl.cp.get_default_memory_pool().used_bytes() == 3 * MIB, "the result is dropped"
+    assert not gl.cp.cuda.memory_hook.get_memory_hooks()
+
+
+def test_what_would_fit_follows_from_the_figures():
+    held = zeros(3)
+    r = gl.memory_report(climb, held)
+    here, *others = r.rooms
+    free, total = gl.cp.cuda.Device().mem_info
+    pool = gl.cp.get_default_memory_pool()
+    assert here.room_bytes == free + pool.total_bytes() - 3 * MIB
+    assert here.times == pytest.approx(here.room_bytes / (30 * MIB))
+    t4 = next(room for room in others if room.provenance.device == "T4")
+    assert t4.room_bytes == t4.memory_bytes - (512 + 3) * MIB
+    assert t4.provenance.source == "published"
+    pool.set_limit(size=63 * MIB)
+    limited = gl.memory_report(climb, held).rooms[0]
+    assert (limited.room_bytes, limited.times) == (60 * MIB, 2.0)
+    assert held.size
+    assert total == here.memory_bytes
+
+
+def test_a_call_that_grows_by_what_was_said_to_fit_fits_and_one_more_does_not():
+    pool = gl.cp.get_default_memory_pool()
+    pool.set_limit(size=64 * MIB)
+
+    def work(mib: int):
+        return zeros(mib), zeros(mib)
+
+    times = gl.memory_report(work, 1).rooms[0].times
+    assert times == 32
+    pool.free_all_blocks()
+    assert gl.memory_report(work, int(times)).failed is None
+    pool.free_all_blocks()
+    failed = gl.memory_report(work, int(times) + 1)
+    assert failed.failed is not None
+    assert failed.rooms[0].times < 1
+
+
+def test_out_of_memory_tells_what_failed_and_leaves_nothing():
+    gl.cp.get_default_memory_pool().set_limit(size=50 * MIB)
+
+    def fill():
+        kept = []
+        while True:
+            kept.append(zeros(8))
+
+    r = gl.memory_report(fill)
+    assert (r.failed.size_bytes, r.peak_bytes) == (8 * MIB, 56 * MIB)
+    assert "limit set to" in r.failed.message
+    assert [(g.blocks, g.size_bytes // MIB, g.stay) for g in r.alive] == [(6, 48, "at the failure")]
+    assert "48 MiB used, 8 MiB more asked for" in repr(r)
+    assert gl.cp.get_default_memory_pool().used_bytes() == 0
+    assert not gl.cp.cuda.memory_hook.get_memory_hooks()
+
+
+def test_a_failure_that_the_call_survives_is_none():
+    def careful():
+        try:
+            gl.cp.cuda.alloc(1 << 50)
+        except gl.cp.cuda.memory.OutOfMemoryError:
+            return zeros(2)
+
+    r = gl.memory_report(careful)
+    assert r.failed is None
+    assert r.peak_bytes == 2 * MIB
+
+
+def test_what_the_call_raises_comes_through_with_the_report():
+    def broken(n: int):
+        _ = zeros(n)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine") as caught:
+        gl.memory_report(broken, n=4)
+    assert caught.value.memory_report.peak_bytes == 4 * MIB
+    assert "memory_report" in caught.value.__notes__[0]
+    assert not gl.cp.cuda.memory_hook.get_memory_hooks()
+    with pytest.raises(TypeError, match="takes a function"):
+        gl.memory_report(3)
+
+
+def test_a_call_that_only_frees_or_does_nothing():
+    held = [zeros(4)]
+    r = gl.memory_report(held.clear)
+    assert (r.peak_bytes, r.after_bytes, r.needed_bytes, r.source) == (4 * MIB, 0, 0, None)
+    assert r.rooms[0].times is None
+    assert "freed when the call" not in repr(r)
+    nothing = gl.memory_report(lambda: None)
+    assert (nothing.peak_bytes, nothing.alive) == (0, ())
+    assert repr(nothing)
+
+
+def test_random_programs_agree_with_plain_books():
+    """Sizes, peaks and what stays of 15 programs, by adding and subtracting."""
+    rng = np.random.default_rng(5)
+    for _ in range(15):
+        steps = rng.integers(1, 5000, 30).tolist()
+        drops = (rng.random(30) < 0.5).tolist()
+
+        def program(steps=steps, drops=drops):
+            held: list[object] = []
+            for size, drop in zip(steps, drops, strict=True):
+                held.append(gl.cp.cuda.alloc(size))
+                if drop:
+                    del held[0]
+            return held
+
+        books, used, most = [], 0, 0
+        for size, drop in zip(steps, drops, strict=True):
+            books.append(-(-size // 512) * 512)
+            used += books[-1]
+            most = max(most, used)
+            if drop:
+                used -= books.pop(0)
+        r = gl.memory_report(program)
+        assert (r.peak_bytes, r.after_bytes) == (most, used)
+        assert sum(group.size_bytes for group in r.alive) == most
+        assert r.frees == sum(drops)
+
+
+def test_tables_say_it_in_words():
+    r = gl.memory_report(climb, zeros(3))
+    text, page = repr(r), r._repr_html_()
+    assert text.startswith("climb: peak 33 MiB used, 30 MiB of it by the call")
+    assert "modelled on virtual A100" in text
+    assert "10 MiB of it (33 %) were temporary; 25 MiB stayed" in text
+    assert re.search(r"T4 +16 GiB +15.5 GiB", text)
+    assert page.count("<table") == 2
+    assert type(r.record).__name__ == "MemoryReport"
