@@ -49,4 +49,5 @@ def _others(nvml: NvmlDevice | None) -> int | None:
     if running is None or not any(process.pid == os.getpid() for process in running):
         return None
     held = [getattr(each, "usedGpuMemory", None) for each in running if each.pid != os.getpid()]
-    return None if None in held else sum(held)
+    known = [int(size) for size in held if size is not None]
+    return sum(known) if len(known) == len(held) else None
