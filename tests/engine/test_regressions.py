@@ -274,11 +274,21 @@ def test_a_load_beyond_a_parameter_is_refused() -> None:
         launch(text, "k", [np.zeros(4, np.uint32)])
 
 
-def test_textures_are_said_to_be_missing() -> None:
-    text = NOWHERE.format(address=0, bits=32).replace(
-        "ld.global.b32 %v, [%p]", "tex.1d.v4.f32.s32 {%v, %v, %v, %v}, [%p, {%v}]"
-    )
-    with pytest.raises(NotSupportedError, match="tex"):
+@pytest.mark.parametrize(
+    "fetch",
+    [
+        "tex.cube.v4.f32.f32 {%v, %v, %v, %v}, [%p, {%v, %v, %v, %v}]",
+        "tex.1d.v4.f16.s32 {%v, %v, %v, %v}, [%p, {%v}]",
+        "tex.2d.v4.f32.s32 {%v, %v, %v, %v}, [reference, sampler, {%v, %v}]",
+        "tex.1d.v4.f32.s32 {%v, %v, %v, %v}, [reference, {%v}]",
+        "tld4.r.2d.v4.f32.f32 {%v, %v, %v, %v}, [%p, {%v, %v}]",
+        "txq.width.b32 %v, [%p]",
+        "suld.b.2d.b128.trap {%v}, [%p, {%v, %v}]",
+    ],
+)
+def test_other_textures_are_said_to_be_missing(fetch: str) -> None:
+    text = NOWHERE.format(address=0, bits=32).replace("ld.global.b32 %v, [%p]", fetch)
+    with pytest.raises(NotSupportedError, match=r"tex2D|TextureObject"):
         launch(text, "k", [np.zeros(4, np.uint32)])
 
 

@@ -17,6 +17,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp.cuda._memory.pointer import MemoryPointer
+from virtualgpu.cp.cuda.texture import SurfaceObject, TextureObject
 from virtualgpu.errors import warn
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
@@ -112,6 +113,14 @@ def _bytes_of(
                 f"{where}: a pointer was passed where the kernel takes {_wanted(param, spelled)}."
             )
         return int(address).to_bytes(8, "little")
+    if isinstance(value, TextureObject | SurfaceObject):
+        if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
+            what = type(value).__name__
+            raise TypeError(f"{where}: a {what} was passed where the kernel takes {_wanted(param, spelled)}.")
+        if value.device is not device:
+            raise ValueError(f"{where}: this {type(value).__name__} was made on another device.")
+        arrays[value.address] = max(arrays.get(value.address, 0), value.size_bytes)
+        return value.ptr.to_bytes(8, "little")
     if isinstance(value, np.ndarray):
         if value.size != 1:
             raise TypeError(

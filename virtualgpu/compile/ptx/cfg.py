@@ -201,6 +201,7 @@ def waits_on_memory(
 _NO_DESTINATION = {
     "st", "red", "bra", "brx", "bar", "barrier", "ret", "exit", "trap", "membar", "fence", "prefetch",
     "prefetchu", "call", "nanosleep", "brkpt", "cp", "pmevent", "discard", "applypriority", "griddepcontrol",
+    "sust", "sured",
 }  # fmt: skip
 
 

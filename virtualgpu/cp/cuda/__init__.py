@@ -21,6 +21,7 @@ from virtualgpu.cp.cuda import (
     pinned_memory,
     runtime,
     stream,
+    texture,
 )
 from virtualgpu.cp.cuda._memory.functions import CFunctionAllocator, PythonFunctionAllocator
 from virtualgpu.cp.cuda._memory.managed import ManagedMemory, malloc_managed
@@ -92,6 +93,7 @@ __all__ = [
     "set_allocator",
     "set_pinned_memory_allocator",
     "stream",
+    "texture",
     "using_allocator",
 ]
 
@@ -119,7 +121,6 @@ profiler = Namespace(
 _REMEDIES = {
     **memory.REMEDIES,
     "nccl": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
-    "texture": "virtual GPUs have no textures; read global memory with __ldg or const __restrict__",
     "cublas": "use cp.dot, cp.matmul and cp.linalg",
 }
 _explain = module_getattr("cp.cuda", globals(), _REMEDIES)

@@ -39,6 +39,7 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.memory.textures import NUMBERS as _TEXTURES
 from virtualgpu.records.device_attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
@@ -50,9 +51,8 @@ hostAllocDefault, hostAllocPortable, hostAllocMapped, hostAllocWriteCombined = 0
 streamCaptureModeGlobal, streamCaptureModeThreadLocal = GLOBAL_MODE, THREAD_LOCAL_MODE  # noqa: N816
 streamCaptureModeRelaxed = RELAXED_MODE  # noqa: N816
 cudaGraphDebugDotFlagsVerbose, cudaGraphDebugDotFlagsKernelNodeParams = 1 << 0, 1 << 2  # noqa: N816
-is_hip = False
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
-errorInvalidValue, errorMemoryAllocation = 1, 2  # noqa: N816
+errorInvalidValue, errorMemoryAllocation, is_hip = 1, 2, False  # noqa: N816
 memoryTypeUnregistered, memoryTypeHost, memoryTypeDevice, memoryTypeManaged = range(4)  # noqa: N816
 cudaCpuDeviceId, cudaInvalidDeviceId = -1, -2  # noqa: N816
 cudaMemAttachGlobal, cudaMemAttachHost, cudaMemAttachSingle = 1, 2, 4  # noqa: N816
@@ -589,12 +589,12 @@ profilerStop = profilerStart  # noqa: N816
 
 
 def __getattr__(name: str) -> Any:
-    for known in ATTRIBUTES:
-        if name == f"cudaDevAttr{known.name}":
-            return known.number
+    numbers = {f"cudaDevAttr{known.name}": known.number for known in ATTRIBUTES} | _TEXTURES
+    if name in numbers:
+        return numbers[name]
     raise absent("cp.cuda.runtime", name, __dir__())
 
 
 def __dir__() -> list[str]:
     elsewhere = [name for name in globals() if name.startswith(("ipc", "hostRegister", "hostUnregister"))]
-    return sorted([*public_names(globals()), *elsewhere])
+    return sorted([*public_names(globals()), *elsewhere, *_TEXTURES])

@@ -27,7 +27,7 @@ DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
 ABORTED, TRAPPED, ASSERTED, STACK_OVERFLOW, NESTED_BARRIER, CALLBACK_FAILED = 5, 6, 7, 8, 9, 10
 BARRIER_DEADLOCK, DIVERGENT_BARRIER, UNMET_MASK, OUTSIDE_MASK = 11, 12, 13, 14
-BAD_CALL, NAN_PRODUCED = 15, 16
+BAD_CALL, NAN_PRODUCED, BAD_TEXTURE, OUTSIDE_SURFACE = 15, 16, 17, 18
 
 # Sites the observer is given where lanes meet at __syncwarp, execute a fence, or shuffle.
 WARP_SYNC, FENCE, SHUFFLE = -1, -2, -3
@@ -148,6 +148,7 @@ CONTEXT = np.dtype(
         ("service", "<u8"),
         ("grid_workspace", "<u8"),
         ("copies", "<u8"),
+        ("textures", "<u8"),
         ("block_linear", "<i8"),
         ("fault_code", "<i4"),
         ("fault_function", "<i4"),

@@ -20,6 +20,7 @@ from virtualgpu.engine.lower.ops import (
     nan_trap,
     packed,
     tensor,
+    textures,
     warp_ops,
 )
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -35,6 +36,7 @@ _HANDLERS = (
     calls.emit,
     async_ops.emit,
     tensor.emit,
+    textures.emit,
 )
 _NOTHING_TO_DO = {
     "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",

@@ -31,6 +31,8 @@ KINDS = {
     layout.UNMET_MASK: "lanes missing",
     layout.OUTSIDE_MASK: "lane outside its mask",
     layout.NAN_PRODUCED: "NaN",
+    layout.BAD_TEXTURE: "no texture",
+    layout.OUTSIDE_SURFACE: "out of bounds",
 }
 _SPACES = {
     layout.ILLEGAL_GLOBAL: "global",
@@ -77,6 +79,10 @@ def _where(site: FaultSite) -> str:
     source = f" `{site.source_text}`" if site.source_text else ""
     line = f"line {site.line}{source}, " if site.line else ""
     return f"{line}block {site.block}, thread {site.thread}"
+
+
+def _root(fault: Fault) -> str:
+    return fault.instruction.root if fault.instruction else ""
 
 
 def _opcode(fault: Fault) -> str:
@@ -230,6 +236,19 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         return errors.LaunchFailure(
             f"kernel '{kernel}' called through {_called(memory, fault.address)} ({where}). "
             "Take function addresses in device code, not on the host, into pointers of the function's type.",
+            site,
+        )
+    if fault.code == layout.BAD_TEXTURE:
+        kind, other = ("texture", "Texture") if _root(fault) == "tex" else ("surface", "Surface")
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' used {fault.address:#x} as a {kind} object, and there is none with that "
+            f"handle ({where}). Pass a live cp.cuda.texture.{other}Object, or its .ptr as np.uint64.",
+            site,
+        )
+    if fault.code == layout.OUTSIDE_SURFACE:
+        return errors.IllegalAddressError(
+            f"kernel '{kernel}' left its surface ({where}). The first coordinate counts bytes, not elements; "
+            "cudaBoundaryModeZero or cudaBoundaryModeClamp allow for places outside.",
             site,
         )
     if fault.code == layout.UNMET_MASK:

@@ -97,7 +97,7 @@ class Worker:
             "predicates": self.predicates,
             "block_clock": launch.block_clock, "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts, "block_longest": launch.block_longest,
-            "l1_table": l1,
+            "l1_table": l1, "textures": launch.memory.textures.table,
         }  # fmt: skip
         code = watched = 0
         if launch.options.observer is not None:

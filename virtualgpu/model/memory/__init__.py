@@ -22,6 +22,7 @@ from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
 from virtualgpu.model.memory.host import host_view
 from virtualgpu.model.memory.managed import ManagedPages
 from virtualgpu.model.memory.ordered import OrderedPool
+from virtualgpu.model.memory.textures import Textures
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
@@ -139,6 +140,7 @@ class DeviceMemory:
         self.bus_bytes = 0  # what kernels moved over the bus: host memory, and pages of managed memory
         self.pools: list[OrderedPool] = []  # the driver's, behind `cudaMallocAsync`
         self.heap: DeviceHeap | None = None
+        self.textures = Textures()
         # Is told of segments that come (True) and go: address, size in bytes.
         self.watched: Callable[[int, int, bool], None] | None = None
         self._heap_bytes = HEAP_BYTES

@@ -48,12 +48,13 @@ def rule_of(function: ir.Function, i: ir.Instruction) -> Rule:
     added = i.operands[-1]
     if "add" in i.parts and i.type in ("u32", "s32") and isinstance(added, ir.Immediate) and added.value == 1:
         target = i.operands[0] if i.root == "atom" else None
-        if target is None or not _is_read(function, target):
+        if target is None or not is_read(function, target):
             return "count"
     return "atomic"
 
 
-def _is_read(function: ir.Function, operand: ir.Operand) -> bool:
+def is_read(function: ir.Function, operand: ir.Operand) -> bool:
+    """Whether any instruction of a function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
     return any(name in cfg.definitions_and_uses(i)[1] for i in function.instructions)
 

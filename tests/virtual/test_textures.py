@@ -1,0 +1,284 @@
+"""Textures and surfaces against NumPy, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import gpulab as gl
+from gpulab import cp, session
+from tools.recordings import FOLDER
+from tools.recordings import textures as recorded
+from tools.recordings.textures import BORDER, FLOAT, MIRROR, POINTS, SIGNED, UNSIGNED, WRAP, TextureCase
+from virtualgpu.cuda_errors import CUDARuntimeError, IllegalAddressError
+from virtualgpu.errors import NotSupportedError
+
+CASES = tuple(recorded.cases())
+FETCHES = tuple(case for case in CASES if case.memory != "surface")
+RECORDING: Path = FOLDER / recorded.FILE
+
+
+@pytest.fixture(autouse=True, scope="module")
+def virtual() -> Any:
+    gl.use_device("virtual:T4")
+    yield
+    session.use_device("auto")
+
+
+def axis(x: npt.NDArray[Any], size: int, mode: int, case: TextureCase) -> tuple[npt.NDArray[Any], ...]:
+    """Two places along an axis (-1: outside) and the share of the second."""
+    x = x.astype(np.float32)
+    if not case.normal and mode in (WRAP, MIRROR):
+        mode = recorded.CLAMP
+    if mode == WRAP:
+        x = x - np.floor(x)
+    if mode == MIRROR:
+        x = np.where(np.floor(x) % 2 == 1, 1 - (x - np.floor(x)), x - np.floor(x))
+    x = x * np.float32(size) if case.normal else x
+    share = np.zeros(x.size)
+    if case.smooth:
+        fine = np.floor((x - np.float32(0.5)).astype(np.float64) * 256 + 0.5)
+        first, share = np.floor(fine / 256), fine % 256 / 256
+    else:
+        first = np.floor(x).astype(np.float64)
+    places = []
+    for at in (first, first + 1):
+        outside = (at < 0) | (at >= size)
+        held = at % size if mode == WRAP else np.clip(at, 0, size - 1)
+        places.append(np.where(outside & (mode == BORDER), -1, held).astype(np.int64))
+    return places[0], places[1], share
+
+
+def expected(case: TextureCase) -> npt.NDArray[Any]:
+    """What a case gives, ``[channels, POINTS]``: floats or integers."""
+    width, height, depth = (max(1, n) for n in case.shape)
+    texels = recorded.contents(case).reshape(depth, height, width, case.channels).astype(np.float64)
+    if case.share:
+        texels = np.maximum(texels / np.iinfo(case.dtype).max, -1)
+    at = recorded.coordinates(case)
+    border = np.array([*case.border, 0, 0, 0, 0][: case.channels], np.float64)
+    if case.kernel.startswith("line"):
+        places = at[0].astype(np.int64)
+        inside = (places >= 0) & (places < width)
+        return np.where(inside, texels[0, 0, np.clip(places, 0, width - 1)].T, 0)
+    axes = [axis(at[n], case.shape[n], case.modes[n], case) for n in range(case.dimensions)]
+    if case.memory == "layers":
+        layer = np.clip(at[2].astype(np.int64), 0, depth - 1)
+        axes[2] = (layer, layer, np.zeros(POINTS))
+    found = np.zeros((case.channels, POINTS))
+    for corner in itertools.product((0, 1), repeat=case.dimensions):
+        weight = np.ones(POINTS)
+        places = [np.zeros(POINTS, np.int64)] * 3
+        for n, side in enumerate(corner):
+            places[n] = axes[n][side]
+            weight = weight * (axes[n][2] if side else 1 - axes[n][2])
+        outside = np.any([p < 0 for p in places], axis=0)
+        value = np.where(outside[:, None], border, texels[places[2], places[1], places[0]])
+        found += weight * value.T
+    return found
+
+
+def numbers(case: TextureCase, bits: npt.NDArray[np.uint32]) -> npt.NDArray[Any]:
+    found = bits.reshape(4, POINTS)[: case.channels]
+    if case.kernel.endswith(("float", "float4")):
+        return found.view(np.float32).astype(np.float64)
+    return found.view(np.int32 if case.kind == SIGNED else np.uint32).astype(np.float64)
+
+
+@pytest.mark.parametrize("case", FETCHES, ids=lambda case: case.name)
+def test_fetches_are_those_of_numpy(case: TextureCase) -> None:
+    found, wanted = numbers(case, recorded.run(cp, case)), expected(case)
+    scale = np.abs(wanted).max()
+    assert np.abs(found - wanted).max() <= (3e-7 if case.smooth or case.share else 0) * scale
+    assert len(np.unique(wanted)) > 12
+
+
+def test_the_cases_tell_filters_and_modes_apart() -> None:
+    """A test that compares with itself alone would pass with one mode for all."""
+    chosen = [case for case in FETCHES if case.kernel == "two_float" and case.normal]
+    told = {case.name: expected(case).tobytes() for case in chosen}
+    assert len(set(told.values())) == len(told) >= 8
+
+
+def test_a_surface_is_read_and_written() -> None:
+    case = CASES[-1]
+    texels = recorded.contents(case)
+    found = recorded.run(cp, case).view(np.float32)[:192].reshape(4, 6, 8)
+    shifted = np.zeros((6, 8), np.float32)
+    shifted[1:, 2:] = texels[:-1, :-2]
+    y, x = np.mgrid[:6, :8]
+    clamped = texels[np.minimum(y + 2, 5), np.minimum(x + 3, 7)]
+    written = (clamped + np.arange(48).reshape(6, 8)).astype(np.float32)[:, ::-1].copy()
+    written[:, 7] = -1
+    for mine, wanted in zip(found, (texels, shifted, clamped, written), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+@pytest.mark.skipif(not RECORDING.is_file(), reason="nothing was recorded")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_fetches_are_those_of_an_h200(case: TextureCase) -> None:
+    wanted = recorded.read(RECORDING)[case.name]
+    assert recorded.run(cp, case).tobytes() == wanted.tobytes()
+
+
+CODE = r"""
+extern "C" __global__ void rows(cudaTextureObject_t t, float* out, int width, int step)
+{
+    int i = threadIdx.x;
+    out[i] = tex2D<float>(t, step * i % width, step * i / width);
+}
+extern "C" __global__ void write(cudaSurfaceObject_t s, int x) { surf2Dwrite(1.0f, s, x, 0); }
+extern "C" __global__ void gather(cudaTextureObject_t t, float4* o) { *o = tex2Dgather<float4>(t, 0, 0); }
+extern "C" __global__ void cube(cudaTextureObject_t t, float* out) { *out = texCubemap<float>(t, 0, 0, 1); }
+"""
+
+
+def picture(width: int = 64, height: int = 32, flags: int = 0) -> Any:
+    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
+    memory = texture.CUDAarray(channels, width, height, 0, flags)
+    memory.copy_from(np.arange(width * height, dtype=np.float32).reshape(height, width))
+    return texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=memory)
+
+
+def textured(**how: Any) -> Any:
+    return cp.cuda.texture.TextureObject(picture(), cp.cuda.texture.TextureDescriptor(**how))
+
+
+def rows(texture: Any, width: int = 8, step: int = 1) -> None:
+    """Run the kernel of that name, and wait for it."""
+    out = cp.zeros(32, np.float32)
+    cp.RawKernel(CODE, "rows")((1,), (32,), (texture, out, np.int32(width), np.int32(step)))
+    cp.cuda.Device().synchronize()
+
+
+@pytest.mark.parametrize(("step", "sectors"), [(1, 4), (2, 8), (8, 32), (64, 32)])
+def test_fetches_are_counted_as_reads(step: int, sectors: int) -> None:
+    out = cp.zeros(32, np.float32)
+    args = (textured(), out, np.int32(64), np.int32(step))
+    view = gl.access(cp.RawKernel(CODE, "rows"), 1, 32, args)
+    load = next(a for a in view.record.counters.accesses if a.kind == "load")
+    assert (load.space, load.requests, load.sectors) == ("global", 1, sectors)
+    assert load.text.startswith("tex.2d")
+    row = next(at for at, row in enumerate(view.rows) if "load" in row.cells[2])
+    view.row = row
+    assert view.access is not None
+    assert view.access.memory().sectors == sectors
+    assert out.get().tolist() == [float(step * i) for i in range(32)]
+
+
+@pytest.mark.parametrize("handle", [0, 7, 4096 * 90 + 3, 2**63])
+def test_a_handle_of_nothing_is_named(handle: int) -> None:
+    with pytest.raises(IllegalAddressError, match=rf"{handle:#x} as a texture object.*TextureObject"):
+        rows(np.uint64(handle))
+    cp.zeros(4).sum()
+
+
+def test_a_texture_that_is_gone_and_one_whose_memory_is() -> None:
+    gone = textured().ptr
+    kernel, out = cp.RawKernel(CODE, "rows"), cp.zeros(32, np.float32)
+    other = textured()
+    assert other.ptr != gone
+    with pytest.raises(IllegalAddressError, match="none with that handle"):
+        rows(np.uint64(gone))
+    other.device.memory.untrack(other.ResDesc.cuArr.ptr)
+    report = gl.sanitize(kernel, 1, 32, (other, out, np.int32(8), np.int32(1)))
+    assert not report.clean
+    with pytest.raises(IllegalAddressError, match="freed"):
+        rows(other)
+
+
+def test_texels_that_nothing_wrote_are_found() -> None:
+    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, FLOAT)
+    array = cp.empty((32, 64), np.float32)
+    array[:4] = 0
+    resource = texture.ResourceDescriptor(
+        runtime.cudaResourceTypePitch2D, arr=array, chDesc=channels, width=64, height=32, pitchInBytes=256
+    )
+    made = texture.TextureObject(resource, texture.TextureDescriptor())
+    held = made, cp.zeros(32, np.float32), np.int32(64)
+    kernel = cp.RawKernel(CODE, "rows")
+    assert gl.sanitize(kernel, 1, 32, (*held, np.int32(8))).clean
+    report = gl.sanitize(kernel, 1, 32, (*held, np.int32(9)))
+    assert [hazard.tool for hazard in report.hazards] == ["init"]
+
+
+def test_a_surface_and_a_texture_are_not_each_other() -> None:
+    surface = cp.cuda.texture.SurfaceObject(picture(flags=cp.cuda.runtime.cudaArraySurfaceLoadStore))
+    with pytest.raises(IllegalAddressError, match="texture object"):
+        rows(surface)
+    write = cp.RawKernel(CODE, "write")
+    write((1,), (1,), (surface, np.int32(4 * 63)))
+    with pytest.raises(IllegalAddressError, match="left its surface"):
+        gl.launch(write, 1, 1, (surface, np.int32(4 * 64)))
+    with pytest.raises(CUDARuntimeError, match="cudaArraySurfaceLoadStore"):
+        cp.cuda.texture.SurfaceObject(picture())
+
+
+@pytest.mark.parametrize("name", ["gather", "cube"])
+def test_other_fetches_are_said_to_be_missing(name: str) -> None:
+    with pytest.raises(NotSupportedError, match="tex2D"):
+        cp.RawKernel(CODE, name)((1,), (1,), (textured(), cp.zeros(4, np.float32)))
+
+
+def test_what_cuda_refuses() -> None:
+    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    whole = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindSigned)
+    words = cp.zeros(1024, np.int32)
+
+    def made(resource: Any, **how: Any) -> Any:
+        return texture.TextureObject(resource, texture.TextureDescriptor(**how))
+
+    def line(array: Any, size: int) -> Any:
+        return texture.ResourceDescriptor(runtime.cudaResourceTypeLinear, None, array, whole, size)
+
+    pitch = texture.ResourceDescriptor(runtime.cudaResourceTypePitch2D, None, words, whole, 0, 5, 4, 20)
+    array = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, texture.CUDAarray(whole, 8))
+    for refused, says in (
+        (lambda: made(line(words[1:], 64)), "multiples of 512"),
+        (lambda: made(line(words, 1 << 30)), "bytes"),
+        (lambda: made(line(words, 64), normalizedCoords=1), "tex1Dfetch"),
+        (lambda: made(pitch), "multiple of 32"),
+        (lambda: made(array, filterMode=1), "NormalizedFloat"),
+        (lambda: made(array, readMode=1), "8 and 16 bits"),
+        (lambda: made(array, addressModes=(9,)), "addressModes"),
+        (lambda: texture.CUDAarray(whole, 200_000), "131072"),
+    ):
+        with pytest.raises(CUDARuntimeError, match=says):
+            refused()
+    with pytest.raises(CUDARuntimeError, match="channel descriptor"):
+        texture.CUDAarray(texture.ChannelFormatDescriptor(32, 16, 0, 0, FLOAT), 8)
+    with pytest.raises(ValueError, match="shape mismatch"):
+        array.cuArr.copy_from(np.zeros(9, np.int32))
+    with pytest.raises(ValueError, match="dtype mismatch"):
+        array.cuArr.copy_from(np.zeros(8, np.float32))
+    with pytest.raises(NotImplementedError, match="Mipmapped"):
+        texture.ResourceDescriptor(runtime.cudaResourceTypeMipmappedArray)
+    with pytest.raises(TypeError, match="where the kernel takes 'float"):
+        cp.RawKernel('extern "C" __global__ void f(float x) {}', "f")((1,), (1,), (made(array),))
+
+
+def test_arrays_are_copied_both_ways_in_a_stream() -> None:
+    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    channels = texture.ChannelFormatDescriptor(16, 16, 0, 0, UNSIGNED)
+    used = cp.cuda.Device().mem_info[0]
+    memory = texture.CUDAarray(channels, 6, 4, 3, runtime.cudaArrayDefault)
+    data = np.random.default_rng(0).integers(0, 60000, (3, 4, 12), dtype=np.uint16)
+    stream = cp.cuda.Stream(non_blocking=True)
+    memory.copy_from(cp.asarray(data), stream)
+    back = cp.zeros_like(cp.asarray(data))
+    memory.copy_to(back, stream)
+    stream.synchronize()
+    assert (back.get() == data).all()
+    host = np.zeros_like(data)
+    memory.copy_to(host)
+    assert (host == data).all()
+    assert channels.get_channel_format() == {"x": 16, "y": 16, "z": 0, "w": 0, "f": 1}
+    del memory
+    assert cp.cuda.Device().mem_info[0] == used

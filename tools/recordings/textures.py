@@ -1,0 +1,240 @@
+"""Texture fetches and surfaces on a GPU, bit by bit, for the virtual GPU's tests to compare with.
+
+``python -m tools.recordings.textures --out FILE`` runs every case with CuPy, in a few seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FORMAT = "gpulab-textures"
+FILE = "textures_h200.json"
+POINTS = 192
+WRAP, CLAMP, MIRROR, BORDER = range(4)
+SIGNED, UNSIGNED, FLOAT = range(3)
+
+CODE = r"""
+#include <cuda_fp16.h>
+template <class T> struct Parts;
+#define PARTS(T, N, A) template <> struct Parts<T> { static const int n = N; \
+    static __device__ float at(T v, int k) { return A; } };
+PARTS(float, 1, v) PARTS(int, 1, __int_as_float(v)) PARTS(unsigned, 1, __uint_as_float(v))
+PARTS(float4, 4, (&v.x)[k])
+PARTS(uchar4, 4, __int_as_float((&v.x)[k])) PARTS(short2, 2, __int_as_float((&v.x)[k]))
+PARTS(signed char, 1, __int_as_float(v)) PARTS(unsigned short, 1, __int_as_float(v))
+template <class T> __device__ void keep(float* out, int n, int i, T v)
+{
+    for (int k = 0; k < Parts<T>::n; ++k) out[k * n + i] = Parts<T>::at(v, k);
+}
+#define FETCH(NAME, T) \
+extern "C" __global__ void line_##NAME(cudaTextureObject_t t, const float* at, float* out, int n) \
+{ int i = threadIdx.x; if (i < n) keep<T>(out, n, i, tex1Dfetch<T>(t, (int)at[i])); } \
+extern "C" __global__ void one_##NAME(cudaTextureObject_t t, const float* at, float* out, int n) \
+{ int i = threadIdx.x; if (i < n) keep<T>(out, n, i, tex1D<T>(t, at[i])); } \
+extern "C" __global__ void two_##NAME(cudaTextureObject_t t, const float* at, float* out, int n) \
+{ int i = threadIdx.x; if (i < n) keep<T>(out, n, i, tex2D<T>(t, at[i], at[n + i])); } \
+extern "C" __global__ void three_##NAME(cudaTextureObject_t t, const float* at, float* out, int n) \
+{ int i = threadIdx.x; if (i < n) keep<T>(out, n, i, tex3D<T>(t, at[i], at[n + i], at[2 * n + i])); } \
+extern "C" __global__ void layers_##NAME(cudaTextureObject_t t, const float* at, float* out, int n) \
+{ int i = threadIdx.x, k = 2 * n + i; \
+  if (i < n) keep<T>(out, n, i, tex2DLayered<T>(t, at[i], at[n + i], (int)at[k])); }
+FETCH(float, float) FETCH(float4, float4) FETCH(int, int) FETCH(unsigned, unsigned)
+FETCH(uchar4, uchar4) FETCH(short2, short2) FETCH(schar, signed char) FETCH(ushort, unsigned short)
+extern "C" __global__ void surfaces(cudaSurfaceObject_t s, const float* at, float* out, int n)
+{
+    int i = threadIdx.x, x = i % 8, y = i / 8;
+    if (i >= 48) return;
+    float v;
+    surf2Dread(&v, s, 4 * x, y);
+    out[i] = v;
+    surf2Dread(&v, s, 4 * (x - 2), y - 1, cudaBoundaryModeZero);
+    out[48 + i] = v;
+    surf2Dread(&v, s, 4 * (x + 3), y + 2, cudaBoundaryModeClamp);
+    out[96 + i] = v;
+    __syncthreads();
+    surf2Dwrite(v + i, s, 4 * (7 - x), y);
+    surf2Dwrite(-1.0f, s, 4 * (x + 7), y, cudaBoundaryModeZero);
+    __syncthreads();
+    surf2Dread(&v, s, 4 * x, y);
+    out[144 + i] = v;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TextureCase:
+    """One texture and how it is fetched from.
+
+    ``shape`` is width, height, depth; ``memory`` is ``array``, ``layers``, ``linear`` or ``pitch``.
+    """
+
+    kernel: str
+    shape: tuple[int, int, int]
+    bits: int = 32
+    channels: int = 1
+    kind: int = FLOAT
+    memory: str = "array"
+    modes: tuple[int, ...] = (CLAMP, CLAMP, CLAMP)
+    smooth: bool = False
+    share: bool = False
+    normal: bool = False
+    border: tuple[float, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return " ".join(f"{value}" for value in asdict(self).values())
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(f"{('int', 'uint', 'float')[self.kind]}{self.bits}")
+
+    @property
+    def dimensions(self) -> int:
+        return 1 + (self.shape[1] > 0) + (self.shape[2] > 0)
+
+
+def cases() -> Iterator[TextureCase]:
+    """Every case, in a fixed order."""
+    line, picture, solid = (61, 0, 0), (16, 12, 0), (8, 5, 6)
+    for name, bits, channels, kind in (
+        ("float", 32, 1, FLOAT), ("float4", 32, 4, FLOAT), ("int", 32, 1, SIGNED),
+        ("unsigned", 32, 1, UNSIGNED), ("uchar4", 8, 4, UNSIGNED), ("short2", 16, 2, SIGNED),
+        ("schar", 8, 1, SIGNED), ("ushort", 16, 1, UNSIGNED),
+    ):  # fmt: skip
+        yield TextureCase(f"line_{name}", line, bits, channels, kind, "linear")
+        yield TextureCase(f"two_{name}", picture, bits, channels, kind)
+    yield TextureCase("line_float", line, 16, 1, FLOAT, "linear")
+    for smooth in (False, True):
+        for normal in (False, True):
+            for mode in (WRAP, CLAMP, MIRROR, BORDER):
+                common: dict[str, Any] = {"smooth": smooth, "normal": normal, "border": (-3.5, 2.0, 7.0, 1.0)}
+                for kernel, shape in (("one", line), ("two", picture), ("three", solid)):
+                    yield TextureCase(f"{kernel}_float", shape, modes=(mode,) * 3, **common)
+        yield TextureCase("two_float", picture, memory="pitch", smooth=smooth)
+        yield TextureCase("two_float4", picture, channels=4, smooth=smooth)
+        yield TextureCase("layers_float", solid, memory="layers", smooth=smooth)
+        yield TextureCase("one_float", line, bits=16, smooth=smooth)
+        for kind in (SIGNED, UNSIGNED):
+            for bits in (8, 16):
+                yield TextureCase("two_float", picture, bits, 1, kind, smooth=smooth, share=True)
+    for kind in (SIGNED, UNSIGNED):
+        name = "int" if kind == SIGNED else "unsigned"
+        outside: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
+        yield TextureCase(f"two_{name}", picture, 32, 1, kind, **outside)
+    yield TextureCase("surfaces", (8, 6, 0), memory="surface")
+
+
+def contents(case: TextureCase) -> npt.NDArray[Any]:
+    """Texels as CuPy's `CUDAarray` takes them: channels side by side in a row."""
+    width, height, depth = case.shape
+    shape = (*(n for n in (depth, height) if n), case.channels * width)
+    rng = np.random.default_rng(sum(case.shape) + case.bits)
+    if case.kind == FLOAT:
+        eighths: npt.NDArray[Any] = rng.integers(-1000, 1000, shape) / 8
+        return eighths.astype(case.dtype)
+    info = np.iinfo(case.dtype)
+    found = rng.integers(info.min, info.max, shape, dtype=case.dtype, endpoint=True)
+    found.flat[:2] = info.min, info.max
+    return found
+
+
+def coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
+    """Places inside and outside, between texels and close to their edges; ``[3, POINTS]``."""
+    rng = np.random.default_rng(case.dimensions)
+    rows: list[npt.NDArray[Any]] = []
+    for size in (max(n, 1) for n in case.shape):
+        anywhere = rng.uniform(-0.75 * size, 1.75 * size, POINTS - 96)
+        anywhere[:2] = 1e9, -1e9
+        edges = rng.integers(-2, size + 2, 48) + rng.choice([0.0, 2.0**-10, -(2.0**-10), 0.5, 1e-6], 48)
+        fractions = rng.integers(0, size, 48) + rng.integers(0, 512, 48) / 512
+        rows.append(np.concatenate([anywhere, edges, fractions]) / (size if case.normal else 1))
+    if case.kernel.startswith("line"):
+        rows[0] = np.arange(POINTS) - 8.0
+    if case.kernel.startswith("layers"):
+        rows[2] = np.array(rng.integers(-2, case.shape[2] + 2, POINTS), np.float64)
+    return np.array(rows, np.float32)
+
+
+def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
+    """What a case gives on a device: the bits of every output."""
+    runtime, texture = cp.cuda.runtime, cp.cuda.texture
+    bits = [case.bits] * case.channels + [0] * (4 - case.channels)
+    channels = texture.ChannelFormatDescriptor(*bits, case.kind)
+    data, (width, height, depth) = contents(case), case.shape
+    out = cp.zeros(4 * POINTS, np.float32)
+    at = cp.asarray(coordinates(case))
+    if case.memory in ("linear", "pitch"):
+        array = cp.asarray(data)
+        held: dict[str, Any] = {"arr": array, "chDesc": channels}
+        if case.memory == "linear":
+            resource = texture.ResourceDescriptor(
+                runtime.cudaResourceTypeLinear, sizeInBytes=array.nbytes, **held
+            )
+        else:
+            resource = texture.ResourceDescriptor(
+                runtime.cudaResourceTypePitch2D, width=width, height=height,
+                pitchInBytes=data.strides[0], **held,
+            )  # fmt: skip
+    else:
+        flags = {"layers": 1, "surface": 2}.get(case.memory, 0)
+        memory = texture.CUDAarray(channels, width, height, depth, flags)
+        memory.copy_from(data)
+        resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=memory)
+    if case.memory == "surface":
+        thing = texture.SurfaceObject(resource)
+    else:
+        described = texture.TextureDescriptor(
+            case.modes, int(case.smooth), int(case.share), borderColors=case.border or None,
+            normalizedCoords=int(case.normal),
+        )  # fmt: skip
+        thing = texture.TextureObject(resource, described)
+    kernel = cp.RawModule(code=CODE, options=("-std=c++17",)).get_function(case.kernel)
+    kernel((1,), (POINTS,), (thing, at, out, np.int32(POINTS)))
+    found: npt.NDArray[np.uint32] = out.get().view(np.uint32)
+    return found
+
+
+def read(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
+    """The bits that were recorded, by a case's name."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    if data["format"] != FORMAT:
+        raise ValueError(f"{path} holds no recording of textures.")
+    return {
+        name: np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint32)
+        for name, text in data["cases"].items()
+    }
+
+
+def main() -> None:
+    """Record."""
+    import cupy
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path(FILE))
+    given = parser.parse_args()
+    found, failed = {}, []
+    for case in cases():
+        try:
+            bits = run(cupy, case)
+        except Exception as error:
+            failed.append(f"{case.name}: {type(error).__name__}: {error}")
+            continue
+        found[case.name] = base64.b64encode(zlib.compress(bits.tobytes(), 9)).decode()
+    device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    data = {"format": FORMAT, "version": 1, "device": device, "cases": found}
+    given.out.write_text(json.dumps(data, indent=0), encoding="utf-8")
+    print(f"{len(found)} cases on {device}, {len(failed)} failed", *failed[:8], sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+"""CUDA arrays: memory for textures, which programs copy to and from but do not address."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.arguments import check_device
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda.stream import _BaseStream
+from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor, invalid, texel_of
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model import machine as _machine
+
+# The largest extents of every GPU since compute capability 6.0, in texels.
+_MOST = {1: (131_072,), 2: (131_072, 65_536), 3: (16_384, 16_384, 16_384)}
+_LAYERS, _SURFACES = 1, 2  # cudaArrayLayered, cudaArraySurfaceLoadStore
+
+
+class CUDAarray:
+    """An array of one, two or three dimensions for a texture or a surface.
+
+    On a GPU its texels lie in an order of its own; here they lie in rows.
+
+    Parameters
+    ----------
+    desc : ChannelFormatDescriptor
+        What a texel holds.
+    width, height, depth : int
+        Extents in texels; 0 where the array has fewer dimensions.
+    flags : int
+        ``cp.cuda.runtime.cudaArrayLayered`` (`depth` layers) and ``cudaArraySurfaceLoadStore``, or 0.
+    """
+
+    def __init__(
+        self, desc: ChannelFormatDescriptor, width: int, height: int = 0, depth: int = 0, flags: int = 0
+    ) -> None:
+        self.ptr = 0
+        if width == 0:
+            raise ValueError("To create a CUDA array, width must be nonzero.")
+        if height == 0 and depth > 0:
+            raise ValueError("To create a 2D CUDA array, height must be nonzero.")
+        if flags & ~(_LAYERS | _SURFACES):
+            raise NotSupportedError(
+                f"The virtual GPU does not do CUDA arrays with the flags {flags}, such as cube maps. "
+                "Make an array of layers, or one of three dimensions."
+            )
+        self.desc, self.width, self.height, self.depth, self.flags = desc, width, height, depth, flags
+        self.ndim = 3 if depth > 0 else 2 if height > 0 else 1
+        self.texel = texel_of(desc)
+        extents = (width, height, depth)[: self.ndim]
+        if any(not 0 < own <= most for own, most in zip(extents, _MOST[self.ndim], strict=True)):
+            raise invalid(f"an array of {extents} texels; {_MOST[self.ndim]} are the most.")
+        self.device = _machine.current().current_device
+        size = width * max(1, height) * max(1, depth) * self.texel.size_bytes
+        self.ptr = self.device.memory.malloc(size)
+        shape = " × ".join(map(str, extents[::-1]))
+        label = f"CUDA array of {shape} texels of {self.texel.size_bytes} bytes"
+        self.device.memory.track(self.ptr, size, label)
+        self._bytes = self.device.memory.view(self.ptr, size)
+
+    def __del__(self) -> None:
+        if getattr(self, "ptr", 0) and not sys.is_finalizing():
+            self.device.memory.untrack(self.ptr)
+            self.device.memory.free(self.ptr)
+            self.ptr = 0
+
+    def copy_from(self, in_arr: Any, stream: _BaseStream | None = None) -> None:
+        """Copy a device or host array into it, in the order of a stream (the current one by default).
+
+        Parameters
+        ----------
+        in_arr : cp.ndarray or numpy.ndarray
+            Of the shape ``(depth, height, channels * width)``, or less by the dimensions that are not there.
+        stream : Stream, optional
+            In which stream.
+
+        Raises
+        ------
+        ValueError
+            For another shape or dtype.
+        """
+        if isinstance(in_arr, ndarray):
+            in_arr = in_arr if in_arr.flags.c_contiguous else in_arr.copy()
+        else:
+            in_arr = np.ascontiguousarray(in_arr)
+        self._copy(in_arr, stream, inward=True)
+
+    def copy_to(self, out_arr: Any, stream: _BaseStream | None = None) -> None:
+        """Copy it to a C-contiguous device or host array; see `copy_from`."""
+        if not out_arr.flags.c_contiguous:
+            raise ValueError("The output array must be C-contiguous")
+        self._copy(out_arr, stream, inward=False)
+
+    def _copy(self, array: Any, stream: _BaseStream | None, inward: bool) -> None:
+        shape = (*(self.depth, self.height)[3 - self.ndim :], self.texel.channels * self.width)
+        if array.shape != shape:
+            raise ValueError(f"shape mismatch: {array.shape}, and the CUDA array takes {shape}.")
+        if array.dtype != self.texel.dtype:
+            raise ValueError(f"dtype mismatch: {array.dtype}, and the CUDA array holds {self.texel.dtype}.")
+        owner = None
+        if isinstance(array, ndarray):
+            check_device(array, self.device)
+            owner = self.device
+            other = owner.memory.view(array.data.ptr, array.nbytes)
+        else:
+            other = array.reshape(-1).view(np.uint8)
+        into, out_of = (self._bytes, other) if inward else (other, self._bytes)
+        copy(
+            lambda: np.copyto(into, out_of),
+            into.nbytes,
+            to=self.device if inward else owner,
+            source=owner if inward else self.device,
+            host=other if owner is None else None,
+            stream=stream,
+            ends=(into, out_of),
+        )

@@ -1,0 +1,78 @@
+"""What a texel holds: channels of equal width and one kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cuda_errors import CUDARuntimeError
+from virtualgpu.model.memory.textures import FLOAT, SIGNED, UNSIGNED
+
+_KINDS = {SIGNED: ("int", (8, 16, 32)), UNSIGNED: ("uint", (8, 16, 32)), FLOAT: ("float", (16, 32))}
+
+
+def invalid(why: str, status: int = 1, name: str = "cudaErrorInvalidValue") -> CUDARuntimeError:
+    """What CUDA says, and why."""
+    said = {1: "invalid argument", 20: "invalid channel descriptor"}[status]
+    return CUDARuntimeError(status, name, f"{said}: {why}")
+
+
+class ChannelFormatDescriptor:
+    """How many bits each channel of a texel has (0: there is none), and of which kind they are.
+
+    Parameters
+    ----------
+    x, y, z, w : int
+        Bits of the channels.
+    f : int
+        ``cp.cuda.runtime.cudaChannelFormatKindSigned``, ``...Unsigned`` or ``...Float``.
+    """
+
+    def __init__(self, x: int, y: int, z: int, w: int, f: int) -> None:
+        self._bits = int(x), int(y), int(z), int(w)
+        self._kind = int(f)
+
+    def get_channel_format(self) -> dict[str, int]:
+        """What was given, by name."""
+        return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Texel:
+    """A checked channel format."""
+
+    channels: int
+    channel_bytes: int
+    kind: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.channels * self.channel_bytes
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(f"{_KINDS[self.kind][0]}{8 * self.channel_bytes}")
+
+
+def texel_of(format: ChannelFormatDescriptor) -> Texel:
+    """Check a format.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 20, ``cudaErrorInvalidChannelDescriptor``, for channels that no texture has.
+    """
+    given = format.get_channel_format()
+    bits = tuple(given[name] for name in "xyzw")
+    used = tuple(width for width in bits if width)
+    _, widths = _KINDS.get(given["f"], ("", ()))
+    if len(used) not in (1, 2, 4) or bits[: len(used)] != used or len({*used}) > 1 or used[0] not in widths:
+        raise invalid(
+            f"channels of {bits} bits and kind {given['f']}. A texel has 1, 2 or 4 channels of one width: 8, "
+            "16 or 32 bits, floats 16 or 32.",
+            20,
+            "cudaErrorInvalidChannelDescriptor",
+        )
+    return Texel(len(used), used[0] // 8, given["f"])

@@ -1,0 +1,128 @@
+"""What a texture reads, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp.cuda.texture.arrays import CUDAarray
+from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor
+from virtualgpu.model.memory.textures import NUMBERS
+
+__all__ = ["ChannelFormatDescriptor", "ResourceDescriptor", "TextureDescriptor"]
+
+ARRAY, MIPMAPPED = NUMBERS["cudaResourceTypeArray"], NUMBERS["cudaResourceTypeMipmappedArray"]
+LINEAR, PITCH_2D = NUMBERS["cudaResourceTypeLinear"], NUMBERS["cudaResourceTypePitch2D"]
+
+
+class ResourceDescriptor:
+    """The memory behind a texture: a CUDA array, or device memory as a line or as rows.
+
+    Parameters
+    ----------
+    restype : int
+        ``cp.cuda.runtime.cudaResourceTypeArray``, ``...Linear`` or ``...Pitch2D``.
+    cuArr : CUDAarray
+        For an array.
+    arr : cp.ndarray
+        For device memory.
+    chDesc : ChannelFormatDescriptor
+        What its texels hold.
+    sizeInBytes : int
+        Of linear memory.
+    width, height : int
+        Of rows, in texels.
+    pitchInBytes : int
+        From row to row.
+    """
+
+    def __init__(  # the names are CuPy's
+        self,
+        restype: int,
+        cuArr: CUDAarray | None = None,  # noqa: N803
+        arr: ndarray | None = None,
+        chDesc: ChannelFormatDescriptor | None = None,  # noqa: N803
+        sizeInBytes: int = 0,  # noqa: N803
+        width: int = 0,
+        height: int = 0,
+        pitchInBytes: int = 0,  # noqa: N803
+    ) -> None:
+        if restype == MIPMAPPED:
+            raise NotImplementedError("cudaResourceTypeMipmappedArray is currently not supported.")
+        needed = {"cuArr": cuArr} if restype == ARRAY else {"arr": arr, "chDesc": chDesc}
+        for name, value in needed.items():
+            if value is None:
+                raise TypeError(f"A resource of type {restype} needs `{name}`.")
+        self.restype, self.cuArr, self.arr, self.chDesc = restype, cuArr, arr, chDesc
+        self.size_bytes, self.width, self.height = sizeInBytes, width, height
+        self.pitch_bytes = pitchInBytes
+
+    def get_resource_desc(self) -> dict[str, Any]:
+        """What was given, by name."""
+        found: dict[str, Any] = {"resType": self.restype}
+        if self.cuArr is not None and self.restype == ARRAY:
+            found["array"] = {"array": self.cuArr.ptr}
+        elif self.arr is not None and self.chDesc is not None:
+            held: dict[str, Any] = {"devPtr": self.arr.data.ptr, "desc": self.chDesc.get_channel_format()}
+            if self.restype == LINEAR:
+                found["linear"] = held | {"sizeInBytes": self.size_bytes}
+            elif self.restype == PITCH_2D:
+                found["pitch2D"] = held | {
+                    "width": self.width, "height": self.height, "pitchInBytes": self.pitch_bytes,
+                }  # fmt: skip
+        return found
+
+
+class TextureDescriptor:
+    """How a texture is read.
+
+    Parameters
+    ----------
+    addressModes : sequence of int
+        For each dimension ``cp.cuda.runtime.cudaAddressModeWrap``, ``...Clamp``, ``...Mirror`` or
+        ``...Border``; wrap by default. Wrap and mirror need normalized coordinates and are clamp without.
+    filterMode : int
+        ``cudaFilterModePoint`` or ``...Linear``.
+    readMode : int
+        ``cudaReadModeElementType`` or ``...NormalizedFloat``.
+    sRGB : int
+        Not supported.
+    borderColors : sequence of float
+        What lies outside, for ``cudaAddressModeBorder``.
+    normalizedCoords : int
+        Whether coordinates run from 0 to 1.
+    maxAnisotropy : int
+        Of no effect without mipmaps.
+    """
+
+    def __init__(
+        self,
+        addressModes: Sequence[int] | None = None,  # noqa: N803
+        filterMode: int = 0,  # noqa: N803
+        readMode: int = 0,  # noqa: N803
+        sRGB: int | None = None,  # noqa: N803
+        borderColors: Sequence[float] | None = None,  # noqa: N803
+        normalizedCoords: int | None = None,  # noqa: N803
+        maxAnisotropy: int | None = None,  # noqa: N803
+    ) -> None:
+        modes, colours = tuple(addressModes or ()), tuple(borderColors or ())
+        if len(modes) > 3 or len(colours) > 4:
+            raise AssertionError("A texture has at most 3 address modes and 4 border colours.")
+        self.modes = (*(int(mode) for mode in modes), *(0,) * (3 - len(modes)))
+        self.border = (*(float(colour) for colour in colours), *(0.0,) * (4 - len(colours)))
+        self.filter_mode, self.read_mode = int(filterMode), int(readMode)
+        self.srgb, self.normalized = int(sRGB or 0), int(normalizedCoords or 0)
+        self.anisotropy = int(maxAnisotropy or 0)
+
+    def get_texture_desc(self) -> dict[str, Any]:
+        """What was given, by name."""
+        return {
+            "addressMode": self.modes,
+            "filterMode": self.filter_mode,
+            "readMode": self.read_mode,
+            "sRGB": self.srgb,
+            "borderColor": self.border,
+            "normalizedCoords": self.normalized,
+            "maxAnisotropy": self.anisotropy,
+        }

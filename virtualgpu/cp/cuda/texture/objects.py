@@ -1,0 +1,170 @@
+"""Texture and surface objects: what kernels take as ``cudaTextureObject_t`` and ``cudaSurfaceObject_t``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from virtualgpu.cp.cuda.texture.channels import Texel, invalid, texel_of
+from virtualgpu.cp.cuda.texture.descriptors import (
+    ARRAY,
+    LINEAR,
+    PITCH_2D,
+    ResourceDescriptor,
+    TextureDescriptor,
+)
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.model.memory.textures import FLOAT, NUMBERS
+
+# cudaDeviceProp's textureAlignment and texturePitchAlignment, of every GPU.
+_ALIGNMENT, _PITCH_ALIGNMENT = 512, 32
+_MOST_LINEAR = 1 << 28
+
+
+class _Object:
+    """A place in the device's table, given back with the object."""
+
+    ptr: int
+    device: VirtualDevice
+    address: int
+    size_bytes: int
+
+    def _begin(self, device: VirtualDevice, **fields: Any) -> None:
+        self.device, self.address = device, fields["address"]
+        self.size_bytes = fields.pop("size_bytes")
+        self.ptr = device.memory.textures.add(**fields)
+
+    def __del__(self) -> None:
+        if getattr(self, "ptr", 0) and not sys.is_finalizing():
+            self.device.memory.textures.remove(self.ptr)
+            self.ptr = 0
+
+
+class TextureObject(_Object):
+    """A texture, which kernels take as a ``cudaTextureObject_t``.
+
+    Parameters
+    ----------
+    ResDesc : ResourceDescriptor
+        The memory it reads, which lives as long as it.
+    TexDesc : TextureDescriptor
+        How it reads.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 or 20, for what CUDA refuses; the message says which.
+    NotSupportedError
+        For sRGB.
+
+    Examples
+    --------
+    >>> from cp.cuda import runtime, texture
+    >>> channels = texture.ChannelFormatDescriptor(32, 0, 0, 0, runtime.cudaChannelFormatKindFloat)
+    >>> picture = texture.CUDAarray(channels, 64, 48)
+    >>> picture.copy_from(cp.zeros((48, 64), cp.float32))
+    >>> resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, picture)
+    >>> texture.TextureObject(resource, texture.TextureDescriptor())
+    """
+
+    def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:  # noqa: N803
+        device, texel, fields = _memory_of(ResDesc)
+        how = TexDesc
+        if how.srgb:
+            raise NotSupportedError(
+                "The virtual GPU does not do sRGB textures. Convert the picture to linear values first."
+            )
+        ranges = (("addressModes", how.modes, 4), ("filterMode", (how.filter_mode,), 2),
+                  ("readMode", (how.read_mode,), 2))  # fmt: skip
+        for name, values, count in ranges:
+            if any(not 0 <= value < count for value in values):
+                raise invalid(f"`{name}` {values} of a texture.")
+        normalized_read = how.read_mode == NUMBERS["cudaReadModeNormalizedFloat"]
+        whole = texel.kind != FLOAT
+        if normalized_read and whole and texel.channel_bytes == 4:
+            raise invalid("cudaReadModeNormalizedFloat reads integers of 8 and 16 bits alone.")
+        interpolated = how.filter_mode == NUMBERS["cudaFilterModeLinear"]
+        if interpolated and whole and not normalized_read:
+            raise invalid(
+                "cudaFilterModeLinear gives floats: integers need cudaReadModeNormalizedFloat with it."
+            )
+        if ResDesc.restype == LINEAR and (interpolated or how.normalized):
+            raise invalid(
+                "a texture of linear memory is read by whole indices (tex1Dfetch), unfiltered and "
+                "unnormalized; use a CUDAarray or cudaResourceTypePitch2D."
+            )
+        self._begin(
+            device,
+            **fields,
+            normalized_read=int(normalized_read and whole),
+            normalized_coordinates=int(bool(how.normalized)),
+            interpolated=int(interpolated),
+            modes=how.modes,
+            border=how.border,
+        )
+        self.ResDesc, self.TexDesc = ResDesc, TexDesc
+
+
+class SurfaceObject(_Object):
+    """A surface, which kernels take as a ``cudaSurfaceObject_t`` and write to.
+
+    Parameters
+    ----------
+    ResDesc : ResourceDescriptor
+        A CUDA array made with ``cp.cuda.runtime.cudaArraySurfaceLoadStore``.
+
+    Raises
+    ------
+    CUDARuntimeError
+        Status 1 for any other memory.
+    """
+
+    def __init__(self, ResDesc: ResourceDescriptor) -> None:  # noqa: N803
+        array, stores = ResDesc.cuArr, NUMBERS["cudaArraySurfaceLoadStore"]
+        if ResDesc.restype != ARRAY or array is None or not array.flags & stores:
+            raise invalid(
+                "a surface needs a CUDAarray made with flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
+            )
+        device, _, fields = _memory_of(ResDesc)
+        self._begin(device, **fields, is_surface=1)
+        self.ResDesc = ResDesc
+
+
+def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict[str, Any]]:
+    """The device, what a texel holds, and where the texels lie."""
+    if resource.restype == ARRAY:
+        array = resource.cuArr
+        assert array is not None
+        texel, device, address = array.texel, array.device, array.ptr
+        size = array.width, max(1, array.height), max(1, array.depth)
+        pitch = array.width * texel.size_bytes
+        needed = pitch * size[1] * size[2]
+    elif resource.restype in (LINEAR, PITCH_2D):
+        assert resource.arr is not None
+        assert resource.chDesc is not None
+        texel, device, address = texel_of(resource.chDesc), resource.arr._mem.owner, resource.arr.data.ptr
+        if address % _ALIGNMENT:
+            raise invalid(f"textures begin at multiples of {_ALIGNMENT} bytes, this memory at {address:#x}.")
+        if resource.restype == LINEAR:
+            size, pitch = (resource.size_bytes // texel.size_bytes, 1, 1), 0
+            if not 0 < size[0] <= _MOST_LINEAR:
+                raise invalid(f"{size[0]:,} texels of linear memory; 1 to {_MOST_LINEAR:,} are possible.")
+            needed = resource.size_bytes
+        else:
+            size, pitch = (resource.width, resource.height, 1), resource.pitch_bytes
+            row = resource.width * texel.size_bytes
+            if not row or not resource.height or pitch < row or pitch % _PITCH_ALIGNMENT:
+                raise invalid(
+                    f"{resource.height} rows of {resource.width} texels of {texel.size_bytes} bytes, {pitch} "
+                    f"bytes apart. `pitchInBytes` is a multiple of {_PITCH_ALIGNMENT} that holds a row."
+                )
+            needed = pitch * (resource.height - 1) + row
+        device.memory.check(address, needed)
+    else:
+        raise invalid(f"the resource type {resource.restype}.")
+    return device, texel, {
+        "address": address, "pitch_bytes": pitch, "slice_bytes": pitch * size[1], "size": size,
+        "channels": texel.channels, "channel_bytes": texel.channel_bytes, "kind": texel.kind,
+        "size_bytes": needed, "in_linear_memory": int(resource.restype == LINEAR),
+    }  # fmt: skip

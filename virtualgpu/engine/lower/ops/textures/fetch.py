@@ -1,0 +1,445 @@
+"""Texture fetches as LLVM IR functions made on demand: coordinates to texels, texels to values, lane by lane.
+
+Coordinates, address modes and interpolation follow the CUDA Programming Guide ("Texture Fetching"): with
+interpolation, the fraction between two texels has 8 bits.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from virtualgpu.engine.ir.text import load_field
+from virtualgpu.model.memory import textures
+from virtualgpu.model.memory.textures import offset
+
+DECLARED = (
+    "declare i32 @llvm.smax.i32(i32, i32)",
+    "declare i32 @llvm.smin.i32(i32, i32)",
+    "declare float @llvm.floor.f32(float)",
+    "declare float @llvm.maxnum.f32(float, float)",
+    "declare float @llvm.minnum.f32(float, float)",
+    "declare i32 @llvm.fptosi.sat.i32.f32(float)",
+)
+# What float coordinates are held to before they become whole numbers.
+_FAR = "1073741824.0"
+
+
+def _load(name: str, kind: str, result: str, extra: int = 0) -> str:
+    """Text that loads a field of the object ``%t``."""
+    at = offset(name) + extra
+    return f"  {result}.p = getelementptr i8, ptr %t, i64 {at}\n  {result} = load {kind}, ptr {result}.p\n"
+
+
+# The object of a handle, null where there is none.
+OBJECT = (
+    "texture_object",
+    f"""
+define internal ptr @texture_object(ptr %ctx, i64 %handle) noinline {{
+entry:
+{load_field("textures", "%table.i")}  %table = inttoptr i64 %table.i to ptr
+  %place = and i64 %handle, {textures.CAPACITY - 1}
+  %at = mul i64 %place, {textures.OBJECT.itemsize}
+  %t = getelementptr i8, ptr %table, i64 %at
+{_load("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
+  %some = icmp ne i64 %handle, 0
+  %there = and i1 %same, %some
+  %found = select i1 %there, ptr %t, ptr null
+  ret ptr %found
+}}
+""",
+)
+
+# A place along an axis after the address mode; -1 is the border.
+INDEX = (
+    "texture_index",
+    f"""
+define internal i32 @texture_index(i32 %i, i32 %size, i32 %mode) noinline {{
+entry:
+  %last = sub i32 %size, 1
+  %low = call i32 @llvm.smax.i32(i32 %i, i32 0)
+  %clamped = call i32 @llvm.smin.i32(i32 %low, i32 %last)
+  %inside = icmp eq i32 %clamped, %i
+  %bordered = select i1 %inside, i32 %i, i32 -1
+  %rest = srem i32 %i, %size
+  %up = add i32 %rest, %size
+  %negative = icmp slt i32 %rest, 0
+  %wrapped = select i1 %negative, i32 %up, i32 %rest
+  %is.wrap = icmp eq i32 %mode, {textures.WRAP}
+  %is.border = icmp eq i32 %mode, {textures.BORDER}
+  %found0 = select i1 %is.border, i32 %bordered, i32 %clamped
+  %found = select i1 %is.wrap, i32 %wrapped, i32 %found0
+  ret i32 %found
+}}
+""",
+)
+
+# A float coordinate: the place, the next one, and the 256ths between them, into %out.
+AXIS = (
+    "texture_axis",
+    f"""
+define internal void @texture_axis(ptr %t, float %x, i32 %axis, ptr %out) noinline {{
+entry:
+  %axis64 = zext i32 %axis to i64
+  %four = mul i64 %axis64, 4
+  %sizes = getelementptr i8, ptr %t, i64 {offset("size")}
+  %size.p = getelementptr i8, ptr %sizes, i64 %four
+  %size = load i32, ptr %size.p
+  %modes = getelementptr i8, ptr %t, i64 {offset("modes")}
+  %mode.p = getelementptr i8, ptr %modes, i64 %four
+  %mode0 = load i32, ptr %mode.p
+{_load("normalized_coordinates", "i32", "%normal.i")}{_load("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
+  %smooth = icmp ne i32 %smooth.i, 0
+  %is.wrap = icmp eq i32 %mode0, {textures.WRAP}
+  %is.mirror = icmp eq i32 %mode0, {textures.MIRROR}
+  %periodic = or i1 %is.wrap, %is.mirror
+  %plain = xor i1 %normal, true
+  %without = and i1 %periodic, %plain
+  %mode = select i1 %without, i32 {textures.CLAMP}, i32 %mode0
+  %whole = call float @llvm.floor.f32(float %x)
+  %part = fsub float %x, %whole
+  %half = fmul float %whole, 0.5
+  %even = call float @llvm.floor.f32(float %half)
+  %odd = fcmp une float %half, %even
+  %back = fsub float 1.0, %part
+  %turned = select i1 %odd, float %back, float %part
+  %x1 = select i1 %is.mirror, float %turned, float %x
+  %x2 = select i1 %is.wrap, float %part, float %x1
+  %fsize = sitofp i32 %size to float
+  %scaled = fmul float %x2, %fsize
+  %xs = select i1 %normal, float %scaled, float %x
+  %centred = fsub float %xs, 0.5
+  %fine = fmul float %centred, 256.0
+  %fine.up = fadd float %fine, 0.5
+  %fine.x = select i1 %smooth, float %fine.up, float %xs
+  %floor = call float @llvm.floor.f32(float %fine.x)
+  %above = call float @llvm.maxnum.f32(float %floor, float -{_FAR})
+  %bounded = call float @llvm.minnum.f32(float %above, float {_FAR})
+  %number = fptosi float %bounded to i32
+  %texel = ashr i32 %number, 8
+  %fraction0 = and i32 %number, 255
+  %first = select i1 %smooth, i32 %texel, i32 %number
+  %fraction = select i1 %smooth, i32 %fraction0, i32 0
+  %second = add i32 %first, 1
+  %i0 = call i32 @texture_index(i32 %first, i32 %size, i32 %mode)
+  %i1 = call i32 @texture_index(i32 %second, i32 %size, i32 %mode)
+  store i32 %i0, ptr %out
+  %out1 = getelementptr i32, ptr %out, i64 1
+  store i32 %i1, ptr %out1
+  %out2 = getelementptr i32, ptr %out, i64 2
+  store i32 %fraction, ptr %out2
+  ret void
+}}
+""",
+)
+
+# Where a texel lies; 0 is the border.
+PLACE = (
+    "texture_place",
+    f"""
+define internal i64 @texture_place(ptr %t, i32 %x, i32 %y, i32 %z) noinline {{
+entry:
+  %xy = or i32 %x, %y
+  %xyz = or i32 %xy, %z
+  %out = icmp slt i32 %xyz, 0
+{_load("address", "i64", "%from")}{_load("pitch_bytes", "i64", "%pitch")}{_load("slice_bytes", "i64", "%slice")}{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+  %texel64 = zext i32 %texel to i64
+  %x64 = sext i32 %x to i64
+  %y64 = sext i32 %y to i64
+  %z64 = sext i32 %z to i64
+  %ax = mul i64 %x64, %texel64
+  %ay = mul i64 %y64, %pitch
+  %az = mul i64 %z64, %slice
+  %a1 = add i64 %from, %ax
+  %a2 = add i64 %a1, %ay
+  %a3 = add i64 %a2, %az
+  %place = select i1 %out, i64 0, i64 %a3
+  ret i64 %place
+}}
+""",
+)
+
+# A channel of the texel at a place, as 32 bits: an integer extended, or a float.
+CHANNEL = (
+    "texture_channel",
+    f"""
+define internal i32 @texture_channel(ptr %t, i64 %place, i32 %channel) noinline {{
+entry:
+{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}{_load("kind", "i32", "%kind")}{_load("normalized_read", "i32", "%normal.i")}  %there = icmp slt i32 %channel, %channels
+  %normal = icmp ne i32 %normal.i, 0
+  %is.float = icmp eq i32 %kind, {textures.FLOAT}
+  %signed = icmp eq i32 %kind, {textures.SIGNED}
+  br i1 %there, label %some, label %none
+none:
+  ret i32 0
+some:
+  %on.border = icmp eq i64 %place, 0
+  br i1 %on.border, label %border, label %inside
+border:
+  %channel64 = zext i32 %channel to i64
+  %colours = getelementptr i8, ptr %t, i64 {offset("border")}
+  %colour.p = getelementptr float, ptr %colours, i64 %channel64
+  %colour = load float, ptr %colour.p
+  %colour.f = bitcast float %colour to i32
+  %colour.i = call i32 @llvm.fptosi.sat.i32.f32(float %colour)
+  %as.float = or i1 %is.float, %normal
+  %colour.n = select i1 %as.float, i32 %colour.f, i32 %colour.i
+  ret i32 %colour.n
+inside:
+  %skip = mul i32 %channel, %bytes
+  %skip64 = zext i32 %skip to i64
+  %at = add i64 %place, %skip64
+  %p = inttoptr i64 %at to ptr
+  switch i32 %bytes, label %word [i32 1, label %byte
+    i32 2, label %short]
+word:
+  %w = load i32, ptr %p, align 1
+  ret i32 %w
+byte:
+  %b = load i8, ptr %p, align 1
+  %b.s = sext i8 %b to i32
+  %b.u = zext i8 %b to i32
+  br label %narrow
+short:
+  %h = load i16, ptr %p, align 1
+  %h.s = sext i16 %h to i32
+  %h.u = zext i16 %h to i32
+  br i1 %is.float, label %half, label %narrow
+half:
+  %h.h = bitcast i16 %h to half
+  %h.f = fpext half %h.h to float
+  %h.r = bitcast float %h.f to i32
+  ret i32 %h.r
+narrow:
+  %s = phi i32 [%b.s, %byte], [%h.s, %short]
+  %u = phi i32 [%b.u, %byte], [%h.u, %short]
+  %most.s = phi float [127.0, %byte], [32767.0, %short]
+  %most.u = phi float [255.0, %byte], [65535.0, %short]
+  %v = select i1 %signed, i32 %s, i32 %u
+  br i1 %normal, label %share, label %plain
+plain:
+  ret i32 %v
+share:
+  %most = select i1 %signed, float %most.s, float %most.u
+  %v.f = sitofp i32 %v to float
+  %ratio = fdiv float %v.f, %most
+  %bounded = call float @llvm.maxnum.f32(float %ratio, float -1.0)
+  %bits = bitcast float %bounded to i32
+  ret i32 %bits
+}}
+""",
+)
+
+
+def fetch(dimensions: int, wanted: tuple[int, ...], *, layered: bool, whole: bool) -> tuple[str, str]:
+    """A function that fetches for each lane of a mask, and gives the lanes whose handle names no texture.
+
+    ``%coordinates`` points to rows of 32 words, one a dimension (the layer first), ``%out`` to one a
+    channel, of which those `wanted` are written; ``%places`` to where each lane's first texel lies (0: on
+    the border). With `whole`, coordinates are whole numbers.
+    """
+    kind = f"{'a' if layered else ''}{dimensions}d_{'s' if whole else 'f'}"
+    name = f"texture_{kind}_{''.join(map(str, wanted))}"
+    axes = range(dimensions)
+    text = f"""
+define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %out, ptr %places) noinline {{
+entry:
+  %axes = alloca [9 x i32]
+  call void @llvm.memset.p0.i64(ptr %axes, i8 0, i64 36, i1 false)
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %next]
+  %bad = phi i32 [0, %entry], [%bad1, %next]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %lane
+done:
+  ret i32 %bad
+lane:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %less = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %less
+  %l64 = zext i32 %l to i64
+  %handle.p = getelementptr i64, ptr %handles, i64 %l64
+  %handle = load i64, ptr %handle.p
+  %t = call ptr @texture_object(ptr %ctx, i64 %handle)
+  %gone = icmp eq ptr %t, null
+  br i1 %gone, label %unknown, label %known
+unknown:
+  %bit = shl i32 1, %l
+  %bad.more = or i32 %bad, %bit
+  br label %next
+known:
+{_load("is_surface", "i32", "%surface")}  %wrong = icmp ne i32 %surface, 0
+  br i1 %wrong, label %unknown, label %fetch
+fetch:
+"""
+    first = 0
+    if layered:
+        text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
+  %layer = load i32, ptr %layer.p
+{_load("size", "i32", "%layers", 8)}  %layer.in = call i32 @texture_index(i32 %layer, i32 %layers, i32 {textures.CLAMP})
+"""
+        first = 1
+    for axis in axes:
+        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first + axis}
+  %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
+"""
+        if whole:
+            text += f"""  %c{axis} = load i32, ptr %c{axis}.p
+{_load("size", "i32", f"%size{axis}", 4 * axis)}{_load("modes", "i32", f"%mode{axis}", 4 * axis)}{_load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
+  %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
+  %i{axis}.0 = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 %used{axis})
+"""
+        else:
+            text += f"""  %c{axis} = load float, ptr %c{axis}.p
+  %axis{axis} = getelementptr i32, ptr %axes, i64 {3 * axis}
+  call void @texture_axis(ptr %t, float %c{axis}, i32 {axis}, ptr %axis{axis})
+"""
+            for n, part in enumerate(("0", "1", "w")):
+                text += f"""  %p{axis}.{part} = getelementptr i32, ptr %axis{axis}, i64 {n}
+  %i{axis}.{part} = load i32, ptr %p{axis}.{part}
+"""
+    z = "%layer.in" if layered else "%i2.0" if dimensions > 2 else "0"
+    y = "%i1.0" if dimensions > 1 else "0"
+    text += f"""  %place = call i64 @texture_place(ptr %t, i32 %i0.0, i32 {y}, i32 {z})
+  %place.p = getelementptr i64, ptr %places, i64 %l64
+  store i64 %place, ptr %place.p
+"""
+    point = ""
+    for channel in wanted:
+        point += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
+  %o{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
+  %o{channel} = getelementptr i32, ptr %o{channel}.r, i64 %l64
+  store i32 %v{channel}, ptr %o{channel}
+"""
+    if whole:
+        text += point + "  br label %next\n"
+    else:
+        text += _load("interpolated", "i32", "%smooth.i")
+        text += f"""  %smooth = icmp ne i32 %smooth.i, 0
+  br i1 %smooth, label %interpolate, label %point
+point:
+{point}  br label %next
+interpolate:
+{_interpolated(dimensions, wanted, z if layered else "")}  br label %next
+"""
+    ends = "[%bad, %fetch]" if whole else "[%bad, %point], [%bad, %interpolate]"
+    text += f"""next:
+  %bad1 = phi i32 [%bad.more, %unknown], {ends}
+  br label %loop
+}}
+"""
+    return name, text
+
+
+def _interpolated(dimensions: int, wanted: tuple[int, ...], layer: str) -> str:
+    """Text that weighs the 2, 4 or 8 texels around a place."""
+    text = ""
+    for axis in range(dimensions):
+        text += f"""  %w{axis}.i = sitofp i32 %i{axis}.w to float
+  %w{axis}.1 = fmul float %w{axis}.i, 0x3F70000000000000
+  %w{axis}.0 = fsub float 1.0, %w{axis}.1
+"""
+    sums = dict.fromkeys(wanted, "0.0")
+    for n, corner in enumerate(product((0, 1), repeat=dimensions)):
+        places = [f"%i{axis}.{side}" for axis, side in enumerate(corner)] + ["0"] * (3 - dimensions)
+        if layer:
+            places[2] = layer
+        text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {places[0]}, i32 {places[1]}, i32 {places[2]})
+"""
+        weight = f"%w0.{corner[0]}"
+        for axis in range(1, dimensions):
+            text += f"  %k{n}.w{axis} = fmul float {weight}, %w{axis}.{corner[axis]}\n"
+            weight = f"%k{n}.w{axis}"
+        for channel in wanted:
+            tag = f"%k{n}.{channel}"
+            text += f"""  {tag}.i = call i32 @texture_channel(ptr %t, i64 %k{n}, i32 {channel})
+  {tag}.f = bitcast i32 {tag}.i to float
+  {tag}.x = fmul float {tag}.f, {weight}
+  {tag}.s = fadd float {sums[channel]}, {tag}.x
+"""
+            sums[channel] = f"{tag}.s"
+    for channel in wanted:
+        text += f"""  %s{channel} = bitcast float {sums[channel]} to i32
+  %s{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
+  %s{channel}.p = getelementptr i32, ptr %s{channel}.r, i64 %l64
+  store i32 %s{channel}, ptr %s{channel}.p
+"""
+    return text
+
+
+def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
+    """A function that finds where each lane's `size` bytes of a surface lie; 0 is outside.
+
+    It gives the lanes whose handle names no surface; ``%outside`` receives those that lie outside. The first
+    coordinate counts bytes; with the mode ``clamp`` coordinates are held to the surface.
+    """
+    name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
+    text = f"""
+define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %outside, ptr %places) noinline {{
+entry:
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %next]
+  %bad = phi i32 [0, %entry], [%bad1, %next]
+  %out = phi i32 [0, %entry], [%out1, %next]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %lane
+done:
+  store i32 %out, ptr %outside
+  ret i32 %bad
+lane:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %less = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %less
+  %bit = shl i32 1, %l
+  %l64 = zext i32 %l to i64
+  %handle.p = getelementptr i64, ptr %handles, i64 %l64
+  %handle = load i64, ptr %handle.p
+  %t = call ptr @texture_object(ptr %ctx, i64 %handle)
+  %gone = icmp eq ptr %t, null
+  br i1 %gone, label %unknown, label %known
+unknown:
+  %bad.more = or i32 %bad, %bit
+  br label %next
+known:
+{_load("is_surface", "i32", "%surface")}  %wrong = icmp eq i32 %surface, 0
+  br i1 %wrong, label %unknown, label %find
+find:
+{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+{_load("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
+  %size0 = sub i32 %size0.b, {size - 1}
+{_load("size", "i32", "%size1", 4)}{_load("size", "i32", "%size2", 8)}{_load("address", "i64", "%at0")}{_load("pitch_bytes", "i64", "%step1")}{_load("slice_bytes", "i64", "%step2")}"""
+    axes = [*range(dimensions)]
+    rows = [*(n + layered for n in axes)]
+    if layered:
+        axes, rows = [*axes, 2], [*rows, 0]
+    inside = "true"
+    for axis, row in zip(axes, rows, strict=True):
+        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
+  %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
+  %c{axis} = load i32, ptr %c{axis}.p
+  %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
+  %in{axis} = icmp eq i32 %held{axis}, %c{axis}
+  %all{axis} = and i1 {inside}, %in{axis}
+  %c{axis}.64 = sext i32 %held{axis} to i64
+  %far{axis} = mul i64 %c{axis}.64, {f"%step{axis}" if axis else 1}
+"""
+        inside = f"%all{axis}"
+    found = "%at0"
+    for axis in axes:
+        text += f"  %sum{axis} = add i64 {found}, %far{axis}\n"
+        found = f"%sum{axis}"
+    kept = found if mode == "clamp" else "%kept"
+    text += f"""  %kept = select i1 {inside}, i64 {found}, i64 0
+  %out.bit = select i1 {inside}, i32 0, i32 %bit
+  %out.more = or i32 %out, %out.bit
+  %place.p = getelementptr i64, ptr %places, i64 %l64
+  store i64 {kept}, ptr %place.p
+  br label %next
+next:
+  %bad1 = phi i32 [%bad.more, %unknown], [%bad, %find]
+  %out1 = phi i32 [%out, %unknown], [%out.more, %find]
+  br label %loop
+}}
+"""
+    return name, text
