@@ -110,6 +110,10 @@ def _computed(m: Mistake) -> bool:
     return m.found is not None and not advice.partly_unwritten(m)
 
 
+def _outside_tile(m: Mistake) -> bool:
+    return advice.out_of_bounds(m) and "outside shared memory" in m.said
+
+
 def _never_stored(m: Mistake) -> bool:
     """NaN where numbers should be: what shared memory holds before anything is stored there."""
     return _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
@@ -285,6 +289,11 @@ EXERCISES = (
         measured=Measured((160, 96), (32, 8, 1)),
         advice=(
             Advice(
+                _outside_tile,
+                "A block may have any height up to 32, so let a row of the tile come after the other, each "
+                "blockDim.y further, while it is below 32.",
+            ),
+            Advice(
                 advice.out_of_bounds,
                 "Guard loads by rows and cols, stores by cols and rows: y has cols rows of `rows` elements.",
             ),
@@ -402,6 +411,10 @@ EXERCISES = (
         ),
         measured=Measured((64, 96, 64), (32, 32, 1)),
         advice=(
+            Advice(
+                _outside_tile,
+                "Blocks have up to 32 × 32 threads, and each tile needs room for as many elements.",
+            ),
             Advice(
                 advice.out_of_bounds,
                 "Guard each load with the bounds of its own matrix: a has rows × inner elements, b inner × "
