@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import replace
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -44,18 +44,49 @@ class Lru:
     """Lines with sectors, so many; the one used longest ago goes."""
 
     def __init__(self, lines: int) -> None:
-        self.lines, self.held, self.written = lines, OrderedDict[int, list[set[int]]](), 0
+        self.lines, self.held = lines, OrderedDict[int, Line]()
+        self.written = self.completed = 0
 
-    def use(self, line: int) -> tuple[set[int], set[int]]:
-        if line not in self.held and len(self.held) == self.lines:
-            _, (_, dirty) = self.held.popitem(last=False)
-            self.written += len(dirty)
-        there, dirty = self.held.pop(line, [set(), set()])
-        self.held[line] = [there, dirty]
-        return there, dirty
+    def use(self, at: int) -> Line:
+        if at not in self.held and len(self.held) == self.lines:
+            self.clean(self.held.popitem(last=False)[1])
+        line = self.held.pop(at, None) or Line()
+        self.held[at] = line
+        return line
+
+    def clean(self, line: Line) -> None:
+        self.written += len(line.dirty)
+        self.completed += len(line.dirty - line.there)
+        line.there |= line.dirty
+        line.dirty = set()
+
+    def store(self, line: Line, sectors: set[int], size: int) -> None:
+        others = [one for one in self.held.values() if one.dirty]
+        if not line.dirty and len(others) == replay.DIRTY_WAYS:
+            self.clean(others[0])
+        for sector in sectors - line.there:
+            line.stored[sector] += size
+            if line.stored[sector] >= 32:
+                line.there.add(sector)
+                line.stored[sector] = 0
+        line.dirty |= sectors
+        if line.dirty - line.there:
+            parts = [one for one in self.held.values() if one.dirty - one.there]
+            pieces = {(id(one), s // 2) for one in parts for s in one.dirty - one.there}
+            if len(pieces) > replay.PARTIAL_PIECES and len(parts) > 1:
+                self.clean(parts[0])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@dataclass
+class Line:
+    """Sectors that are there, that memory lacks, and bytes stored to those that are not there."""
+
+    there: set[int] = field(default_factory=set)
+    dirty: set[int] = field(default_factory=set)
+    stored: Counter[int] = field(default_factory=Counter)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_caches_of_one_set_are_those_of_a_plain_simulation(seed: int) -> None:
     """With one set each, every cache is a list of the lines used last."""
     rng = np.random.default_rng(seed)
@@ -63,36 +94,36 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(seed: int) -> None:
     whats = np.array([notes.LOAD, notes.STORE, notes.ATOMIC, notes.PAST_L1])
     line = (rng.zipf(1.4, count) * (1 + seed)) % 60
     sectors, site, sm = rng.integers(1, 16, count), rng.integers(0, 4, count), rng.integers(0, sms, count)
-    packed = np.stack([line << 4 | sectors, sm << 32 | site, np.arange(count) * 1000], axis=1)
-    found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128, 1), sms)
+    sizes = rng.choice([4, 16, 32], count, p=[0.4, 0.2, 0.4])
+    lines = replay.packed_lines(line, sectors, sizes)
+    packed = np.stack([lines, sm << 32 | site, np.arange(count) * 1000], axis=1)
+    found = replay.replay(packed, whats, CacheSizes(WAYS * 128, WAYS * 128), sms)
 
     l1, l2 = [Lru(WAYS) for _ in range(sms)], Lru(WAYS)
     expected = dict.fromkeys(("l1_hit", "l2", "l2_hit", "dram"), 0)
-    for at, bits, what, unit in zip(line.tolist(), sectors.tolist(), site.tolist(), sm.tolist(), strict=True):
+    for at, bits, what, unit, size in zip(
+        *(x.tolist() for x in (line, sectors, site, sm, sizes)), strict=True
+    ):
         asked = {s for s in range(4) if bits >> s & 1}
         if what == 0:
-            there, _ = l1[unit].use(at)
+            there = l1[unit].use(at).there
             expected["l1_hit"] += len(asked & there)
             asked, _ = asked - there, there.update(asked)
             if not asked:
                 continue
-        there, dirty = l2.use(at)
+        one = l2.use(at)
         expected["l2"] += len(asked)
-        expected["l2_hit"] += len(asked if what == 1 else asked & there)
+        expected["l2_hit"] += len(asked if what == 1 else asked & one.there)
         if what != 1:  # memory gives 64 bytes
-            fetched = {s ^ other for s in asked - there for other in (0, 1)} - there
+            fetched = {s ^ other for s in asked - one.there for other in (0, 1)} - one.there
             expected["dram"] += len(fetched)
-            there |= fetched
-        there |= asked
+            one.there |= fetched
         if what in (1, 2):
-            if not dirty and len(soiled := [d for _, d in l2.held.values() if d]) == replay.DIRTY_WAYS:
-                l2.written += len(soiled[0])
-                soiled[0].clear()
-            dirty |= asked
+            l2.store(one, asked, 32 if what == 2 else size)
     sums = dict(zip(replay.COLUMNS, found.sums.sum(axis=0).tolist(), strict=True))
     assert {name: sums[name] for name in expected} == expected
-    assert found.written == l2.written
-    assert min(expected.values()) > 0
+    assert (found.written, found.completed) == (l2.written, l2.completed)
+    assert min(*expected.values(), found.written, found.completed) > 0
 
 
 def test_what_is_read_once_comes_from_memory_once() -> None:

@@ -76,7 +76,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
         l1_hit_sectors=round(totals["l1_hit"]),
         l2_sectors=round(totals["l2"]),
         l2_hit_sectors=round(totals["l2_hit"]),
-        dram_read_bytes=round(totals["dram"]) * SECTOR_BYTES,
+        dram_read_bytes=(round(totals["dram"]) + played.completed * notes.one_in) * SECTOR_BYTES,
         dram_write_bytes=played.written * notes.one_in * SECTOR_BYTES,
         constant_requests=round(totals["requests"]),
         constant_passes=round(totals["passes"]),
@@ -87,22 +87,25 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
 
 def _left(watch: CacheWatch, prepared: PreparedLaunch, site: int) -> npt.NDArray[np.int64]:
     """Lines of its arrays that L2 still holds, as `replay` wants them: of each array the end."""
+    from virtualgpu.engine.caches.replay import packed_lines
+
     base = prepared.device.memory.base_address
     lines = [np.zeros(0, np.int64)]
     for address, size_bytes in watch.resident.items():
         end = address + prepared.arrays[address] - base
         lines.append(np.arange((end - size_bytes) // LINE_BYTES, -(-end // LINE_BYTES), dtype=np.int64))
-    packed = watch.notes.kept(np.concatenate(lines))[:, None] << 4 | 15
+    packed = packed_lines(watch.notes.kept(np.concatenate(lines))[:, None], 15, 32)
     return np.concatenate([packed, np.full_like(packed, site), np.zeros_like(packed)], axis=1)
 
 
 def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Notes as `replay` wants them: in the order of their times, with SMs for warps."""
-    from virtualgpu.engine.caches.notes import LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
+    from virtualgpu.engine.caches.notes import BYTES_SHIFT, LINE_SHIFT, LOCAL_BIT, SITE_SHIFT
+    from virtualgpu.engine.caches.replay import packed_lines
 
     sm, begin, end = finished.placement
     warps = -(-finished.prepared.launch.block_threads // 32)
-    line, sectors = rows[:, 0] >> LINE_SHIFT, rows[:, 0] & (LOCAL_BIT - 1)
+    line, sectors = rows[:, 0] >> LINE_SHIFT, rows[:, 0] & 15
     block, site = rows[:, 1] // warps, rows[:, 2] >> SITE_SHIFT
     longest = np.maximum(finished.result.block_longest, 1)
     share = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest[block]
@@ -117,7 +120,8 @@ def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArr
         line = np.where(local, _LOCAL_LINE + own, line)
     order = np.argsort(time, kind="stable")
     packed = np.empty((len(rows), 3), np.int64)
-    packed[:, 0] = (line << 4 | sectors)[order]
+    size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
+    packed[:, 0] = packed_lines(line, sectors, size_bytes)[order]
     packed[:, 1] = (sm[block].astype(np.int64) << 32 | site)[order]
     packed[:, 2] = time[order].astype(np.int64)
     return packed

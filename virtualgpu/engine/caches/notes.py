@@ -8,7 +8,7 @@ them each time that the room runs out.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +34,9 @@ NOTE_BYTES = 24
 IGNORED, LOAD, STORE, ATOMIC, PAST_L1, CONSTANT = 0, 1, 2, 3, 4, 5
 LOCAL = 8  # added to it
 LOAD_LOCAL, STORE_LOCAL = LOAD + LOCAL, STORE + LOCAL
-# A note's first word: the line from `LINE_SHIFT` on, what is local, sectors.
-LINE_SHIFT, LOCAL_BIT = 5, 16
+# A note's first word: the line from `LINE_SHIFT` on, bytes in each sector, what is local, sectors.
+LINE_SHIFT, BYTES_SHIFT, LOCAL_BIT = 11, 5, 16
+FOUND_BYTES = 24
 SITE_SHIFT = 40
 SITE_WORDS = 4  # what is done, bytes a lane, requests and passes of constant accesses
 
@@ -64,7 +65,7 @@ class Notes:
     end: int
     part: int  # of a line's hash, the bits that must be 0
     sites: int
-    found: int  # lines of one access, with their sectors
+    found: int  # lines of one access, with their sectors and bytes
     block: int
     warp: int
     work: int
@@ -81,6 +82,18 @@ def scrambled(line: int) -> int:
 def kept(line: int, part: int) -> int:
     """Whether a line is among those that are modelled: some sets of each cache, and these whole."""
     return scrambled(line) & part == 0
+
+
+def each(size: int, sectors: int) -> int:
+    """Bytes in each of some sectors, at most 32."""
+    count = (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
+    if size >= 32 * count:
+        return 32
+    if count == 4:
+        return size >> 2
+    if count == 3:
+        return (size * 21846) >> 16
+    return size >> (count - 1)
 
 
 def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
@@ -134,14 +147,16 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
         if here != line:
             line = here
             place = 0
-            while place < count and load64(g.found + 16 * place) != here:
+            while place < count and load64(g.found + FOUND_BYTES * place) != here:
                 place += 1
-            slot = g.found + 16 * place
+            slot = g.found + FOUND_BYTES * place
             if place == count:
                 store64(slot, here)
                 store64(slot + 8, 0)
+                store64(slot + 16, 0)
                 count += 1
         store64(slot + 8, load64(slot + 8) | bit)
+        store64(slot + 16, load64(slot + 16) + size)
     if count == 0:
         return
     if what == CONSTANT:
@@ -151,12 +166,14 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
     place = 0
     warp = c.block_linear * c.warps + c.warp
     while place < count:
-        here = load64(g.found + 16 * place)
+        slot = g.found + FOUND_BYTES * place
+        here = load64(slot)
+        sectors = load64(slot + 8)
         if kept(here >> LINE_SHIFT, g.part):
             if g.next == g.end:
                 halve(g)
             if kept(here >> LINE_SHIFT, g.part):
-                store64(g.next, here | load64(g.found + 16 * place + 8))
+                store64(g.next, here | (each(load64(slot + 16), sectors) << BYTES_SHIFT) | sectors)
                 store64(g.next + 8, warp)
                 store64(g.next + 16, (number << SITE_SHIFT) | time)
                 g.next += NOTE_BYTES
@@ -182,9 +199,8 @@ def halve(g: Notes) -> None:
 @functools.cache
 def observer() -> jit.Library:
     """The compiled function that the engine calls."""
-    return jit.Library(
-        translate([scrambled, kept, note, halve], "note", {"Context": layout.CONTEXT}), "entry_of"
-    )
+    functions: list[Callable[..., object]] = [scrambled, kept, each, note, halve]
+    return jit.Library(translate(functions, "note", {"Context": layout.CONTEXT}), "entry_of")
 
 
 class AccessNotes:
@@ -203,7 +219,7 @@ class AccessNotes:
         self._sites = np.array(
             [(_what(i), memory_ops.size_of(i), 0, 0) for i in accesses] or [(0, 0, 0, 0)], np.int64
         )
-        self._found = np.zeros((layout.LANES + 1, 2), np.int64)
+        self._found = np.zeros((layout.LANES + 1, FOUND_BYTES // 8), np.int64)
         self._state = state = Notes()
         state.first = state.next = self._notes.ctypes.data
         state.end = state.first + self._notes.nbytes

@@ -22,12 +22,15 @@ from virtualgpu.engine.run import jit
 from virtualgpu.model.caches.geometry import LINE_BYTES, CacheSizes
 
 L1_WAYS, L2_WAYS = 16, 16
-# An entry: its line plus 1 (0: none), sectors that are there and those that memory does not have yet, its
-# last use.
-ENTRY_BYTES, DIRTY = 24, 4
+# An entry: its line plus 1 (0: none); sectors that are there, those that memory does not have yet, and how
+# many bytes were stored to each that is not there; its last use.
+ENTRY_BYTES, DIRTY, STORED = 24, 4, 8
+STORED_BITS, FULL = 6, 32
 SET_BYTES = 16 * ENTRY_BYTES
 # Lines of a set that memory need not have: of whatever is stored, 736,000 sectors (3/8 of L2) stay.
 DIRTY_WAYS = 6
+# Pieces of 64 bytes in a set with sectors that were stored in part: the others are completed and written.
+PARTIAL_PIECES = 4
 # Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
 MERGE_NS, MERGE_SLOTS = 300, 256
 SLOT_BYTES = 16
@@ -38,6 +41,7 @@ COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
 _ASKED, _L1, _L1_HIT, _L2, _L2_HIT, _FAR, _FAR_HIT, _DRAM = range(0, SITE_BYTES, 8)
 _WORD = 0xFFFFFFFF
+_LINE, _BYTES = 10, 4
 _NUMBER_BITS, _INVERSE_BITS = 24, 36
 
 
@@ -61,6 +65,7 @@ class Player:
     merges: int
     groups: int  # by SM, with which others its requests become one; 0: with none
     written: int  # sectors to memory
+    completed: int  # sectors from memory, for those that were stored in part
     now: int
 
 
@@ -121,32 +126,83 @@ def at_l2(p: Player, first: int, line: int) -> int:
     entry = find(first, line)
     if entry < 0:
         entry = -entry
-        p.written += ones(load64(entry + 8) >> DIRTY)
+        clean(p, entry)
         store64(entry, line + 1)
         store64(entry + 8, 0)
     store64(entry + 16, p.now)
     return entry
 
 
-def soil(p: Player, first: int, entry: int, sectors: int) -> None:
+def partial(state: int) -> int:
+    """Sectors that were stored in part, and are not there else."""
+    return (state >> DIRTY) & 15 & ~state
+
+
+def clean(p: Player, entry: int) -> None:
+    """Write an entry's sectors that memory lacks; those that were stored in part have to be read first."""
+    state = load64(entry + 8)
+    p.written += ones(state >> DIRTY)
+    p.completed += ones(partial(state))
+    store64(entry + 8, (state | partial(state)) & 15)
+
+
+def stored(state: int, sectors: int, size: int) -> int:
+    """A state after some bytes were stored to each of some sectors: those that are whole are there."""
+    if size >= FULL:
+        return state | sectors
+    one = 0
+    while one < 4:
+        if (sectors >> one) & 1 and (state >> one) & 1 == 0:
+            shift = STORED + STORED_BITS * one
+            total = ((state >> shift) & 63) + size
+            if total >= FULL:
+                state = state | (1 << one)
+                total = 0
+            state = (state & ~(63 << shift)) | (total << shift)
+        one += 1
+    return state
+
+
+def complete(p: Player, first: int, entry: int) -> None:
+    """Of too many pieces in a set that were stored in part, write the oldest line's."""
+    pieces = 0
+    oldest = 0
+    since = 0
+    one = first
+    while one < first + SET_BYTES:
+        missing = partial(load64(one + 8))
+        if missing:
+            pieces += (missing & 3) != 0
+            pieces += (missing & 12) != 0
+            if one != entry and (oldest == 0 or load64(one + 16) < since):
+                oldest = one
+                since = load64(one + 16)
+        one += ENTRY_BYTES
+    if pieces > PARTIAL_PIECES and oldest:
+        clean(p, oldest)
+
+
+def soil(p: Player, first: int, entry: int, sectors: int, size: int) -> None:
     """Store to an entry of L2; of too many lines in its set that memory lacks, the oldest is written."""
     state = load64(entry + 8)
-    if state >> DIRTY == 0:
+    if (state >> DIRTY) & 15 == 0:
         count = 0
         oldest = 0
         since = 0
         one = first
         while one < first + SET_BYTES:
-            if load64(one + 8) >> DIRTY:
+            if (load64(one + 8) >> DIRTY) & 15:
                 count += 1
                 if oldest == 0 or load64(one + 16) < since:
                     oldest = one
                     since = load64(one + 16)
             one += ENTRY_BYTES
         if count >= DIRTY_WAYS:
-            p.written += ones(load64(oldest + 8) >> DIRTY)
-            store64(oldest + 8, load64(oldest + 8) & 15)
-    store64(entry + 8, state | sectors | (sectors << DIRTY))
+            clean(p, oldest)
+    state = stored(state, sectors, size) | (sectors << DIRTY)
+    store64(entry + 8, state)
+    if partial(state):
+        complete(p, first, entry)
 
 
 def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
@@ -176,7 +232,7 @@ def read_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     store64(near + 8, load64(near + 8) | pairs)
 
 
-def write_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
+def write_l2(p: Player, site: int, sm: int, line: int, sectors: int, size: int) -> None:
     """Sectors that an SM stores to: the part beside it keeps them, and that at home has to write them."""
     part = load64(p.sides + 8 * sm)
     bump(p, site, _L2, sectors)
@@ -186,9 +242,9 @@ def write_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
         bump(p, site, _FAR, sectors)
         bump(p, site, _FAR_HIT, sectors)
         near = at_l2(p, l2_set(p, part, line), line)
-        store64(near + 8, load64(near + 8) | sectors)
+        store64(near + 8, stored(load64(near + 8), sectors, size))
     first = l2_set(p, home, line)
-    soil(p, first, at_l2(p, first, line), sectors)
+    soil(p, first, at_l2(p, first, line), sectors, size)
 
 
 def change_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
@@ -208,7 +264,7 @@ def change_l2(p: Player, site: int, sm: int, line: int, sectors: int) -> None:
     fetched = (missed | ((missed & 5) << 1) | ((missed & 10) >> 1)) & (15 - (there & 15))
     bump(p, site, _DRAM, fetched)
     store64(entry + 8, there | fetched)
-    soil(p, first, entry, sectors)
+    soil(p, first, entry, sectors, FULL)
 
 
 def merged(p: Player, sm: int, line: int, sectors: int, time: int) -> int:
@@ -232,8 +288,9 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
     end = note + 24 * p.count
     while note < end:
         p.now += 1
-        line = load64(note) >> 4
+        line = load64(note) >> _LINE
         sectors = load64(note) & 15
+        size = (load64(note) >> _BYTES) & 63
         site = load64(note + 8) & _WORD
         sm = load64(note + 8) >> 32
         time = load64(note + 16)
@@ -251,7 +308,7 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             store64(entry + 8, there | sectors)
             store64(entry + 16, p.now)
             if what == notes.STORE_LOCAL:
-                write_l2(p, site, sm, line, sectors)
+                write_l2(p, site, sm, line, sectors, size)
             else:
                 bump(p, site, _L1, sectors)
                 bump(p, site, _L1_HIT, sectors & there)
@@ -264,7 +321,7 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             bump(p, site, _L1, sectors)
             read_l2(p, site, sm, line, sectors)
         elif what == notes.STORE:
-            write_l2(p, site, sm, line, sectors)
+            write_l2(p, site, sm, line, sectors, size)
         elif what == FILL:
             store64(at_l2(p, l2_set(p, home_of(p, line), line), line) + 8, 15)
         elif what == notes.ATOMIC:
@@ -272,8 +329,8 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
 
 
 _FUNCTIONS = (
-    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, soil, read_l2, write_l2, change_l2, merged,
-    play,
+    scrambled, ones, bump, set_at, find, home_of, l2_set, at_l2, partial, clean, stored, complete, soil,
+    read_l2, write_l2, change_l2, merged, play,
 )  # fmt: skip
 _ENTRY = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p
@@ -289,10 +346,21 @@ def player() -> tuple[jit.Library, Callable[..., None]]:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Sectors by instruction, one column of `COLUMNS` each, and those that went to memory."""
+    """Sectors by instruction, one column of `COLUMNS` each.
+
+    Also those that went to memory, and those that came from there since they had been stored in part.
+    """
 
     sums: npt.NDArray[np.int64]
     written: int
+    completed: int
+
+
+def packed_lines(
+    line: npt.NDArray[np.int64], sectors: npt.NDArray[np.int64] | int, size_bytes: npt.NDArray[np.int64] | int
+) -> npt.NDArray[np.int64]:
+    """First words for `replay`: lines, sectors of them, and how many bytes of each sector."""
+    return line << _LINE | size_bytes << _BYTES | sectors
 
 
 def replay(
@@ -307,8 +375,8 @@ def replay(
     Parameters
     ----------
     packed
-        Shape (notes, 3), in order of time: the line times 16 with its sectors, the SM times 2^32 with the
-        instruction's number, and the time in nanoseconds.
+        Shape (notes, 3), in order of time: `packed_lines`, the SM times 2^32 with the instruction's number,
+        and the time in nanoseconds.
     whats
         What each instruction does (`notes`), or `FILL`.
     sizes
@@ -337,7 +405,7 @@ def replay(
     state.sides = sides.ctypes.data
     state.merges = merges.ctypes.data
     player()[1](address_of(state), 0, None, 0, None)
-    return Played(sums, state.written)
+    return Played(sums, state.written, state.completed)
 
 
 def _inverse(sets: int) -> int:
