@@ -15,6 +15,7 @@ from virtualgpu.records import (
     Provenance,
     WarpTrace,
 )
+from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
 
 MODELLED = Provenance("modelled", "A100-SXM4-80GB", "virtual GPU")
 MEASURED = Provenance("measured", "NVIDIA H200")
@@ -335,3 +336,22 @@ def boxes(tree: object, kind: str) -> list[dict]:
         here = [tree] if tree.get("box") == kind else []
         return here + [found for value in tree.values() for found in boxes(value, kind)]
     return [found for each in tree for found in boxes(each, kind)] if isinstance(tree, list) else []
+
+
+def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadder:
+    """Three steps, 20, 150 and 500 ns, to 256 MiB."""
+    sizes = np.array([1 << power for power in range(10, 29)])
+    times = np.where(sizes <= 192 << 10, 20.0, np.where(sizes <= 40 << 20, 150.0, 500.0)) * slower
+    return MemoryLadder(
+        provenance,
+        sizes,
+        times,
+        "A chain of addresses.",
+        (
+            LevelBandwidth("registers", 250_000.0, "Multiply and add.", 300_000.0, "a data sheet"),
+            LevelBandwidth("L2", 4000.0, "All read the same."),
+            LevelBandwidth("memory, read", 1700.0, "All read once.", 2039.0, "a data sheet"),
+            LevelBandwidth("peer", None, "Copies.", why="there is one GPU"),
+        ),
+        (CacheCapacity("L1", 192 << 10, "a guide"), CacheCapacity("L2", 40 << 20, "a data sheet")),
+    )

@@ -17,7 +17,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from gpulab.views import DeviceCard, DeviceComparison, LaunchChart, OccupancyChart, TimelineView, WarpStepper
+from gpulab.views import (
+    DeviceCard,
+    DeviceComparison,
+    LadderChart,
+    LaunchChart,
+    OccupancyChart,
+    TimelineView,
+    WarpStepper,
+)
 from gpulab.views import _base as base
 from gpulab.views.parts import page
 from tests.views import pools, synthetic, timelines
@@ -26,6 +34,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "memory map": pools.one,
     "memory maps": pools.two,
     "stepper": lambda: WarpStepper(synthetic.warp_trace(), synthetic.measured_blocks(synthetic.warp_trace())),
+    "ladder": lambda: LadderChart([synthetic.ladder()]),
+    "ladders": lambda: LadderChart([synthetic.ladder(), synthetic.ladder(synthetic.MEASURED, 1.1)]),
     "launch": lambda: LaunchChart(synthetic.launch_trace()),
     "beside": lambda: LaunchChart(
         synthetic.launch_trace(), compare=synthetic.launch_trace(provenance=synthetic.MEASURED, jitter=0.1)

@@ -119,9 +119,10 @@ class LadderChart(View):
         at_x, at_y = np.log2([w for _, w, _, _ in points]), y([ns for _, _, ns, _ in points])
         half = 0.004 * (domain[1] - domain[0])
         said = [f"{size(w)}: {duration(ns)} a load, {each.provenance.label}" for each, w, ns, _ in points]
+        # The later ones are broader and lie below, so that a curve on top of another hides none.
         curves: list[Item] = [
-            line(np.log2(each.working_set_bytes), y(each.latency_ns), colour, width=2)
-            for each, colour in zip(self.ladders, COLOURS, strict=False)
+            line(np.log2(each.working_set_bytes), y(each.latency_ns), COLOURS[at], width=2 + 2 * at)
+            for at, each in reversed([*enumerate(self.ladders)])
         ]
         return plot(
             bottom + 40,
@@ -158,7 +159,8 @@ class LadderChart(View):
         bottom = TOP_PX + pitch * len(first.bandwidths)
         bars = [
             (top[b.level] + (pitch - high) / 2 + at * BAR_PX, b.gbps, at,
-             f"{_rate(b)}, {each.provenance.label}")
+             f"{b.level}: {number(b.gbps)} GB/s, {each.provenance.label}"
+             + (f"; published: {number(b.published_gbps)} GB/s" if b.published_gbps else ""))
             for at, each in enumerate(self.ladders) for b in each.bandwidths if b.gbps and b.level in top
         ]  # fmt: skip
         bars.sort(key=lambda bar: bar[0])
