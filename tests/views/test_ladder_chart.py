@@ -24,8 +24,8 @@ def items(box: Any, kind: str) -> list[dict[str, Any]]:
 def test_the_sentence_names_each_step_and_rate() -> None:
     chart = LadderChart([synthetic.ladder()])
     assert repr(chart) == (
-        "A load takes 20 ns from L1, 150 ns from L2 and 500 ns within 256 MiB; all SMs together read 4,000 GB/s "
-        "from L2 and 1,700 GB/s from memory; modelled on A100-SXM4-80GB (virtual GPU)."
+        "A load takes 20 ns from L1, 150 ns from L2 and 500 ns within 256 MiB; all SMs together read "
+        "4,000 GB/s from L2 and 1,700 GB/s from memory; modelled on A100-SXM4-80GB (virtual GPU)."
     )
     assert "peer: not measured, there is one GPU" in chart.describe()
     assert "(published: 2,039 GB/s, a data sheet)" in chart.describe()

@@ -1,0 +1,130 @@
+"""The teaching kernels: right at odd sizes, and each rung mends the counter that it says."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpulab import session
+from gpulab.course import kernels
+from tools.bench import tune
+from virtualgpu.errors import GpulabError
+
+# By ladder: sizes that no tile, block or vector divides, where the kernels take such.
+ODD: dict[str, list[tuple[int, ...]]] = {
+    "copy": [(1,), (1031,)],
+    "transpose": [(4, 4), (36, 100)],
+    "reduction": [(1,), (33,), (5003,)],
+    "scan": [(1,), (257,), (13_001,)],
+    "histogram": [(1,), (5003,)],
+    "stencil": [(1, 1), (33, 70)],
+    "softmax": [(1, 4), (37, 100)],
+    "layer_norm": [(1, 4), (37, 100)],
+    "sgemm": [(1, 4, 4), (130, 68, 40)],
+    "tensor_cores": [(1, 8, 8), (130, 72, 40)],
+}
+RUNGS = [(ladder, rung) for ladder in kernels.LADDERS for rung in ladder.rungs]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _device() -> Iterator[None]:
+    with session.on_device("virtual:A100"):
+        session.use_device(watchdog_s=60)
+        yield
+
+
+def expected(ladder: str, arrays: tuple[Any, ...]) -> np.ndarray:
+    """What NumPy makes of the inputs."""
+    x, *rest = (session.cp().asnumpy(array) for array in arrays[:-1])
+    wide = x.astype(np.float64)
+    if ladder in ("sgemm", "tensor_cores"):
+        return wide @ rest[0].astype(np.float64)
+    if ladder == "stencil":
+        padded = np.pad(wide, 2)
+        return np.lib.stride_tricks.sliding_window_view(padded, (5, 5)).mean(axis=(2, 3))
+    if ladder == "softmax":
+        powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+    if ladder == "layer_norm":
+        return (wide - wide.mean(axis=1, keepdims=True)) / np.sqrt(wide.var(axis=1, keepdims=True) + 1e-5)
+    return {
+        "copy": lambda: x, "transpose": lambda: x.T, "reduction": lambda: wide.sum()[None],
+        "scan": lambda: np.cumsum(x), "histogram": lambda: np.bincount(x, minlength=256),
+    }[ladder]()  # fmt: skip
+
+
+def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:
+    example = kernels.example(ladder, size, seed=len(rung))
+    wanted = expected(ladder, example.arrays)
+    out = example.arrays[-1]
+    out.fill(77)
+    work = kernels.launch(rung, *example.arrays)
+    work()
+    work()  # whatever it counts with is ready again
+    assert np.allclose(session.cp().asnumpy(out), wanted, rtol=1e-5, atol=1e-4), f"{rung} at {size}"
+    assert example.error() <= example.tolerance
+    out += 1
+    assert example.error() > example.tolerance, "the benchmark's check sees a wrong result"
+
+
+@pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
+def test_every_rung_is_right_at_odd_sizes(ladder: kernels.Ladder) -> None:
+    for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
+        check(ladder.name, rung.name, size)
+
+
+def test_products_do_without_asynchronous_copies() -> None:
+    """A T4 has none, and multiplies matrices of 8 columns where later tensor cores take 16."""
+    with session.on_device("virtual:T4"):
+        for ladder in ("sgemm", "tensor_cores"):
+            check(ladder, kernels.ladder(ladder).best.name, ODD[ladder][-1])
+
+
+@pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
+def test_each_rung_mends_its_counter(ladder: kernels.Ladder) -> None:
+    example = kernels.example(ladder.name)
+    works = [kernels.launch(rung.name, *example.arrays) for rung in ladder.rungs]
+    assert not ladder.rungs[0].mends
+    for (before, after), rung in zip(itertools.pairwise(works), ladder.rungs[1:], strict=True):
+        found = kernels.count(before, rung.mends), kernels.count(after, rung.mends)
+        # Data decide how often atomics meet, and NVRTC's versions differ by an instruction here and there.
+        assert found == pytest.approx((rung.before, rung.after), rel=0.05), rung.name
+        assert rung.after < 0.95 * rung.before, rung.name
+
+
+def test_what_can_be_tuned_stays_right() -> None:
+    for name, tuning in (
+        ("scan_look_back", {"BLOCK": 128, "ITEMS": 12}),
+        ("transpose_vectors", {"SIDE": 8}),
+    ):
+        ladder = next(one for one, rung in RUNGS if rung.name == name)
+        example = kernels.example(ladder.name, ODD[ladder.name][-1])
+        kernels.launch(name, *example.arrays, **tuning)()
+        assert example.error() <= example.tolerance, name
+    assert {variant[0] for make in tune.VARIANTS.values() for variant in make()} <= {
+        rung.name for _, rung in RUNGS
+    }
+
+
+def test_what_does_not_fit_is_said() -> None:
+    cp = session.cp()
+    x = cp.zeros((5, 6), cp.float32)
+    with pytest.raises(kernels.ShapeError, match="multiples of 4"):
+        kernels.launch("transpose_vectors", x, x.T.copy())
+    with pytest.raises(kernels.ShapeError, match="at most 1,024 floats"):
+        kernels.launch("softmax_registers", *[cp.zeros((2, 1028), cp.float32)] * 2)
+    with pytest.raises(GpulabError, match=r"no kernel 'transpose_pad'.*transpose_padded"):
+        kernels.launch("transpose_pad", x, x)
+    with pytest.raises(GpulabError, match=r"no ladder 'scann'.*scan"):
+        kernels.ladder("scann")
+
+
+def test_a_ladder_displays_as_a_table() -> None:
+    text = repr(kernels.ladder("transpose"))
+    assert text.startswith("The transpose of a matrix, counted on the virtual GPU for 256 × 256")
+    assert "transpose_padded   one unused column shifts each row by a bank" in text
+    assert "bank conflicts" in kernels.ladder("transpose")._repr_html_()

@@ -1,0 +1,55 @@
+"""``gpulab bench --gpu``: ratios within one run, results checked first, one sentence without a GPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpulab import cli, session
+from gpulab.course import kernels
+from tools.bench import gpu
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Provenance
+
+
+def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    if session.use_device("auto").kind == "cuda":
+        pytest.skip("there is a GPU")
+    assert cli.main(["bench", "--gpu"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("gpulab bench --gpu compares kernels on a real NVIDIA GPU, and CuPy can use none")
+    assert said.count(". ") == 0
+
+
+def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "rows.json"
+    options = ["copy", "transpose", "--device", "virtual:A100", "--rounds", "2", "--json", str(file)]
+    assert gpu.main([*options, "--all"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("modelled on virtual A100")
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    assert [row["kernel"] for row in rows if row["ladder"] == "copy"] == [
+        "cudaMemcpy", "copy_floats", "copy_vectors", "copy_in_flight",
+    ]  # fmt: skip
+    for row in rows:
+        of = next(r for r in rows if r["ladder"] == row["ladder"] and r["kernel"] == "cudaMemcpy")
+        if row is not of:
+            assert row["ratio"] == pytest.approx(of["median_ms"] / row["median_ms"])
+        assert (row["target"] is not None) == (row["kernel"] in ("copy_in_flight", "transpose_vectors"))
+
+
+def test_a_missed_target_is_slow() -> None:
+    row = gpu.Row("copy", "copy_floats", (8,), 1.0, 91.0, "GB/s", "cudaMemcpy", 0.91, 0.92)
+    assert row.verdict == "slow"
+    table = gpu.table([row], Provenance("measured", "NVIDIA H200")).text()
+    assert "91.0% of cudaMemcpy" in table
+    assert "≥ 92% slow" in table
+
+
+def test_a_wrong_result_is_not_timed() -> None:
+    with session.on_device("virtual:A100"):
+        example = kernels.example("copy", (100,))
+        with pytest.raises(GpulabError, match="copy_floats of copy is wrong by"):
+            gpu.check("copy", "copy_floats", example, lambda: None)
