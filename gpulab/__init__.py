@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gpulab.lab.memory.allocator import allocator
     from gpulab.lab.memory.chart import memory
     from gpulab.lab.memory.ladder import ladder
+    from gpulab.lab.memory.pinned import host_memory
     from gpulab.lab.memory.report import memory_report
     from gpulab.lab.recorded import recorded
     from gpulab.lab.streams import check_streams
@@ -56,6 +57,7 @@ __all__ = [
     "doctor",
     "errors",
     "graph",
+    "host_memory",
     "ladder",
     "launch",
     "memory",
@@ -84,6 +86,7 @@ _MODULES = {
     "gpulab.lab.memory.allocator": "allocator",
     "gpulab.lab.memory.chart": "memory",
     "gpulab.lab.memory.ladder": "ladder",
+    "gpulab.lab.memory.pinned": "host_memory",
     "gpulab.lab.memory.report": "memory_report",
     "gpulab.lab.recorded": "recorded",
     "gpulab.lab.streams": "check_streams",

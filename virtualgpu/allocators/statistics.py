@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -38,6 +38,29 @@ def statistics(trace: AllocatorTrace) -> AllocatorStatistics:
     2097152
     """
     return _Counter(trace).count()
+
+
+def host_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
+    """What a pool of page-locked host memory has counted, under ``torch.cuda.host_memory_stats``'s names.
+
+    ``allocations`` and ``allocated_bytes`` are the buffers that the pool has locked, in use and kept;
+    ``active_requests`` and ``active_bytes`` those in use.
+    """
+    found = statistics(trace)
+    names = {
+        "allocations": "segment",
+        "allocated_bytes": "reserved_bytes",
+        "active_requests": "active",
+        "active_bytes": "active_bytes",
+    }
+    calls = ("num_host_alloc", "num_host_free")
+    return replace(
+        found,
+        title="Pinned host memory summary",
+        figures={name: {"": found.figures[of]["all"]} for name, of in names.items()},
+        counts={name: found.counts[name.replace("host", "device")] for name in calls},
+        is_host=True,
+    )
 
 
 @dataclass(slots=True)

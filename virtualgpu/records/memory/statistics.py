@@ -116,7 +116,7 @@ class AllocatorStatistics:
         rows = ["=" * _WIDTH, f"{'':18}{self.title + where:<{_WIDTH - 18}}", "-" * _WIDTH]
         if self.is_host:
             new, back = self.counts.get("num_host_alloc", 0), self.counts.get("num_host_free", 0)
-            rows.append(f"{'':8}cudaHostAllocs: {new:<12d} | {'':7}cudaFreeHosts: {back:<15d}")
+            rows.append(f"{'':8}cudaHostAllocs: {new:<12d} | {'':7}cudaFreeHosts: {back:<14d}")
         else:
             ooms, retries = self.counts.get("num_ooms", 0), self.counts.get("num_alloc_retries", 0)
             rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
