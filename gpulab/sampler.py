@@ -81,7 +81,8 @@ class Sampler:
         seconds: float = SECONDS,
         then: Callable[[int, Sequence[float | None]], None] | None = None,
     ) -> None:
-        if not 0 < rate_hz <= MOST_HZ:
+        given: object = rate_hz  # of a learner
+        if not isinstance(given, (int, float)) or not 0 < given <= MOST_HZ:
             raise ValueError(
                 f"rate_hz is above 0 and at most {MOST_HZ:g} readings a second, not {rate_hz!r}."
             )

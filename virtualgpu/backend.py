@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
-from virtualgpu.cp.cuda.memory import MemoryPool
+from virtualgpu.cp.cuda.memory import MemoryAsyncPool, MemoryPool
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch import caching, debugging
@@ -166,10 +166,13 @@ class VirtualBackend:
 
         def read() -> MemoryReading:
             own = getattr(machine.allocator, "__self__", None)
+            taken = device.memory.used_bytes
+            if isinstance(own, MemoryAsyncPool):
+                with cp.cuda.Device(device.id):
+                    return MemoryReading(own.used_bytes(), own.total_bytes(), None, taken, 0)
             pools = own if isinstance(own, MemoryPool) else machine.own(MemoryPool, machine=machine)
             pool = pools.device_pool(device.id)
-            used, reserved, limit = pool.used_bytes(), pool.total_bytes(), pool.get_limit()
-            return MemoryReading(used, reserved, limit, device.memory.used_bytes, 0)
+            return MemoryReading(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), taken, 0)
 
         return read
 

@@ -143,6 +143,18 @@ def test_a_call_that_only_frees_or_does_nothing():
     assert repr(nothing)
 
 
+def test_memory_without_a_pool_is_said_to_be_unseen():
+    before = gl.cp.cuda.get_allocator()
+    gl.cp.cuda.set_allocator(None)
+    try:
+        r = gl.memory_report(zeros, 2)
+    finally:
+        gl.cp.cuda.set_allocator(before)
+    assert "no MemoryPool" in r.note
+    assert r.note in repr(r)
+    assert gl.memory_report(zeros, 2).note == ""
+
+
 def test_random_programs_agree_with_plain_books():
     """Sizes, peaks and what stays of 15 programs, by adding and subtracting."""
     rng = np.random.default_rng(5)

@@ -124,7 +124,7 @@ def test_the_process_ends_at_once_with_one_that_goes_on():
     assert time.monotonic() - began < 20
 
 
-@pytest.mark.parametrize("rate", [0, -1, 1000, float("nan")])
+@pytest.mark.parametrize("rate", [0, -1, 1000, float("nan"), "fast"])
 def test_a_rate_that_is_none_is_refused(rate: float):
     with pytest.raises(ValueError, match="rate_hz"):
         Sampler(lambda: (1.0,), 1, rate)

@@ -86,6 +86,7 @@ class AllocationRecorder:
         self.stacks: list[Stack] = []
         self.sources: list[SourceLine] = []
         self.missed = self.failed = 0
+        self._unpooled = False
         self._device = device
         self.held = self.most_held = 0
         """Bytes allocated less bytes freed on the device since the start, and the most that it has been."""
@@ -95,6 +96,8 @@ class AllocationRecorder:
 
     def start(self) -> None:
         """See what the calling thread does from now on; a thread that is seen already changes nothing."""
+        allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
+        self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
         hooks = self._cp.cuda.memory_hook.get_memory_hooks()
         for name, hook in list(hooks.items()):
             if isinstance(name, _Name) and hook.recorder() is None:
@@ -273,6 +276,8 @@ class AllocationRecorder:
     def note(self) -> str:
         """What was not seen as it happened, in words; empty for nothing."""
         said = []
+        if self._unpooled:
+            said.append("Allocations come from no MemoryPool here, and only such pools tell of them.")
         if self.missed:
             blocks = "1 block was" if self.missed == 1 else f"{self.missed:,} blocks were"
             said.append(

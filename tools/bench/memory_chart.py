@@ -1,0 +1,81 @@
+"""What the live memory chart costs: ``python -m tools.bench.memory_chart``.
+
+It runs in a Jupyter kernel of its own, so that messages to a browser are written as in a notebook, while a
+cell allocates and frees.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+# Of one core, at 10 readings a second.
+MOST_SHARE = 0.03
+RATE_HZ = 10.0
+
+_SHOW = """
+import json, time
+import gpulab as gl
+gl.use_device({device!r})
+from gpulab import cp
+m = gl.memory(rate_hz={rate_hz})
+m
+"""
+_WORK = """
+began, before, rows = time.perf_counter(), m.cpu_ns, m._sampler.added
+turns, until = 0, began + {seconds}
+while time.perf_counter() < until:
+    x = cp.empty(1 << 20, cp.uint8)
+    del x
+    turns += 1
+    time.sleep({pause_s})
+took = time.perf_counter() - began
+ticks = m._sampler.added - rows
+told = dict(share=(m.cpu_ns - before) / 1e9 / took, ticks=ticks, hz=ticks / took, allocations=turns / took)
+"""
+
+
+def tick_cost(seconds: float = 5.0, pause_s: float = 0.01, device: str = "virtual") -> dict[str, float]:
+    """Share of a core, readings a second, and allocations a second of the cell that ran beside them."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        for code in (
+            _SHOW.format(device=device, rate_hz=RATE_HZ),
+            _WORK.format(seconds=seconds, pause_s=pause_s),
+        ):
+            reply: Any = client.execute(
+                code, reply=True, timeout=120, user_expressions={"told": "json.dumps(globals().get('told'))"}
+            )
+            if reply["content"]["status"] != "ok":
+                raise RuntimeError("\n".join(reply["content"]["traceback"]))
+        text = reply["content"]["user_expressions"]["told"]["data"]["text/plain"]
+        told: dict[str, float] = json.loads(text.strip("'"))
+        return told
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def main() -> int:
+    """Print the cost beside a cell that allocates now and then, and beside one that does nothing else."""
+    parser = argparse.ArgumentParser(description="Time the live memory chart.")
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--device", default="virtual")
+    given = parser.parse_args()
+    worst = 0.0
+    for pause_s in (0.01, 0.0):
+        cost = tick_cost(given.seconds, pause_s, given.device)
+        worst = max(worst, cost["share"])
+        print(
+            f"{cost['hz']:.1f} readings a second beside {cost['allocations']:,.0f} allocations a second: "
+            f"{100 * cost['share']:.2f} % of a core, {1e6 * cost['share'] / cost['hz']:,.0f} us a reading"
+        )
+    print(f"at most {100 * MOST_SHARE:.0f} %: {'kept' if worst <= MOST_SHARE else 'missed'}")
+    return int(worst > MOST_SHARE)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
