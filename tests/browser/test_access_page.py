@@ -56,7 +56,7 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
         )  # fmt: skip
         for name, value in found[0].items():
             assert value == getattr(memory, name), (name, access)
-        pieces = [[p.lane, p.row, p.depth, p.bank, p.banks] for p in banks.pieces]
+        pieces = [[p.lane, p.row, p.depth, p.bank, p.banks] for p in access.pieces()]
         assert found[1].pop("pieces") == pieces, access
         assert all(value == getattr(banks, name) for name, value in found[1].items()), access
         assert found[2:5] == [say, [list(f) for f in figures], words.notes(access, True, True)]

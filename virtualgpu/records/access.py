@@ -78,30 +78,58 @@ class Access:
 
     def banks(self) -> BankCost:
         """What it costs in shared memory."""
-        words = max(1, self.size_bytes // WORD_BYTES)
-        unit = [address // max(self.size_bytes, WORD_BYTES) for address in self.addresses]
-        together = WARP_SIZE // words
-        if self.rule == "load" and words > 1 and self._neighbours_agree(unit):
-            together *= 2
-        alone = self.rule in ("atomic", "swap")
         passes = ideal = ways = 0
-        pieces: list[BankPiece] = []
-        for start in range(0, WARP_SIZE, together):
-            part = [lane for lane in self.lanes if start <= lane < start + together]
+        words, unit = self._words, self._units
+        for part in self._parts():
+            wanted = [unit[lane] for lane in part]
+            if not self._one_by_one:
+                wanted = list(set(wanted))
+            here = max(Counter([place * words % BANKS for place in wanted]).values(), default=0)
+            passes, ideal, ways = passes + here, ideal + bool(part), max(ways, here)
+        if self.rule == "swap":
+            return BankCost(2 * passes, passes + ideal, ways, passes)
+        return BankCost(passes, ideal, ways, passes)
+
+    def pieces(self) -> tuple[BankPiece, ...]:
+        """Where each lane's words are served: bank and pass. A bank serves its words in the lanes' order."""
+        found: list[BankPiece] = []
+        words, unit, passes = self._words, self._units, 0
+        for part in self._parts():
             high: Counter[int] = Counter()
             row_of: dict[int, int] = {}
             for lane in part:
                 bank = unit[lane] * words % BANKS
-                key = lane if alone else unit[lane]
+                key = lane if self._one_by_one else unit[lane]
                 if key not in row_of:
                     row_of[key] = high[bank]
                     high[bank] += 1
-                pieces.append(BankPiece(lane, passes + row_of[key], row_of[key], bank, words))
-            here = max(high.values(), default=0)
-            passes, ideal, ways = passes + here, ideal + bool(part), max(ways, here)
-        if self.rule == "swap":
-            return BankCost(2 * passes, passes + ideal, ways, passes, tuple(pieces))
-        return BankCost(passes, ideal, ways, passes, tuple(pieces))
+                found.append(BankPiece(lane, passes + row_of[key], row_of[key], bank, words))
+            passes += max(high.values(), default=0)
+        return tuple(found)
+
+    @property
+    def _words(self) -> int:
+        return max(1, self.size_bytes // WORD_BYTES)
+
+    @property
+    def _units(self) -> list[int]:
+        size = max(self.size_bytes, WORD_BYTES)
+        return [address // size for address in self.addresses]
+
+    @property
+    def _one_by_one(self) -> bool:
+        return self.rule in ("atomic", "swap")
+
+    def _parts(self) -> list[list[int]]:
+        """The lanes that take part, those together that go at a time."""
+        together = WARP_SIZE // self._words
+        if self.rule == "load" and self._words > 1 and self._neighbours_agree(self._units):
+            together *= 2
+        lanes = self.lanes
+        return [
+            [lane for lane in lanes if start <= lane < start + together]
+            for start in range(0, WARP_SIZE, together)
+        ]
 
     def _neighbours_agree(self, unit: Sequence[int]) -> bool:
         active = set(self.lanes)
@@ -155,7 +183,6 @@ class BankCost:
     ideal_wavefronts: int
     ways: int
     passes: int
-    pieces: tuple[BankPiece, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,11 +100,11 @@ def memory_plot(access: Access, say: list[str]) -> Box:
 
 def banks_plot(access: Access, say: list[str]) -> Box:
     """The 32 banks, their words stacked pass by pass; what a conflict adds has a ground of its own."""
-    cost = access.banks()
-    rows = max(1, cost.passes)
+    passed, pieces = access.banks().passes, access.pieces()
+    rows = max(1, passed)
     high = row_px(rows)
     gap = 2 if high > 10 else 1
-    extra = {piece.row for piece in cost.pieces if piece.depth}
+    extra = {piece.row for piece in pieces if piece.depth}
     items = []
     for conflict, colour in ((False, "grid"), (True, "error-bg")):
         found = [(r, bank) for r in range(rows) if (r in extra) is conflict for bank in range(BANKS)]
@@ -114,10 +114,10 @@ def banks_plot(access: Access, say: list[str]) -> Box:
                   colour, inset=0.5)
         )  # fmt: skip
     sharing: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for piece in cost.pieces:
+    for piece in pieces:
         sharing[piece.row, piece.bank].append(piece.lane)
     x0, x1, tops, bottoms, lanes = [], [], [], [], []
-    for piece in sorted(cost.pieces, key=lambda each: each.lane):
+    for piece in sorted(pieces, key=lambda each: each.lane):
         same = sharing[piece.row, piece.bank]
         each = (high - gap) / len(same)
         top = TOP_PX + piece.row * high + same.index(piece.lane) * each
@@ -129,7 +129,7 @@ def banks_plot(access: Access, say: list[str]) -> Box:
     alone = [at for at, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)) if bottom - top > 10]
     step = -(-13 // high)
     marked = range(0, BANKS, 4)
-    passes = [r for r in range(cost.passes) if r % step == 0]
+    passes = [r for r in range(passed) if r % step == 0]
     items += [
         rects(x0, x1, tops, bottoms, lanes, LANE_COLOURS, inset=0.5, lane=lanes, at=list(range(len(lanes))),
               say=[["at", [say[lane] for lane in lanes]]]),

@@ -67,7 +67,7 @@ def bank_figures(cost: BankCost) -> list[Figure]:
 def lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     """For each lane what it asks for, where that lies, and with whom it shares it."""
     low = min((place for place in access.addresses if place >= 0), default=0) // LINE_BYTES * LINE_BYTES
-    pieces = {piece.lane: piece for piece in access.banks().pieces}
+    pieces = {piece.lane: piece for piece in access.pieces()}
     said = []
     for lane, place in enumerate(access.addresses):
         if place < 0:
