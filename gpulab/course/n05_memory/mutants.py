@@ -96,9 +96,6 @@ _SPLITS = (
     Right("05-split", "three axes in a loop",
           _split(f"{_BOX} {_IN} __syncthreads(); float* out[] = {{x, y, z}};\n#pragma unroll\nfor (int a = 0; a < 3; ++a)"
                  " if (first + t < n) out[a][first + t] = box[3 * t + a];")),
-    Right("05-split", "cooperative groups",
-          _split(f"{_BOX} auto block = cg::this_thread_block(); {_IN.replace('= t;', '= block.thread_rank();')} block.sync(); {_OUT}",
-                 "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;")),
     Wrong("05-split", "with a pad after 32", _split(
         f"__shared__ float box[3 * 1024 + 96]; {_FIRST} {_IN.replace('box[k]', 'box[k + k / 32]')} __syncthreads();"
         "if (first + t < n) { int k = 3 * t; x[first + t] = box[k + k / 32]; ++k; y[first + t] = box[k + k / 32]; ++k;"

@@ -116,6 +116,13 @@ PREDICTIONS = (
         misconception="Constant memory is the fastest memory there is.",
     ),
     PredictionQuestion(
+        "05-texture",
+        "Texels 0, 10, 20 and 30 in a row, filtered linearly. What does the texture give at coordinate 1.0?",
+        "Texel 0 has its centre at 0.5, texel 1 at 1.5. 1.0 is halfway between them.",
+        comparison=10,
+        misconception="Coordinate i is element i.",
+    ),
+    PredictionQuestion(
         "05-where",
         "`int v[5];` in a kernel, sorted in a loop whose indices depend on the data. Where does `v` live?",
         "An index that is known only at run time needs an address, and registers have none. *Local* memory "
