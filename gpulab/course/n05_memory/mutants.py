@@ -93,6 +93,9 @@ _SPLITS = (
           _split(f"__shared__ P box[1024]; {_FIRST} float* flat = (float*)box;\n{_IN.replace('box[k]', 'flat[k]')} __syncthreads();\n"
                  "if (first + t < n) { P p = box[t]; x[first + t] = p.x; y[first + t] = p.y; z[first + t] = p.z; }",
                  "struct P { float x, y, z; };  // 12 bytes")),
+    Right("05-split", "three rounds, early return",
+          _split(f"{_BOX} for (int r = 0; r < 3; ++r) {{ int k = r * threads + t; if (first + k / 3 < n) box[k] = xyz[3 * first + k]; }}"
+                 f"__syncthreads(); if (first + t >= n) return; {_OUT}")),
     Right("05-split", "three axes in a loop",
           _split(f"{_BOX} {_IN} __syncthreads(); float* out[] = {{x, y, z}};\n#pragma unroll\nfor (int a = 0; a < 3; ++a)"
                  " if (first + t < n) out[a][first + t] = box[3 * t + a];")),
