@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         sanitize,
         warps,
     )
-    from gpulab.lab.memory.allocator import allocator
+    from gpulab.lab.memory.allocator import allocator, open_allocator
     from gpulab.lab.memory.chart import memory
     from gpulab.lab.memory.ladder import ladder
     from gpulab.lab.memory.pinned import host_memory
@@ -63,6 +63,7 @@ __all__ = [
     "memory",
     "memory_report",
     "occupancy",
+    "open_allocator",
     "open_timeline",
     "predict",
     "progress",
@@ -83,7 +84,7 @@ _MODULES = {
     "gpulab.lab.device": "compare device",
     "gpulab.lab.graphs": "graph",
     "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
-    "gpulab.lab.memory.allocator": "allocator",
+    "gpulab.lab.memory.allocator": "allocator open_allocator",
     "gpulab.lab.memory.chart": "memory",
     "gpulab.lab.memory.ladder": "ladder",
     "gpulab.lab.memory.pinned": "host_memory",

@@ -59,6 +59,39 @@ def allocator() -> AllocatorReport:
     return AllocatorReport()
 
 
+def open_allocator(path: str | Path, device: int | None = None) -> AllocatorReport:
+    """Open a memory snapshot of PyTorch (``torch.cuda.memory._dump_snapshot``), or one that ``a.save`` wrote.
+
+    Parameters
+    ----------
+    path
+        The pickle. It is read as plain data: one that would run code is refused.
+    device
+        Of which device, if the snapshot has several; None: the one with the most events.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    SnapshotError
+        If it holds no snapshot, is damaged, or would run code.
+
+    Examples
+    --------
+    >>> gl.open_allocator(a.save("one.pickle"))
+    """
+    from virtualgpu.allocators.snapshot import read_snapshot
+
+    found = read_snapshot(path).traces
+    if device is not None and device not in found:
+        there = ", ".join(map(str, found)) or "none"
+        raise GpulabError(f"{Path(path).name} has nothing of device {device}; it has devices {there}.")
+    if not found:
+        raise GpulabError(f"{Path(path).name} is a snapshot of no device: nothing was allocated.")
+    traces = found.values() if device is None else [found[device]]
+    return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
+
+
 class AllocatorReport:
     """What a pool did, or holds now. ``with`` records it; afterwards it is displayed, asked and saved.
 
@@ -191,7 +224,8 @@ class AllocatorReport:
         Parameters
         ----------
         path
-            ``x.html``: a page that works alone; ``x.png``: the picture.
+            ``x.pickle``: a snapshot that `open_allocator` and PyTorch's own viewer
+            (pytorch.org/memory_viz) open; ``x.html``: a page that works alone; ``x.png``: the picture.
 
         Raises
         ------
@@ -200,10 +234,14 @@ class AllocatorReport:
         """
         path = Path(path)
         ending = path.suffix.lower()
-        if ending in (".html", ".htm", ".png"):
+        if ending in (".pickle", ".pkl"):
+            from virtualgpu.allocators.snapshot import write_snapshot
+
+            write_snapshot(path, self.record, self.at(-1))
+        elif ending in (".html", ".htm", ".png"):
             self._view_of_it().save(path)
         else:
-            raise ValueError(f"A memory map is saved as .html or .png, not as {path.name!r}.")
+            raise ValueError(f"A memory map is saved as .pickle, .html or .png, not as {path.name!r}.")
         return path
 
     def _view_of_it(self) -> AllocatorView:
