@@ -112,8 +112,8 @@ def test_a_trace_that_began_too_late_shows_what_it_saw() -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
 def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
-    whole = history(trace_of(random_rows(3, 400)))
-    cut = tail(whole, most)
+    trace = trace_of(random_rows(3, 400))
+    whole, cut = history(trace), history(tail(trace, most))
     assert cut.last_step == min(most, 400)
     for back in (0, min(most, 100)):
         found, wanted = at(cut, cut.last_step - back), at(whole, 400 - back)

@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from virtualgpu.records.memory import (
+    ACTIONS,
     AllocatorEvents,
     AllocatorHistory,
     AllocatorTrace,
@@ -66,18 +68,53 @@ def at(history: AllocatorHistory, step: int) -> BlockMap:
     return replace(trace.first, time_ns=time_ns, segments=tuple(segments))
 
 
-def tail(history: AllocatorHistory, most: int) -> AllocatorHistory:
-    """The history of the last `most` events, the map before them in the place of the others."""
-    cut = history.last_step - most
+def tail(trace: AllocatorTrace, most: int) -> AllocatorTrace:
+    """The last `most` events of a trace, the map before them in the place of the others."""
+    events, cut = trace.events, len(trace.events) - most
     if cut <= 0:
-        return history
-    events = history.trace.events
-    names = [field.name for field in fields(AllocatorEvents)]
-    kept = AllocatorEvents(**{name: getattr(events, name)[cut:] for name in names})
-    said = f"Only the last {most:,} of {history.last_step:,} events are shown."
-    note = " ".join(part for part in (history.trace.note, said) if part)
-    first = at(history, cut)
-    return _Lives(replace(history.trace, first=first, events=kept, note=note)).history()
+        return trace
+    # What is alive at the cut was allocated by the last event, but for frees, that its address has.
+    codes, addresses = events.actions[:cut], events.addresses[:cut]
+    alloc, asked, freed = (ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed"))
+    about = np.flatnonzero((codes == alloc) | (codes == asked) | (codes == freed))
+    last = _last_of_each(addresses, about)
+    waiting, gone = last[codes[last] == asked], addresses[last[codes[last] == freed]]
+    made = _last_of_each(addresses, np.flatnonzero(codes == alloc))
+    made = made[~np.isin(addresses[made], gone)]
+    segments = np.flatnonzero((codes != alloc) & (codes != asked) & (codes != freed))
+    kept = np.concatenate((segments, np.sort(made), np.sort(waiting)))
+    first = _without(trace.first, {*gone.tolist(), *addresses[made].tolist()})
+    before = history(replace(trace, first=first, events=_rows_of(events, kept)))
+    time_ns = int(events.time_ns[cut - 1])
+    first = replace(at(before, before.last_step), time_ns=time_ns)
+    said = f"Only the last {most:,} of {len(events):,} events are shown."
+    note = " ".join(part for part in (trace.note, said) if part)
+    return replace(trace, first=first, events=_rows_of(events, np.arange(cut, cut + most)), note=note)
+
+
+def _last_of_each(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Of rows in order, the last one of each address."""
+    _, back = np.unique(addresses[rows][::-1], return_index=True)
+    found: npt.NDArray[np.intp] = rows[::-1][back]
+    return found
+
+
+def _rows_of(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEvents:
+    return AllocatorEvents(
+        **{each.name: getattr(events, each.name)[rows] for each in fields(AllocatorEvents)}
+    )
+
+
+def _without(first: BlockMap, gone: set[int]) -> BlockMap:
+    """A map without the blocks in use at some addresses."""
+    segments = tuple(
+        replace(s, blocks=tuple(
+            Block(b.address, b.size_bytes, True) if b.address in gone and not b.is_unmapped else b
+            for b in s.blocks
+        ))
+        for s in first.segments
+    )  # fmt: skip
+    return replace(first, segments=segments)
 
 
 def _spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[int, int]]]:

@@ -248,7 +248,10 @@ class AllocatorReport:
         if self._view is None:
             from gpulab.views import AllocatorView
 
-            self._view = AllocatorView([_panel(steps.tail(self.history, MOST_EVENTS), self.record.allocator)])
+            record = self.record
+            many = len(record.events) > MOST_EVENTS
+            shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
+            self._view = AllocatorView([_panel(shown, record.allocator)])
         return self._view
 
     def describe(self) -> str:

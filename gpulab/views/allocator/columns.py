@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places
     from gpulab.views.allocator.maps import Maps
 
-MOST_POINTS, MOST_FRAMES, MOST_STACKS = 1200, 12, 20_000
+MOST_MARKS, MOST_POINTS, MOST_FRAMES, MOST_STACKS = 200, 1200, 12, 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
 """Of the owners, or streams, with the most memory; the others share one more."""
 REST = "other"
@@ -36,7 +36,7 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "code": [maps.owners.code.get(name, "") for name in maps.owners.names], "lines": maps.owners.lines,
         "colours": list(COLOURS), "rest": REST, "ages": [list(age) for age in AGES],
         "moments": _moments(maps, streams), "last": maps.last, "stops": stops,
-        "refused": np.array(maps.refusals(), np.int64),
+        "refused": np.array(maps.refusals(), np.int64), "marks": marks(maps),
         "done": list(words.DONE.values()), "unit": maps.unit,
         "curves": curves(maps), "keys": keys,
     }  # fmt: skip
@@ -123,6 +123,13 @@ def _stacks(history: AllocatorHistory) -> dict[str, Any]:
         bounds.append(len(flat))
     return {"frames": list(frames), "stack_frames": np.array(flat, np.int32),
             "stack_bounds": np.array(bounds, np.int32)}  # fmt: skip
+
+
+def marks(maps: Maps) -> Column:
+    """Where the curve marks refusals: of very many, one for each stretch."""
+    refused = np.array(maps.refusals(), np.int64)
+    _, kept = np.unique(refused * MOST_MARKS // (maps.last + 1), return_index=True)
+    return refused[kept]
 
 
 def curves(maps: Maps) -> dict[str, Any]:

@@ -175,7 +175,7 @@ function render({ model, el }) {
       pen.stroke();
       pen.setLineDash([]);
     }
-    for (const place of contents.refused) {
+    for (const place of contents.marks) {
       pen.beginPath();
       pen.moveTo(x(place), 8);
       pen.lineTo(x(place) - 5, 0);

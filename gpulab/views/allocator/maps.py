@@ -17,7 +17,7 @@ from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragm
 Column = npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Panel:
     """One pool's history, and who answers for its steps.
 
@@ -97,6 +97,7 @@ class Maps:
         self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
         self.streams = words.stream_names(histories)
         self.owners = Owners(histories)
+        self._now: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
         self.last = len(requests) if requests else histories[0].last_step
 
     @property
@@ -126,10 +127,18 @@ class Maps:
         told = words.done(kind, stated, asked, name, self.owners.of_stack(0, stack))
         return f"{self.unit.capitalize()} {number(at)} of {number(self.last)}: {told}."
 
+    def now(self, panel: Panel, at: int) -> tuple[BlockMap, Fragmentation]:
+        """A pool's map and figures at a place of the slider; those asked for last are kept."""
+        step, kept = panel.step(at), self._now.get(id(panel))
+        if kept is None or kept[0] != step:
+            found = panel.at(step)
+            kept = self._now[id(panel)] = step, found, panel.figures(found)
+        return kept[1:]
+
     def said(self, panel: Panel, at: int) -> str:
         """What a panel's pool has, and why the request was refused if it was."""
         step, before = panel.step(at), panel.step(at - 1) if at else 0
-        found, events = panel.figures(panel.at(step)), panel.history.trace.events
+        (_, found), events = self.now(panel, at), panel.history.trace.events
         for event in range(before, step):
             if ACTIONS[events.actions[event]] == "oom":
                 refused = int(events.requested_bytes[event] or events.size_bytes[event])

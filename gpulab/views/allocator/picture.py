@@ -10,6 +10,7 @@ import numpy as np
 from gpulab.views._text import size
 from gpulab.views.allocator import columns, words
 from gpulab.views.allocator.layout import Places
+from gpulab.views.parts import palette
 from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.plots import labels, line, plot, rects, rules, y_ticks
@@ -22,6 +23,7 @@ STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "n
 WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, 96, 4
 ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 34
 CURVE_PX, HATCH_PX, MOST_HATCHES = 44, 7, 6000
+LEAST_NAMED_PX = 28
 PIECE = tuple[float, float, int]
 
 
@@ -38,7 +40,7 @@ def draw(maps: Maps, moment: int, colour_by: str) -> Box:
         boxes.append(_curve(maps, moment))
     for panel, places in zip(maps.panels, maps.places, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
-        found = panel.figures(panel.at(panel.step(moment)))
+        _, found = maps.now(panel, moment)
         boxes += [
             paragraph(f"{name}{maps.said(panel, moment)}", "strong"),
             numbers(words.figures(found), 150),
@@ -68,7 +70,7 @@ def _curve(maps: Maps, moment: int) -> Box:
     def y(values: Any) -> Any:
         return CURVE_PX + 4 - CURVE_PX * np.append(values, values[-1]) / top
 
-    refused = maps.refusals()
+    refused = columns.marks(maps)
     items = [line(at, y(curves["used"][0]), "accent", fill="accent-2", base=CURVE_PX + 4, step=True)]
     for reserved, colour in zip(curves["reserved"], ("fg", "tail"), strict=False):
         items.append(line(at, y(reserved), colour, step=True))
@@ -84,34 +86,36 @@ def _map(
     maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str
 ) -> Box:  # fmt: skip
     step, index = panel.step(moment), maps.panels.index(panel)
-    now = panel.at(step)
-    row_bytes, hatches, texts = places.row_bytes, 0, []
-    tiles: dict[str, list[tuple[float, float, int]]] = {}
+    now, _ = maps.now(panel, moment)
+    tiles: dict[str, list[PIECE]] = {}
     outlines: list[PIECE] = []
     hatched: list[tuple[float, float, float, float]] = []
-    px = (WIDTH_PX - LEFT_PX - 8) / row_bytes
+    texts: list[tuple[float, float, int, str, str]] = []
+    row_bytes, px = places.row_bytes, (WIDTH_PX - LEFT_PX - 8) / places.row_bytes
     numbers_of = _rows_of_blocks(panel, step)
+    painted: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in now.segments:
         place = _place(panel, places, segment, step)
         outlines += _pieces(places, place, segment.address, segment.address + segment.size_bytes)
         for block in segment.blocks:
             pieces = list(_pieces(places, place, block.address, block.end))
+            left, right, row = max(pieces, key=lambda piece: piece[1] - piece[0])
+            wide, spot = (right - left) * px, (row, int(2 * left * px), block.state == "used")
+            if wide < 0.5:
+                if spot in painted:
+                    continue
+                painted.add(spot)
             colour = _colour(maps, index, block, segment, numbers_of, step, colour_by)
             tiles.setdefault(colour, []).extend(pieces)
-            widest = max(pieces, key=lambda piece: piece[1] - piece[0])
-            if block.state == "free":
-                texts.append((*widest, size(block.size_bytes), "fg"))
-            elif block.state in ("used", "waiting"):
-                owner = maps.owners.names[maps.owners.of_blocks[index][numbers_of[block.address]]]
-                ink = (
-                    "on-accent" if colour == "accent" else "fg" if colour in ("range", "other") else "on-good"
-                )
-                texts.append((*widest, f"{size(block.size_bytes)}  {owner}\n{size(block.size_bytes)}", ink))
-            if block.state != "used" and hatches < MOST_HATCHES:
+            if wide >= LEAST_NAMED_PX and block.state != "unmapped":
+                told = size(block.size_bytes)
+                if block.state != "free":
+                    owner = maps.owners.names[maps.owners.of_blocks[index][numbers_of[block.address]]]
+                    told = f"{told}  {owner}\n{told}"
+                texts.append((left, right, row, told, palette.ink(colour)))
+            if block.state != "used" and len(hatched) < MOST_HATCHES:
                 for left, right, row in pieces:
-                    for mark in _hatch(left, right, row * high, high - ROW_GAP_PX, px, block.state):
-                        hatched.append(mark)
-                        hatches += 1
+                    hatched += _hatch(left, right, row * high, high - ROW_GAP_PX, px, block.state)
     items: list[Item] = []
     for colour, pieces in tiles.items():
         items.append(_boxes(pieces, high, colour))

@@ -97,11 +97,9 @@ class AllocatorView(View, module="allocator/map"):
     def describe(self) -> str:
         lines = [self.sentence(), self.maps.moment(self.step)]
         for panel in self.panels:
-            now = panel.at(panel.step(self.step))
-            lines.append(
-                f"{panel.name}: {self.maps.said(panel, self.step)} {words.emptying(panel.figures(now))}"
-            )
-            for term, value, detail in words.figures(panel.figures(now)):
+            now, found = self.maps.now(panel, self.step)
+            lines.append(f"{panel.name}: {self.maps.said(panel, self.step)} {words.emptying(found)}")
+            for term, value, detail in words.figures(found):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
             lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.maps.streams)]
         return "\n".join([*lines, self.caption])
