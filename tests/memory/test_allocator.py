@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,26 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     mirrored = a.beside("CuPy").panels[1]
     last = mirrored.at(mirrored.step(4))
     assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
+
+
+def test_figures_and_files(tmp_path: Path) -> None:
+    cp = gl.cp
+    with gl.allocator() as a:
+        kept = [cp.empty(n, cp.uint8) for n in (300_000, 3 * MIB, 600)]
+        del kept[1]
+    figures = a.statistics().figures["reserved_bytes"]
+    assert next(iter(figures.values())).peak == 300_032 + 3 * MIB + 1024
+    assert "GPU reserved memory" in a.summary()
+    again = gl.open_allocator(a.save(tmp_path / "x.pickle"))
+    assert again.record.provenance.source == "recorded"
+    for step in range(a.history.last_step + 1):
+        assert held(again.at(step)) == held(a.at(step)), step
+    assert repr(again.record.stacks[0][0]) == repr(a.record.stacks[0][0])
+    a.save(tmp_path / "x.html")
+    a.save(tmp_path / "x.png")
+    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(GpulabError, match="devices 0"):
+        gl.open_allocator(tmp_path / "x.pickle", device=3)
 
 
 def test_mistakes_are_named() -> None:

@@ -27,7 +27,7 @@ from virtualgpu.records.memory import (
 if TYPE_CHECKING:
     from gpulab.views import AllocatorView
     from virtualgpu.allocators.replay import Allocator
-    from virtualgpu.records.memory import AllocatorEvents
+    from virtualgpu.records.memory import AllocatorEvents, AllocatorStatistics
 
 MOST_EVENTS = 200_000
 """A page with more would take long to open: it has the last ones, and says so."""
@@ -217,6 +217,21 @@ class AllocatorReport:
         panels = [_panel(self.history, record.allocator, mine),
                   _panel(steps.history(theirs), name, after)]  # fmt: skip
         return AllocatorView(panels, requests)
+
+    def statistics(self) -> AllocatorStatistics:
+        """Current, peak and accumulated figures under the names of ``torch.cuda.memory_stats``.
+
+        Examples
+        --------
+        >>> a.statistics().nested()["reserved_bytes"]["all"]["peak"]
+        """
+        from virtualgpu.allocators.statistics import statistics
+
+        return statistics(self.record)
+
+    def summary(self, abbreviated: bool = False) -> str:
+        """The figures as ``torch.cuda.memory_summary()`` prints them: ``print(a.summary())``."""
+        return self.statistics().summary(abbreviated)
 
     def save(self, path: str | Path) -> Path:
         """Write the record or its picture to a file.
