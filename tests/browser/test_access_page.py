@@ -31,7 +31,7 @@ def random_access(seed: int) -> Access:
         units = np.repeat(units, 2)[:32]  # neighbours that agree
     mask = rng.random(32) < rng.choice([0.3, 0.9, 1.0])
     places = np.where(mask, 123695058125056 + units * size, -1)
-    return Access(tuple(places.tolist()), size, "global", RULES[seed % 5])
+    return Access(tuple(places.tolist()), size, ("global", "const", "local")[seed % 3], RULES[seed % 5])
 
 
 def plain(box: Any) -> Any:
@@ -48,7 +48,7 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
         sent = {name: getattr(access, name) for name in access.__slots__}
         memory, banks = access.memory(), access.banks()
         say = words.lane_sentences(access, True, True)
-        figures = [*words.memory_figures(memory), *words.bank_figures(banks)]
+        figures = [*words.memory_figures(access), *words.bank_figures(access)]
         found = page.evaluate(
             """a => { const say = twin.say(a, true, true); return [twin.memoryCost(a), twin.bankCost(a), say,
             twin.figures(a), twin.notes(a, true, true),
@@ -107,7 +107,7 @@ def test_a_kernels_accesses_are_chosen_and_edited_by_keys(open_saved: Any) -> No
     page.locator(".gl-accesses tr.gl-chosen button").press("ArrowDown")
     view.row = 1
     assert view.access is not None
-    figures = words.memory_figures(view.access.memory())
+    figures = words.memory_figures(view.access)
     assert figures_of(page) == [figure.value for figure in figures]
     page.keyboard.press("Home")
     page.get_by_text("Edit this access").press("Enter")

@@ -151,6 +151,20 @@ def test_a_kernels_access_is_edited() -> None:
     assert view.access.lanes == (0, 1, 2, 3, 4), "lanes that took no part still do not"
 
 
+def test_constant_memory_serves_one_word_at_a_time() -> None:
+    code = """__constant__ float c[256];
+    extern "C" __global__ void k(float* o, int s) { o[threadIdx.x] = c[threadIdx.x / s]; }"""
+    for step, passes in ((1, 32), (4, 8), (32, 1)):
+        view = gl.access(cp.RawKernel(code, "k"), 1, 32, (cp.zeros(32, np.float32), np.int32(step)))
+        (row,) = (at for at, row in enumerate(view.rows) if row.cells[2].startswith("const"))
+        view.row = row
+        assert view.access is not None
+        assert view.access.constant_passes == passes
+        assert f"{passes} pass" in view.describe()
+        assert view.rows[row].cells[4] == view.rows[row].cells[7] == "–"
+        assert view.png()
+
+
 def test_a_kernel_without_accesses() -> None:
     view = gl.access(cp.RawKernel('extern "C" __global__ void idle() {}', "idle"), 1, 32)
     assert "none" in repr(view)

@@ -76,6 +76,11 @@ class Access:
             bytes_useful=len(set(places)) * size,
         )
 
+    @property
+    def constant_passes(self) -> int:
+        """Passes through the constant cache, which serves one word at a time, to any number of lanes."""
+        return len({self.addresses[lane] for lane in self.lanes})
+
     def banks(self) -> BankCost:
         """What it costs in shared memory."""
         passes = ideal = ways = 0
@@ -277,6 +282,11 @@ SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")
 
 
 def excess_bytes(access: AccessCounters) -> int:
-    """What an instruction moved beyond its best: 32 bytes a sector, 128 a pass over the banks."""
+    """What an instruction moved beyond its best: 32 bytes a sector, 128 a pass over the banks.
+
+    Constant memory has neither.
+    """
+    if access.space == "const":
+        return 0
     sectors = access.sectors - access.ideal_sectors
     return sectors * SECTOR_BYTES + access.bank_conflicts * LINE_BYTES

@@ -15,6 +15,7 @@ LEFT_PX, TOP_PX, BELOW_PX, LANE_PX = 62, 16, 16, 26
 ROOM_PX, LEAST_PX, MOST_PX = 224, 7, 40
 LANE_COLOURS = [f"lane-{lane}" for lane in range(WARP_SIZE)]
 MEMORY_HEADING = "Memory: lines of 128 bytes, each four sectors of 32"
+CONSTANT_HEADING = "Constant memory: words that several lanes want are served to all of them"
 BANKS_HEADING = "Shared memory: 32 banks of 4 bytes, pass by pass"
 UNUSED, EXTRA = "fetched, but nobody asked for it", "extra pass: bank conflict"
 
@@ -166,11 +167,12 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
     say = words.lane_sentences(access, memory, banks)
     panels = []
     if memory:
-        figures = _figures(words.memory_figures(access.memory()))
+        figures = _figures(words.memory_figures(access))
         unused = legend([("muted", UNUSED)])
-        panels.append(column(paragraph(MEMORY_HEADING, "heading"), figures, memory_plot(access, say), unused))
+        heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
+        panels.append(column(paragraph(heading, "heading"), figures, memory_plot(access, say), unused))
     if banks:
-        figures = _figures(words.bank_figures(access.banks()))
+        figures = _figures(words.bank_figures(access))
         extra = legend([("error-bg", EXTRA)])
         panels.append(column(paragraph(BANKS_HEADING, "heading"), figures, banks_plot(access, say), extra))
     note = words.notes(access, memory, banks)

@@ -43,6 +43,9 @@ export function memoryCost(access) {
   };
 }
 
+/** Passes through the constant cache, which serves one word at a time. */
+export const constantPasses = (access) => new Set(lanesOf(access).map((lane) => access.addresses[lane])).size;
+
 /** What it costs in shared memory; a piece is [lane, row, depth, bank, banks]. */
 export function bankCost(access) {
   const words = Math.max(1, access.size_bytes / WORD);

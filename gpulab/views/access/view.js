@@ -72,14 +72,15 @@ function render({ model, el }) {
   const swatch = (kind, text) => element("div", { class: "gl-legend" }, element("span", {}, element("i", { class: kind }), text));
   const panel = (heading, plot, kind, text) => {
     const figures = element("div", { class: "gl-figures", "aria-live": "polite" });
-    const node = element("div", { class: "gl-panel" }, element("div", { class: "gl-words-heading" }, heading), figures, plot.node, swatch(kind, text));
+    const head = element("div", { class: "gl-words-heading" }, heading);
+    const node = element("div", { class: "gl-panel" }, head, figures, plot.node, swatch(kind, text));
     const show = (shown, found, box) => {
       node.hidden = !shown;
       if (!shown) return;
       figures.replaceChildren(...found.map(figure));
       plot.show(box, get("lane"));
     };
-    return { node, show };
+    return { node, head, show };
   };
   const left = panel(contents.memory_heading, memory, "gl-unused", contents.unused);
   const right = panel(contents.banks_heading, banks, "gl-extra", contents.extra);
@@ -176,6 +177,7 @@ function render({ model, el }) {
     note.textContent = notes(held, inMemory, inBanks);
     said.textContent = say[get("lane")];
     lanes.show(lanesPlot(held, say), get("lane"));
+    left.head.textContent = held.space === "const" ? contents.constant_heading : contents.memory_heading;
     left.show(inMemory, memoryFigures(held), memoryPlot(held, say));
     right.show(inBanks, bankFigures(held), banksPlot(held, say));
   };

@@ -99,6 +99,7 @@ class AccessMicroscope(View, module="access/view"):
             "strides": choices(STRIDES, self.stride), "offsets": choices(OFFSETS, self.offset),
             "paddings": list(PADDINGS), "sizes": list(ELEMENT_BYTES), "headings": list(HEADINGS),
             "memory_heading": picture.MEMORY_HEADING, "banks_heading": picture.BANKS_HEADING,
+            "constant_heading": picture.CONSTANT_HEADING,
             "unused": picture.UNUSED, "extra": picture.EXTRA, "traced": self.trace is not None,
         }  # fmt: skip
         trace = self.trace

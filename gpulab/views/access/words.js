@@ -1,5 +1,5 @@
 import { grouped } from "../parts/plot.js";
-import { LINE, SECTOR, WORD, bankCost, isAtomic, lanesOf, memoryCost, part } from "./rule.js";
+import { LINE, SECTOR, WORD, bankCost, constantPasses, isAtomic, lanesOf, memoryCost, part } from "./rule.js";
 
 // What an access costs in words and figures, as words.py says it.
 
@@ -10,6 +10,10 @@ const share = (fraction) => `${Math.floor(1000 * fraction + 0.5) / 10} %`;
 
 /** Figures in large type: value, term, detail, and whether less would do. */
 export function memoryFigures(access) {
+  if (access.space === "const") {
+    const passes = constantPasses(access);
+    return [[grouped(passes), passes === 1 ? "pass a request" : "passes a request", "at best 1", passes > 1]];
+  }
   const cost = memoryCost(access);
   const fetched = cost.touched_sectors * SECTOR;
   const best = Math.min(cost.lines, Math.max(1, Math.ceil(cost.bytes_requested / LINE)));
@@ -56,6 +60,7 @@ export function notes(access, memory, banks) {
   const said = [];
   if (memory && isAtomic(access)) said.push("An atomic takes a sector once for each lane that wants the sector's most wanted word.");
   if (access.space === "local") said.push("Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side.");
+  if (access.space === "const") said.push("Constant memory serves one word at a time: each different word of the warp takes a pass.");
   if (banks && access.size_bytes > WORD) said.push("Accesses wider than 4 bytes a lane go in parts: half or a quarter of the warp at a time.");
   if (banks && access.rule === "swap") said.push("Compare-and-swap reads and writes: two wavefronts a pass.");
   if (banks && access.rule === "atomic") said.push("An atomic takes a pass for each lane of a bank, also where they want the same word.");

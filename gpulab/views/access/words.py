@@ -13,13 +13,12 @@ from virtualgpu.records.access import (
     WORD_BYTES,
     Access,
     AccessPattern,
-    BankCost,
-    MemoryCost,
 )
 
 TYPES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
 ATOMIC_NOTE = "An atomic takes a sector once for each lane that wants the sector's most wanted word."
 LOCAL_NOTE = "Local memory is each lane's own and interleaved: equal offsets of the lanes lie side by side."
+CONSTANT_NOTE = "Constant memory serves one word at a time: each different word of the warp takes a pass."
 PARTS_NOTE = "Accesses wider than 4 bytes a lane go in parts: half or a quarter of the warp at a time."
 SWAP_NOTE = "Compare-and-swap reads and writes: two wavefronts a pass."
 LANES_NOTE = "An atomic takes a pass for each lane of a bank, also where they want the same word."
@@ -39,8 +38,19 @@ class Figure(NamedTuple):
     over: bool
 
 
-def memory_figures(cost: MemoryCost) -> list[Figure]:
-    """Sectors, useful bytes and lines of an access to memory."""
+def memory_figures(access: Access) -> list[Figure]:
+    """Sectors, useful bytes and lines of an access to memory; passes of one to constant memory."""
+    if access.space == "const":
+        passes = access.constant_passes
+        return [
+            Figure(
+                number(passes),
+                "pass a request" if passes == 1 else "passes a request",
+                "at best 1",
+                passes > 1,
+            )
+        ]
+    cost = access.memory()
     sectors = "sector a request" if cost.sectors == 1 else "sectors a request"
     lines = f"{'line' if cost.lines == 1 else 'lines'} of {LINE_BYTES} B"
     moved = f"{number(cost.bytes_useful)} of {number(cost.bytes_fetched)} bytes"
@@ -53,8 +63,9 @@ def memory_figures(cost: MemoryCost) -> list[Figure]:
     ]
 
 
-def bank_figures(cost: BankCost) -> list[Figure]:
+def bank_figures(access: Access) -> list[Figure]:
     """Passes over the banks and conflict ways."""
+    cost = access.banks()
     ways = f"{number(cost.ways)}-way" if cost.ways > 1 else "no"
     over = cost.wavefronts > cost.ideal_wavefronts
     passes = "pass a request" if cost.wavefronts == 1 else "passes a request"
@@ -99,6 +110,7 @@ def notes(access: Access, memory: bool, banks: bool) -> str:
     said = [
         (ATOMIC_NOTE, memory and atomic),
         (LOCAL_NOTE, access.space == "local"),
+        (CONSTANT_NOTE, access.space == "const"),
         (PARTS_NOTE, banks and access.size_bytes > WORD_BYTES),
         (SWAP_NOTE, banks and access.rule == "swap"),
         (LANES_NOTE, banks and access.rule == "atomic"),
@@ -123,7 +135,9 @@ def expression(pattern: AccessPattern) -> str:
 def costs(access: Access, memory: bool, banks: bool) -> str:
     """What an access costs, as a part of a sentence."""
     said = []
-    if memory:
+    if memory and access.space == "const":
+        said.append(f"{count(access.constant_passes, 'pass', 'passes')} a request (at best 1)")
+    elif memory:
         cost = access.memory()
         said.append(
             f"{count(cost.sectors, 'sector')} a request (at best {number(cost.ideal_sectors)}), "
