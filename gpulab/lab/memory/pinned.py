@@ -36,7 +36,7 @@ def host_memory() -> HostMemoryReport:
     Examples
     --------
     >>> with gl.host_memory() as h:
-    ...     x = cupyx.empty_pinned(1000)
+    ...     x = gl.cupyx.empty_pinned(1000)
     >>> h.statistics().nested()["active_bytes"]["current"]
     8192
     >>> print(h.summary())
