@@ -73,7 +73,7 @@ def access(
     Examples
     --------
     >>> gl.access(stride=32, padding=1)
-    >>> gl.access(kernel, 4, 256, (x, y, n), line=5)
+    >>> gl.access(kernel, 4, 256, (x, y, n), line=4)
     >>> gl.access(stride=2).access.memory().sectors
     8
     """
