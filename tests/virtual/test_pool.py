@@ -133,6 +133,25 @@ def test_arenas_belong_to_streams(pool: MemoryPool) -> None:
     assert state(pool) == (0, 1 * KIB, 1)
 
 
+def test_each_thread_has_an_arena_for_its_per_thread_default_stream(pool: MemoryPool) -> None:
+    """CuPy tells them apart, though they have one handle."""
+
+    def use() -> int:
+        with cp.cuda.Stream.ptds:
+            return pool.malloc(1 * KIB).ptr
+
+    mine = use()
+    theirs: list[int] = []
+    thread = threading.Thread(target=lambda: theirs.append(use()))
+    thread.start()
+    thread.join()
+    assert theirs != [mine]
+    assert use() == mine
+    assert state(pool) == (0, 2 * KIB, 2)
+    pool.free_all_blocks(stream=cp.cuda.Stream.ptds)
+    assert state(pool) == (0, 1 * KIB, 1)
+
+
 def test_limits(pool: MemoryPool) -> None:
     assert pool.get_limit() == 0
     pool.set_limit(size=2 * KIB)

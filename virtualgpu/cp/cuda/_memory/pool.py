@@ -24,6 +24,7 @@ from virtualgpu.cp.cuda.memory_hook import get_memory_hooks
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.cuda_errors import CUDARuntimeError, OutOfMemoryError
 from virtualgpu.model import machine as _machine
+from virtualgpu.model.clock import PER_THREAD_QUEUE
 from virtualgpu.model.machine import Machine, VirtualDevice
 from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records.memory import Block, BlockMap, Segment
@@ -141,9 +142,9 @@ class SingleDeviceMemoryPool:
     def _malloc(self, size: int, rounded: int) -> MemoryPointer:
         if rounded == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
-        handle = get_current_stream(self._owner.id).ptr
+        arena = self._arena(get_current_stream(self._owner.id))
         books = self._books
-        chunk = books.take(rounded, handle, self._try_allocate)
+        chunk = books.take(rounded, arena, self._try_allocate)
         if chunk is None:
             raise OutOfMemoryError(rounded, books.total_bytes(), books.limit_bytes)
         memory = PooledMemory(chunk, self._weak)
@@ -154,6 +155,11 @@ class SingleDeviceMemoryPool:
             self._owner.clock.watch.allocated(self._owner.id, memory.ptr, rounded, private=private)
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
+
+    def _arena(self, stream: _BaseStream) -> int:
+        """Number of a stream's arena: its handle, but each thread's for the per-thread default stream."""
+        handle = stream.ptr
+        return self._owner.work.schedule.own_handle(handle) if handle == PER_THREAD_QUEUE else handle
 
     def _try_allocate(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
@@ -175,7 +181,7 @@ class SingleDeviceMemoryPool:
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
         """Give free blocks that are whole segments back to the device (of one stream's arena only
         if `stream` is given). A segment with a part in use stays."""
-        self._books.free_all_blocks(None if stream is None else stream.ptr)
+        self._books.free_all_blocks(None if stream is None else self._arena(stream))
 
     def free_all_free(self) -> None:
         """Deprecated; see `free_all_blocks`."""
