@@ -54,8 +54,14 @@ SETTINGS = {
     "split limit": "max_split_size_mb:{mb},max_non_split_rounding_mb:{more}",
     "rounded": "roundup_power2_divisions:{divisions}",
     "garbage": "garbage_collection_threshold:{part}",
+    "segments": "large_segment_size_mb:{big}",
+    "all": "large_segment_size_mb:{big},max_split_size_mb:{more_than_big},"
+    "roundup_power2_divisions:{divisions},garbage_collection_threshold:{part}",
 }
 _KINDS = ("plain", "plain", "plain", "limit", "split", "rounded", "garbage", "split limit")
+_WIDE_KINDS = ("plain", "limit", "all", "split limit", "segments", "garbage")
+WIDE = 1_000_000
+"""Programs from this seed on are longer, with larger blocks, more sharing and more settings."""
 DEFAULT_SEQUENCES, EXPANDABLE_SEQUENCES = 1040, 520
 FULL_STATISTICS = 24
 _CODES = {
@@ -83,22 +89,27 @@ def program(seed: int) -> tuple[str, list[Step]]:
     def pick(options: Sequence[Any]) -> Any:
         return options[int(rng.random() * len(options))]
 
-    kind = _KINDS[seed % len(_KINDS)]
+    is_wide = seed >= WIDE
+    kinds = _WIDE_KINDS if is_wide else _KINDS
+    kind = kinds[seed % len(kinds)]
+    big = pick((11, 16, 20, 30, 64)) if is_wide else 20
     settings = SETTINGS[kind].format(
         mb=pick((20, 24, 32, 64, 100)),
         more=pick((20, 32, 128)),
         divisions=pick(("2", "4", "8", "[256:1,512:2,1024:4,>:8]", "[1:4,4:2,>:16]", "[64:8,>:0]")),
         part=pick((0.3, 0.5, 0.6, 0.8)),
+        big=big,
+        more_than_big=big + 12,
     )
     steps: list[Step] = []
-    if kind in ("limit", "garbage", "split limit"):
-        steps.append(Step("limit", value=int(2 ** (26 + 4.5 * rng.random()))))
-    ways = [pick(_SIZES) for _ in range(3)]
+    if kind in ("limit", "garbage", "split limit", "all"):
+        steps.append(Step("limit", value=int(2 ** (26 + (7 if is_wide else 4.5) * rng.random()))))
+    ways = [pick((*_SIZES, "huge") if is_wide else _SIZES) for _ in range(3)]
     home = [int(rng.random() * STREAMS) if rng.random() < 0.4 else 0 for _ in range(3)]
     alive: list[int] = []
-    uses = rng.random() < 0.5
+    uses = rng.random() < (0.8 if is_wide else 0.5)
     share = 0.5 + 0.25 * rng.random()
-    for number in range(14 + int(52 * rng.random())):
+    for number in range(14 + int((250 if is_wide else 52) * rng.random())):
         chance = rng.random()
         if not alive or chance < share:
             steps.append(Step("alloc", number, _size(pick(ways), rng), pick(home)))
@@ -135,6 +146,8 @@ def _size(way: str, rng: random.Random) -> int:
         return max(1, _EDGES[int(rng.random() * len(_EDGES))] + int(5 * rng.random() - 2) * 256)
     if way == "middle":
         return int(MIB + 9.5 * MIB * rng.random())
+    if way == "huge":
+        return int(2 ** (27 + 3.6 * rng.random()))
     return int(2 ** (23 + 5 * rng.random()))
 
 
@@ -338,7 +351,10 @@ class Gpu:
         torch = self.torch
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()
-        torch._C._accelerator_setAllocatorSettings(settings or f"expandable_segments:{self.expandable}")
+        # What is not named keeps its value in some cases, and gets its default back in others.
+        every = {"large_segment_size_mb": "20", "expandable_segments": str(self.expandable)}
+        rest = ",".join(f"{name}:{value}" for name, value in every.items() if name not in settings)
+        torch._C._accelerator_setAllocatorSettings(",".join(filter(None, (rest, settings))))
         torch.cuda.reset_accumulated_memory_stats()
         torch.cuda.reset_peak_memory_stats()
         torch.cuda.memory._record_memory_history("all", context=None, max_entries=100_000, clear_history=True)

@@ -28,7 +28,7 @@ from virtualgpu.records.memory import (
 from virtualgpu.records.origin import Provenance
 
 Array = npt.NDArray[Any]
-_LIMIT_S = 90
+_LIMIT_S, _LIMIT_S_PER_GIB = 20, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,7 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     if source.is_dir():
         raise SnapshotError(f"{source.name!r} is a folder, not a snapshot.")
     limit_bytes = (2 << 30) + 24 * size
+    limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
         target = Path(folder) / "arrays.npz"
         module = "virtualgpu.allocators.snapshot.worker"
@@ -85,17 +86,17 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
             str(source.resolve()),
             str(target),
             str(limit_bytes),
-            str(_LIMIT_S),
+            str(limit_s),
         ]
         root = str(Path(__file__).resolve().parents[3])
         known = os.environ.get("PYTHONPATH")
         environment = {**os.environ, "PYTHONPATH": root + (os.pathsep + known if known else "")}
         try:
             done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=_LIMIT_S + 10, check=False
+                command, env=environment, capture_output=True, text=True, timeout=3 * limit_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise SnapshotError(f"{source.name!r} was not read within {_LIMIT_S} s: given up.") from None
+            raise SnapshotError(f"{source.name!r} was not read within {3 * limit_s} s: given up.") from None
         if done.returncode == 1 and done.stdout.strip():
             raise SnapshotError(f"{source.name!r} cannot be opened. {done.stdout.strip()}")
         if done.returncode:

@@ -60,6 +60,7 @@ class Tables:
         self.pools: dict[str, int] = {"small": 0, "large": 1}
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
+        self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
         self.settings = _settings(found.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
         traces = _of(list, found.get("device_traces", []), "device_traces")
@@ -140,20 +141,27 @@ class Tables:
                     tables.left_out[action] = tables.left_out.get(action, 0) + 1
 
     def _stack(self, frames: Any) -> int:
-        """The number of a stack trace; lists that the pickle shares are read once."""
+        """The number of a stack trace; lists, and frames, that the pickle shares are read once."""
         if not frames:
             return -1
         number = self._stack_numbers.get(id(frames))
         if number is None:
-            known = self._frame_numbers
-            try:
-                numbers = tuple([known[id(frame)] for frame in frames])
-            except KeyError:
-                numbers = tuple([self._frame(frame) for frame in _of(list, frames, "frames")])
-            except TypeError:
-                raise SnapshotError("A stack trace of this snapshot is not a list: damaged.") from None
-            number = self.stacks.setdefault(numbers, len(self.stacks))
+            number = self._new_stack(_of(list, frames, "frames"))
             self._stack_numbers[id(frames)] = number
+        return number
+
+    def _new_stack(self, frames: list[Any]) -> int:
+        """The number of a list of frames: that of a list before it with the same frames, or its own."""
+        # The snapshot keeps its objects, so that their identities stay theirs. Some frames of each list tell
+        # most lists apart; to hash them all would take most of the time that a large snapshot takes.
+        some = (len(frames), *map(id, frames[:: len(frames) // 8 + 1]))
+        alike = self._alike.setdefault(some, [])
+        for other, number in alike:
+            if other == frames:  # identical frames cost nothing to compare
+                return number
+        numbers = tuple([self._frame(frame) for frame in frames])
+        number = self.stacks.setdefault(numbers, len(self.stacks))
+        alike.append((frames, number))
         return number
 
     def _frame(self, frame: Any) -> int:

@@ -10,6 +10,7 @@ import gc
 import json
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
         about["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
     about["frames"] = list(tables.frames)
     result["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
-    result["stack_frames"] = np.fromiter((n for stack in tables.stacks for n in stack), np.int32)
+    result["stack_frames"] = np.fromiter(chain.from_iterable(tables.stacks), np.int32)
     result["about"] = np.frombuffer(json.dumps(about).encode("utf-8", "surrogatepass"), np.uint8)
     return result
 

@@ -38,6 +38,8 @@ class TorchAllocator:
         ``PYTORCH_CUDA_ALLOC_CONF``, parsed or not.
     capacity_bytes : int, optional
         Memory of the device; an H200's otherwise.
+    others_bytes : int, optional
+        What of it others have: the CUDA context and other programs.
 
     Raises
     ------
@@ -58,12 +60,14 @@ class TorchAllocator:
         self,
         settings: Settings | str = "",
         capacity_bytes: int = H200_BYTES,
+        others_bytes: int = 0,
         device_id: int = 0,
         device_name: str = "a GPU",
         device: Device | None = None,
     ) -> None:
         self._set = settings if isinstance(settings, Settings) else Settings.parse(settings)
         self._device = device or Device(capacity_bytes)
+        self._device.used_bytes += others_bytes
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
         self.sink: Sink = _drop

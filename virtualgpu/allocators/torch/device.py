@@ -4,20 +4,52 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-FIRST_ADDRESS = 0x7F00_0000_0000
+TOP_ADDRESS = 0x7F00_0000_0000
+"""Regions of ``cudaMalloc`` lie below, one under the other."""
+_RESERVED_FROM = 0x0A00_0000_0000
 _GRAIN = 2 << 20
+_REGION_GRAIN = 32 << 20
+_OF_CONTEXT_BYTES = 10 << 20
+"""What the CUDA context takes of a region; the rest of it is the first that a program gets."""
+
+
+class _Region:
+    """Addresses in multiples of 32 MiB, of which allocations take parts."""
+
+    __slots__ = ("address", "end", "taken")
+
+    def __init__(self, address: int, end: int) -> None:
+        self.address = address
+        self.end = end
+        self.taken: list[tuple[int, int]] = []
+
+    def gap(self, size: int) -> int | None:
+        """The lowest address with `size` free bytes behind it."""
+        at = self.address
+        for start, end in self.taken:
+            if start - at >= size:
+                return at
+            at = end
+        return at if self.end - at >= size else None
 
 
 class Device:
-    """Memory of `capacity_bytes` and a range of addresses; gives the lowest addresses that are free.
+    """Memory of `capacity_bytes`, and addresses for it.
 
-    ``cudaMalloc`` takes both, ``cuMemAddressReserve`` addresses only and ``cuMemCreate`` memory only.
+    ``cudaMalloc`` takes both, ``cuMemAddressReserve`` addresses only and ``cuMemCreate`` memory only. Which
+    addresses decides where a pool has two equally good blocks. As seen in recordings of an H200 (driver of
+    CUDA 13), ``cudaMalloc`` takes the lowest gap of the region made last that has one, and else the highest
+    free addresses for a new region.
     """
 
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        self._ranges: list[tuple[int, int]] = []
+        self._newest_first: list[_Region] = []
+        self._by_address: list[tuple[int, int]] = []
+        context = self._new_region(_REGION_GRAIN)
+        context.taken.append((context.address, context.address + _OF_CONTEXT_BYTES))
+        self._reserved: list[tuple[int, int]] = []
 
     @property
     def free_bytes(self) -> int:
@@ -27,11 +59,36 @@ class Device:
         """Memory with addresses, or None where there is too little."""
         if not self.create(size_bytes):
             return None
-        return self.reserve(size_bytes)
+        size = -(-size_bytes // _GRAIN) * _GRAIN
+        for region in self._newest_first:
+            address = region.gap(size)
+            if address is not None:
+                break
+        else:
+            region = self._new_region(-(-size // _REGION_GRAIN) * _REGION_GRAIN)
+            address = region.address
+        insort(region.taken, (address, address + size))
+        return address
 
     def free(self, address: int, size_bytes: int) -> None:
+        """Give back what `malloc` gave."""
         self.release(size_bytes)
-        self.unreserve(address)
+        region = next(one for one in self._newest_first if one.address <= address < one.end)
+        del region.taken[bisect_left(region.taken, (address, 0))]
+        if not region.taken:
+            self._newest_first.remove(region)
+            self._by_address.remove((region.address, region.end))
+
+    def _new_region(self, size: int) -> _Region:
+        end = TOP_ADDRESS
+        for start, other_end in reversed(self._by_address):
+            if end - other_end >= size:
+                break
+            end = start
+        region = _Region(end - size, end)
+        insort(self._by_address, (region.address, region.end))
+        self._newest_first.insert(0, region)
+        return region
 
     def create(self, size_bytes: int) -> bool:
         """Memory without addresses."""
@@ -41,18 +98,20 @@ class Device:
         return True
 
     def release(self, size_bytes: int) -> None:
+        """Give back what `create` gave."""
         self.used_bytes -= size_bytes
 
     def reserve(self, size_bytes: int) -> int:
-        """Addresses without memory."""
+        """Addresses without memory: the lowest that are free."""
         size = -(-size_bytes // _GRAIN) * _GRAIN
-        at = FIRST_ADDRESS
-        for start, end in self._ranges:
+        at = _RESERVED_FROM
+        for start, end in self._reserved:
             if start - at >= size:
                 break
             at = end
-        insort(self._ranges, (at, at + size))
+        insort(self._reserved, (at, at + size))
         return at
 
     def unreserve(self, address: int) -> None:
-        del self._ranges[bisect_left(self._ranges, (address, 0))]
+        """Give back what `reserve` gave."""
+        del self._reserved[bisect_left(self._reserved, (address, 0))]
