@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import gc
-import io
 import json
 import threading
 import time
 import weakref
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from PIL import Image
 
 import gpulab as gl
 from gpulab.lab.memory.chart import parse_size
+from virtualgpu.records import io
 
 MIB = 1 << 20
 
@@ -144,7 +145,7 @@ def test_files_hold_what_the_record_holds(tmp_path):
         m.pause()
         m.resume()
     r = m.record
-    rows = list(csv.DictReader(io.StringIO(m.export(tmp_path / "x.csv").read_text())))
+    rows = list(csv.DictReader(StringIO(m.export(tmp_path / "x.csv").read_text())))
     assert [float(row["used_bytes"] or "nan") for row in rows] == pytest.approx(
         r.used_bytes.tolist(), nan_ok=True
     )
@@ -159,6 +160,16 @@ def test_files_hold_what_the_record_holds(tmp_path):
         assert picture.size[0] == 1800
     m.save(tmp_path / "x.html")
     assert "Memory of virtual A100" in (tmp_path / "x.html").read_text()
+
+
+def test_records_come_back_from_their_files(tmp_path):
+    with gl.memory(rate_hz=20) as m:
+        report = gl.memory_report(lambda: gl.cp.zeros(MIB, gl.cp.uint8))
+    samples = io.load(io.save(m.record, tmp_path / "samples"))
+    assert samples.lines == m.record.lines
+    np.testing.assert_array_equal(samples.used_bytes, m.record.used_bytes)
+    np.testing.assert_array_equal(samples.marks.allocated_bytes, m.record.marks.allocated_bytes)
+    assert io.load(io.save(report.record, tmp_path / "report")) == report.record
 
 
 def test_words():

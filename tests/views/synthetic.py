@@ -13,9 +13,16 @@ from virtualgpu.records import (
     Metric,
     Occupancy,
     Provenance,
+    SourceLine,
     WarpTrace,
 )
-from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
+from virtualgpu.records.memory import (
+    CacheCapacity,
+    LevelBandwidth,
+    MemoryLadder,
+    MemoryMarks,
+    MemorySamples,
+)
 
 MODELLED = Provenance("modelled", "A100-SXM4-80GB", "virtual GPU")
 MEASURED = Provenance("measured", "NVIDIA H200")
@@ -355,3 +362,17 @@ def ladder(provenance: Provenance = MODELLED, slower: float = 1.0) -> MemoryLadd
         ),
         (CacheCapacity("L1", 192 << 10, "a guide"), CacheCapacity("L2", 40 << 20, "a data sheet")),
     )
+
+
+def memory_samples(readings: int = 600) -> MemorySamples:
+    """A minute of ten readings a second: used memory climbs and falls, with a pause in the middle."""
+    time_ns = np.arange(readings) * 1e8
+    used = (np.arange(readings) % 100) * float(1 << 24)
+    used[readings // 2] = np.nan
+    reserved = np.maximum.accumulate(np.nan_to_num(used)) + 0 * used
+    every = time_ns[::10]
+    marks = [every, np.ones_like(every), 10 * used[9] + 0 * every, 0 * every, 0 * every, 0 * every, 0 * every]
+    return MemorySamples(
+        MODELLED, 0, 80 << 30, time_ns, used, reserved, used * 1.1, 0 * used, reserved + (1 << 29), 0 * used,
+        MemoryMarks(*marks), (SourceLine("cell [3]", 2, "x = cp.zeros(n)"),),
+    )  # fmt: skip

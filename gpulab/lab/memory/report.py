@@ -13,8 +13,15 @@ import numpy as np
 
 from gpulab import session
 from gpulab.lab.memory.hook import ALLOC, FREE_COMPLETED, MOST_FRAMES, OOM, AllocationRecorder
-from virtualgpu.records.memory import AllocatorEvents, MemoryReading
-from virtualgpu.records.memory.report import AliveBlocks, FailedRequest, MemoryReport, Room, Stay
+from virtualgpu.records.memory import (
+    AliveBlocks,
+    AllocatorEvents,
+    FailedRequest,
+    MemoryReading,
+    MemoryReport,
+    Room,
+)
+from virtualgpu.records.memory.report import Stay
 
 if TYPE_CHECKING:
     from gpulab.views.tables.memory import MemoryReportTable

@@ -242,7 +242,7 @@ class MemoryPlot extends Plot {
     if (at < 0 || here > this.sight[1]) return;
     const [used, reserved, device] = AREAS.map(([name]) => columns[name][at]);
     const limit = columns.limit_bytes[at] ? `, limit ${size(columns.limit_bytes[at])}` : "";
-    this.line.textContent = `At ${duration(Math.round(columns.time_ns[at]))}: ${size(used)} used, ${size(reserved - used)} cached, ${size(device - reserved)} driver and others, at most ${size(columns.peak_bytes[at])} used since the reading before${limit}.`;
+    this.line.textContent = `At ${duration(Math.round(columns.time_ns[at]))}: ${size(used)} used, ${size(reserved - used)} cached, ${size(device - reserved)} driver and others, at most ${size(columns.peak_bytes[at + 1] ?? columns.peak_bytes[at])} used until the next reading${limit}.`;
   }
 
   onKey(event) {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gpulab.views._text import count, number, percent, size
 from gpulab.views.tables import NOTHING, Shown, Table, short
 from virtualgpu.records import SourceLine
-from virtualgpu.records.memory.report import MemoryReport, Room
+from virtualgpu.records.memory import MemoryReport, Room
 
 MOST_ROWS = 12
 _FEW = 0.01  # of 1: a factor that is told as "less"

@@ -7,6 +7,7 @@ from virtualgpu.records.memory.events import ACTIONS, Action, AllocatorEvents, A
 from virtualgpu.records.memory.fragmentation import Arena, Fragmentation
 from virtualgpu.records.memory.history import AllocatorHistory, BlockLives, RangeLives, SegmentLives
 from virtualgpu.records.memory.ladder import CacheCapacity, LevelBandwidth, MemoryLadder
+from virtualgpu.records.memory.report import AliveBlocks, FailedRequest, MemoryReport, Room
 from virtualgpu.records.memory.requests import Request, RequestKind
 from virtualgpu.records.memory.samples import MemoryMarks, MemoryReading, MemorySamples
 from virtualgpu.records.memory.statistics import AllocatorStatistics, Figure
@@ -14,6 +15,7 @@ from virtualgpu.records.memory.statistics import AllocatorStatistics, Figure
 __all__ = [
     "ACTIONS",
     "Action",
+    "AliveBlocks",
     "AllocatorEvents",
     "AllocatorHistory",
     "AllocatorStatistics",
@@ -24,6 +26,7 @@ __all__ = [
     "BlockMap",
     "BlockState",
     "CacheCapacity",
+    "FailedRequest",
     "Figure",
     "Fragmentation",
     "Frame",
@@ -31,10 +34,12 @@ __all__ = [
     "MemoryLadder",
     "MemoryMarks",
     "MemoryReading",
+    "MemoryReport",
     "MemorySamples",
     "RangeLives",
     "Request",
     "RequestKind",
+    "Room",
     "Segment",
     "SegmentLives",
     "Stack",
