@@ -122,6 +122,21 @@ def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     assert ("400 events" in cut.trace.note) == (most < 400)
 
 
+def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> None:
+    """Of four, one stays, one is freed, one waits, and the place of the last is used again."""
+    base = 1 << 30
+    blocks = tuple(Block(base + at * MIB, MIB, False, MIB, f"block {at}") for at in range(4))
+    first = replace(at(history(trace_of([])), 0), segments=(Segment(base, 4 * MIB, 0, blocks),))
+    second, third, fourth = (base + at * MIB for at in (1, 2, 3))
+    rows = [("free_requested", second, MIB, 0, 0, -1), ("free_completed", second, MIB, 0, 0, -1),
+            ("free_requested", third, MIB, 0, 0, -1), ("free_completed", fourth, MIB, 0, 0, -1),
+            ("alloc", fourth, 4 * KIB, 4 * KIB, 0, 5)]  # fmt: skip
+    for most in range(5):
+        cut = history(tail(trace_of(rows, first), most))
+        found, wanted = at(cut, 0), at(history(trace_of(rows, first)), 5 - most)
+        assert [replace(b, event=0) for b in found.blocks] == [replace(b, event=0) for b in wanted.blocks]
+
+
 def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
     base = 1 << 40
     lives = history(trace_of([

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import gpulab as gl
+from gpulab.lab.memory.allocator import AllocatorReport
 from gpulab.lab.memory.pool import block_map
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.memory import BlockMap
@@ -100,6 +102,20 @@ def test_the_same_requests_beside_pytorchs_allocator() -> None:
     mirrored = a.beside("CuPy").panels[1]
     last = mirrored.at(mirrored.step(4))
     assert sorted(b.size_bytes for b in last.blocks) == sorted(b.size_bytes for b in a.at(-1).blocks)
+
+
+def test_what_was_there_before_was_asked_for_before_the_first_event() -> None:
+    before = gl.cp.empty(5 * MIB, gl.cp.uint8)
+    with gl.allocator() as a:
+        kept = gl.cp.empty(MIB, gl.cp.uint8)
+    record = a.record
+    # As in a snapshot of PyTorch: what it held first has the time of the first event.
+    late = replace(record, first=replace(record.first, time_ns=int(record.events.time_ns[0])))
+    view = AllocatorReport(late).beside("PyTorch")
+    ours, theirs = view.panels
+    assert [ours.step(at) for at in range(3)] == [0, 0, a.history.last_step]
+    assert theirs.at(theirs.step(1)).used_bytes == before.nbytes
+    assert theirs.at(theirs.step(2)).used_bytes == before.nbytes + kept.nbytes
 
 
 def test_figures_and_files(tmp_path: Path) -> None:

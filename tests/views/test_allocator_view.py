@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ from PIL import Image
 from gpulab.views.allocator.layout import places
 from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
-from tests.allocators.traces import MIB, random_rows, trace_of
+from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.allocators import steps
 
@@ -76,13 +77,26 @@ def test_the_picture_shows_what_is_in_use_and_what_is_free(refused: AllocatorVie
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("most", [4, 12])
 def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) -> None:
-    lives = steps.history(trace_of(random_rows(seed, 3000)))
+    draw, alive, segments = random.Random(seed), {}, []
+    for at in range(1000):
+        if alive and draw.random() < 0.45:
+            address = draw.choice(list(alive))
+            size, stream = alive.pop(address)
+            segments.append(("segment_free", address, size, 0, stream, -1))
+        elif len(alive) < 40:
+            size, stream = (
+                draw.choice((1, 2, 3, 10, 45)) * MIB + 512 * draw.randint(0, 99),
+                draw.randint(0, 1),
+            )
+            alive[BASE + at * 64 * MIB] = size, stream
+            segments.append(("segment_alloc", BASE + at * 64 * MIB, size, 0, stream, -1))
+    lives = steps.history(trace_of(segments))
     (found,) = places([lives], most)
     assert found.rows <= most
     rows = [set(range(g.first_row, g.first_row + g.rows)) for g in found.groups]
     assert sum(map(len, rows)) == len(set().union(*rows)), "groups have rows of their own"
     keys = [(g.stream, g.pool) for g in found.groups]
-    for step in range(0, 3001, 50):
+    for step in range(0, len(segments) + 1, 7):
         now = np.flatnonzero((lives.ranges.begins <= step) & (step < lives.ranges.ends))
         ends = []
         for number in lives.ranges.segments[now].tolist():

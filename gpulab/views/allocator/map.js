@@ -124,9 +124,10 @@ function render({ model, el }) {
     const more = by !== "age" && (by === "stream" ? contents.streams : contents.owners).length > contents.colours.length ? [[contents.rest, by === "stream" ? "other streams" : "other lines"]] : [];
     const waiting = pools.some(({ panel: { block } }) => block.freed.some((at, row) => at < block.end[row] - 1));
     const holes = pools.some(({ panel: { segment } }) => segment.expandable.some(Boolean));
+    const curves = last ? [swatch("accent-2", "curve: in use"), ...pools.map(({ panel }, at) => swatch("", several ? `reserved, ${panel.name}` : "reserved", at ? "gl-second" : "gl-first"))] : [];
     legend.replaceChildren(
       ...[...named, ...more].map(([colour, text], at) => swatch(colour, text || "unknown line", "", by === "line" && at < named.length ? coded(at) : "")),
-      swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []),
+      swatch("", "free", "gl-free"), ...(waiting ? [swatch("", "freed, waits for a stream", "gl-waiting")] : []), ...(holes ? [swatch("", "not mapped", "gl-hole")] : []), ...curves,
     );
   };
 

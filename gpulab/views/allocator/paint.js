@@ -52,7 +52,6 @@ export class MapCanvas {
     const across = Math.round(this.wide * ratio);
     const codes = new Uint16Array(rows * across);
     const names = [];
-    const edges = [];
     const paint = (tile, code) => {
       const number = tiles.segment[tile];
       let widest = null;
@@ -80,7 +79,6 @@ export class MapCanvas {
     this.write(pen, names, ratio, textOf);
     this.labels(pen, ratio);
     this.ring(pen, ratio);
-    edges.length = 0;
   }
 
   /** Whether a free piece goes when the cache is emptied (of an expandable segment the larger part of it). */
@@ -142,8 +140,8 @@ export class MapCanvas {
 
   /** Sizes and owners in tiles that have room for them. */
   write(pen, names, ratio, textOf) {
-    if (this.rowPx - GAP < 12) return;
-    pen.font = `11px ${getComputedStyle(this.frame.root).fontFamily}`;
+    if (this.rowPx - GAP < 10) return;
+    pen.font = `${this.rowPx - GAP < 13 ? 10 : 11}px ${getComputedStyle(this.frame.root).fontFamily}`;
     pen.textBaseline = "middle";
     pen.textAlign = "left";
     const inks = this.colours.map((name) => this.frame.colour(`on-${name}`) || this.frame.colour("fg"));
@@ -157,7 +155,8 @@ export class MapCanvas {
       const plate = code < FIRST || (code - FIRST) & 1;
       if (plate) {
         pen.fillStyle = this.frame.colour(code < FIRST ? "panel" : "bg");
-        pen.fillRect(x - 2, y - 7, pen.measureText(text).width + 4, 14);
+        const high = Math.min(14, this.rowPx - GAP - 2);
+        pen.fillRect(x - 2, y - high / 2, pen.measureText(text).width + 4, high);
       }
       pen.fillStyle = plate ? this.frame.colour("fg") : inks[(code - FIRST) >> 1];
       pen.fillText(text, x, y + 0.5);
