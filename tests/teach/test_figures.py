@@ -75,7 +75,7 @@ def test_a_picture_has_a_pixel_for_each_number() -> None:
 def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
     info = session.table_info("H200")
     card = device_card.SmallCard(info)
-    assert [number for number, _ in card.numbers] == ["132", "141 GiB", "4,814 GB/s"]
+    assert [number for number, _ in card.numbers] == ["132", "140 GiB", "4,814 GB/s"]
     assert repr(card).endswith(f"; {info.provenance.label}.")
     assert "published for H200 (NVIDIA H200 datasheet" in card._repr_html_()
     assert device_card.SmallCard(replace(info, memory_bandwidth_gbps=None)).numbers[2][0] == "not known"

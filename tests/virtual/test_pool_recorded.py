@@ -10,7 +10,6 @@ import gc
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +65,10 @@ DIFFERENT = {
 
 @pytest.fixture(autouse=True)
 def h200() -> Iterator[None]:
-    """A virtual H200 with the recorded one's memory; few objects, since pools collect garbage."""
+    """A virtual H200, of the recorded one's memory; few objects, since pools collect garbage."""
     previous = slot._slot.machine
-    slot.use(Machine([replace(device_info("H200"), memory_bytes=CAPACITY)]))
+    slot.use(Machine([device_info("H200")]))
+    assert device_info("H200").memory_bytes == CAPACITY
     gc.freeze()
     yield
     gc.unfreeze()

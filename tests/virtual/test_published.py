@@ -36,8 +36,9 @@ PUBLISHED = {
 def test_devices(name: str) -> None:
     info, row = device_info(name), PUBLISHED[name]
     clocks = (info.memory_clock_mhz, info.boost_clock_mhz)
-    sizes = (info.l2_bytes / 1024**2, info.memory_bytes / 1024**3, info.memory_bus_bits)
     spec = device_spec(name)
+    sizes = (info.l2_bytes / 1024**2, spec.memory_gib, info.memory_bus_bits)
+    assert 0.99 <= info.memory_bytes / 1024**3 / spec.memory_gib <= 1
     rates = (spec.fp16_tensor_tflops, spec.pcie_gbps, spec.nvlink_gbps)
     assert (info.compute_capability, info.sm_count, *sizes, *clocks, info.copy_engines, *rates) == row
     assert (info.max_threads_per_block, info.shared_per_block_bytes) == (1024, 48 * 1024)

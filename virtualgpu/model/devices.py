@@ -31,7 +31,11 @@ SHARED_PER_BLOCK_DEFAULT_BYTES = 48 * KIB
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
-    """One row of the device table. Rates in GB/s (10^9), clocks in MHz, TFLOPS dense."""
+    """One row of the device table. Rates in GB/s (10^9), clocks in MHz, TFLOPS dense.
+
+    ``reported_bytes`` is what ``cudaMemGetInfo`` says on the device, 0 where nobody asked it: less than the
+    ``memory_gib`` that it is sold with.
+    """
 
     name: str
     compute_capability: tuple[int, int]
@@ -53,6 +57,7 @@ class DeviceSpec:
     source: str
     measured: str = ""
     note: str = ""
+    reported_bytes: int = 0
 
     @property
     def info(self) -> DeviceInfo:
@@ -69,7 +74,7 @@ class DeviceSpec:
             max_grid_dim=MAX_GRID_DIM,
             shared_per_block_bytes=SHARED_PER_BLOCK_DEFAULT_BYTES,
             l2_bytes=self.l2_mib * MIB,
-            memory_bytes=self.memory_gib * GIB,
+            memory_bytes=self.reported_bytes or self.memory_gib * GIB,
             notes=self.note,
         )
 
@@ -266,7 +271,8 @@ DEVICES: tuple[DeviceSpec, ...] = (
         aliases=("H200 SXM", "H200 SXM 141GB", "H200 141GB"),
         source="NVIDIA H200 datasheet; torch device listing; one H200 measured for gpulab",
         measured="triad 3534 GB/s (te42kyfo/gpu-benches); device copy 4175 GB/s read+write, H2D 55.2 GB/s",
-        note="Marketed as 4.8 TB/s.",
+        note="Marketed as 4.8 TB/s and 141 GB.",
+        reported_bytes=150_109_880_320,
     ),
     DeviceSpec(
         name="B200",
