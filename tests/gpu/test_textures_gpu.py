@@ -13,7 +13,7 @@ pytestmark = pytest.mark.gpu
 RECORDING = FOLDER / textures.FILE
 
 
-@pytest.mark.parametrize("case", textures.cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", tuple(textures.cases()), ids=lambda case: case.name)
 def test_fetches_are_those_recorded(cp: Any, case: textures.TextureCase) -> None:
     if not RECORDING.is_file():
         pytest.skip("nothing was recorded")

@@ -69,6 +69,18 @@ def test_count_is_modelled_and_runs_the_kernel_once() -> None:
     assert table.total("sectors", "global", "load") == 125
 
 
+def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
+    x = gl.cp.zeros(1000, gl.cp.int32)
+    kernel = gl.cp.RawKernel(COUNT_UP, "count_up")
+    view = gl.access(kernel, 4, 256, (x, np.int32(1000)), block_index=3, warp=7)
+    assert bool((x == 1).all())
+    assert view.source == "modelled"
+    assert "replay on the virtual GPU" in view.caption
+    assert [row.cells[4] for row in view.rows] == ["3.91 sectors"] * 2
+    assert view.access is not None
+    assert view.access.lanes == tuple(range(8))
+
+
 def test_a_replay_that_takes_too_long_is_given_up() -> None:
     gl.use_device(watchdog_s=0.3)
     x = gl.cp.zeros(1, gl.cp.int32)
@@ -79,7 +91,7 @@ def test_a_replay_that_takes_too_long_is_given_up() -> None:
 def test_a_fault_is_found_before_it_can_end_the_cuda_context(addition: Any) -> None:
     kernel, args, expected = addition
     x = gl.cp.ones(1000, gl.cp.float32)
-    for function in (gl.launch, gl.warps, gl.count):
+    for function in (gl.launch, gl.warps, gl.count, gl.access):
         with pytest.raises(IllegalAddressError, match="line 4"):
             function(gl.cp.RawKernel(NO_TAIL_CHECK, "double_all"), 4, 256, (x,))
     kernel((GRID,), (256,), args)

@@ -165,7 +165,7 @@ def test_fetches_are_counted_as_reads(step: int, sectors: int) -> None:
     load = next(a for a in view.record.counters.accesses if a.kind == "load")
     assert (load.space, load.requests, load.sectors) == ("global", 1, sectors)
     assert load.text.startswith("tex.2d")
-    row = next(at for at, row in enumerate(view.rows) if "load" in row.cells[2])
+    row = next(at for at, row in enumerate(view.rows) if row.cells[2] == "texture fetch, 4 B")
     view.row = row
     assert view.access is not None
     assert view.access.memory().sectors == sectors

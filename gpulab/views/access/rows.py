@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gpulab.views._text import number, size
 from gpulab.views.access.words import share
 from gpulab.views.tables import NOTHING, place
+from virtualgpu.records import AccessCounters
 from virtualgpu.records.access import AccessTrace, excess_bytes
 from virtualgpu.records.kernel import SECTOR_BYTES
 
@@ -63,7 +64,7 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
     excess = sum(map(excess_bytes, found))
     cells = (
         *place(trace.code, first.line, first.text, first.column, access=True),
-        f"{first.space} {first.kind}, {first.size_bytes} B",
+        f"{_named(first)}, {first.size_bytes} B",
         number(requests),
         ", ".join(each) or NOTHING,
         ", ".join(least) or NOTHING,
@@ -71,6 +72,13 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
         size(excess) if excess else NOTHING,
     )
     return Row(first.line, cells, excess > 0, np.flatnonzero(np.isin(trace.site, members)))
+
+
+def _named(access: AccessCounters) -> str:
+    for opcode, name in (("tex.", "texture fetch"), ("suld.", "surface load"), ("sust.", "surface store")):
+        if opcode in access.text:
+            return name
+    return f"{access.space} {access.kind}"
 
 
 def _units(value: float, one: str, many: str) -> str:
