@@ -33,43 +33,46 @@ def _grid(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
 def _sgemm() -> list[Variant]:
     shapes = (
         # BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS
-        (128, 128, 16, 64, 32, 8, 8, 1), (128, 128, 32, 64, 32, 8, 8, 1), (128, 64, 16, 64, 32, 8, 8, 3),
-        (128, 256, 16, 64, 64, 8, 16, 1), (128, 256, 32, 64, 64, 8, 16, 1), (256, 128, 16, 64, 64, 8, 16, 1),
-        (256, 128, 32, 64, 64, 8, 16, 1), (128, 128, 16, 64, 64, 8, 16, 2), (128, 128, 32, 64, 64, 8, 16, 2),
-        (128, 256, 16, 32, 128, 8, 16, 1),
+        (128, 256, 16, 64, 64, 8, 16, 1), (256, 128, 16, 64, 64, 8, 16, 1), (128, 128, 16, 64, 64, 8, 16, 2),
+        (128, 128, 16, 64, 32, 8, 8, 1), (128, 128, 16, 64, 32, 8, 8, 2), (128, 256, 32, 64, 64, 8, 16, 1),
+        (128, 256, 8, 64, 64, 8, 16, 1), (128, 64, 16, 64, 32, 8, 8, 3), (128, 256, 16, 32, 128, 8, 16, 1),
+        (128, 256, 16, 64, 64, 16, 8, 1), (256, 128, 32, 64, 64, 8, 16, 1),
     )  # fmt: skip
     found: list[Variant] = []
     for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
         tile = {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "TM": tm, "TN": tn, "MIN_BLOCKS": blocks}
-        for stages, width in itertools.product((2, 3, 4), (2, 4)):
-            if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32):
-                found += [("sgemm_async", {**tile, "STAGES": stages, "A_WIDTH": width, "UNROLL": u})
-                          for u in (2, 4)]  # fmt: skip
-    best = {"BM": 128, "BN": 256, "WN": 64, "TN": 16}
-    found += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16, 32)]
-    found += [(f"sgemm_{name}", tile) for name in ("vectors", "double") for tile in ({}, best)]
+        found += [
+            ("sgemm_async", {**tile, "STAGES": stages, "A_WIDTH": 2, "UNROLL": bk // 2})
+            for stages in (2, 3, 4)
+            if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32)
+        ]
+    best = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
+    found += [("sgemm_async", {**best, "GROUP": group}) for group in (4, 16)]
+    found += [("sgemm_async", {**best, "A_WIDTH": 4, "UNROLL": 4})]
+    found += [(name, tile) for name in ("sgemm_vectors", "sgemm_double")
+              for tile in (best, {"A_WIDTH": 2, "UNROLL": 8}, {"UNROLL": 2})]  # fmt: skip
     return found
 
 
 def _hgemm() -> list[Variant]:
     shapes = (
-        # BM, BN, BK, WM, WN
-        (128, 128, 32, 64, 64), (128, 128, 64, 64, 64), (128, 256, 32, 64, 64), (256, 128, 32, 64, 64),
-        (128, 128, 32, 64, 32), (128, 256, 64, 64, 64), (256, 128, 64, 64, 64), (128, 128, 64, 64, 32),
+        # BM, BN, BK, WM, WN, MIN_BLOCKS
+        (128, 128, 32, 64, 64, 2), (128, 128, 64, 64, 64, 1), (128, 256, 32, 64, 64, 1),
+        (256, 128, 32, 64, 64, 1), (128, 128, 32, 64, 32, 2), (128, 256, 64, 64, 64, 1),
+        (256, 128, 64, 64, 64, 1), (128, 128, 64, 64, 32, 2),
     )  # fmt: skip
     return [
-        ("hgemm_async", {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "STAGES": stages, "GROUP": group})
-        for bm, bn, bk, wm, wn in shapes
+        ("hgemm_async", {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks,
+                         "STAGES": stages})
+        for bm, bn, bk, wm, wn, blocks in shapes
         for stages in (3, 4, 5)
-        for group in (8, 16)
-        if stages * (bm + bn) * bk * 2 <= 220 << 10
-    ]
+        if stages * (bm + bn) * bk * 2 * blocks <= 220 << 10
+    ]  # fmt: skip
 
 
 VARIANTS: dict[str, Callable[[], list[Variant]]] = {
     "copy": lambda: [
         *[(name, {"THREADS": t}) for name in ("copy_floats", "copy_vectors") for t in (256, 512, 1024)],
-        *[("copy_in_flight", v) for v in _grid(COPY_UNROLL=(2, 4, 8), THREADS=(128, 256, 512, 1024))],
     ],
     "transpose": lambda: [
         ("transpose_naive", {}), ("transpose_tiled", {}), ("transpose_padded", {}),
@@ -94,7 +97,8 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
     ],
     "histogram": lambda: [(f"histogram_{name}", {}) for name in ("global", "shared", "private")],
     "stencil": lambda: [
-        ("stencil_naive", {}), ("stencil_tiled", {}), *[("stencil_sliding", {"ROWS": r}) for r in (4, 8, 16)],
+        ("stencil_naive", {}), *[("stencil_tiled", v) for v in _grid(TY=(8, 16, 32))],
+        *[("stencil_sliding", v) for v in _grid(TY=(4, 8, 16), ROWS=(8, 16)) if v["TY"] * v["ROWS"] <= 256],
     ],
     "sgemm": _sgemm,
     "tensor_cores": _hgemm,

@@ -37,15 +37,8 @@ def copy(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]
     """`x` (n) to `out`; ``THREADS`` a block."""
     x, out = arrays
     n, threads = x.size, tuning.get("THREADS", BLOCK)
-    values = {k: v for k, v in tuning.items() if k != "THREADS"}
-    unrolled = {**tunable("copy.cu"), **values}["COPY_UNROLL"]
-    each = {
-        "copy_floats": n,
-        "copy_vectors": n // 4 + n % 4,
-        "copy_in_flight": -(-(n // 4 + n % 4) // unrolled),
-    }
-    grid = blocks_for(each[name], threads)
-    return (Step(kernel("copy.cu", name, values), (grid,), (threads,), (x, out, np.int32(n))),)
+    grid = blocks_for(n if name == "copy_floats" else n // 4 + n % 4, threads)
+    return (Step(kernel("copy.cu", name), (grid,), (threads,), (x, out, np.int32(n))),)
 
 
 def transpose(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -124,10 +117,12 @@ def stencil(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, .
     """The mean of 5 x 5 cells around each of `x` (height, width) to `out`."""
     x, out = arrays
     height, width = x.shape
-    rows = {**tunable("stencil.cu"), **tuning}["ROWS"] if name == "stencil_sliding" else 1
-    grid = (blocks_for(width, 32), blocks_for(height, 8 * rows))
+    values = {**tunable("stencil.cu"), **tuning}
+    rows = values["ROWS"] if name == "stencil_sliding" else 1
+    block = (32, values["TY"])
+    grid = (blocks_for(width, 32), blocks_for(height, block[1] * rows))
     made = kernel("stencil.cu", name, tuning)
-    return (Step(made, grid, (32, 8), (x, out, np.int32(height), np.int32(width))),)
+    return (Step(made, grid, block, (x, out, np.int32(height), np.int32(width))),)
 
 
 def by_row(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
@@ -153,6 +148,7 @@ def sgemm(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...
         grid, block = (blocks_for(n, 64), blocks_for(m, 64)), (256, 1)
     elif name in ("sgemm_vectors", "sgemm_double", "sgemm_async"):
         _want(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
+        tuning = _with_room("sgemm.cu", tuning, 4)
         grid, block, shared = _tiles("sgemm.cu", m, n, tuning, 4)
         shared = shared if name == "sgemm_async" else 0
     made = kernel("sgemm.cu", name, tuning, shared)
@@ -166,9 +162,19 @@ def tensor_cores(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[St
     shared, grid, block = 0, (blocks_for(n, 8), blocks_for(m, 64)), (128, 1)
     if name == "hgemm_async":
         _want(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
+        tuning = _with_room("tensor_cores.cu", tuning, 2)
         grid, block, shared = _tiles("tensor_cores.cu", m, n, tuning, 2)
     made = kernel("tensor_cores.cu", name, tuning, shared)
     return (Step(made, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+
+
+def _with_room(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
+    """With fewer stages where a block's shared memory has no room for all of them; two at least."""
+    room = session.backend().device_info().shared_per_block_optin_bytes
+    stages = {**tunable(file), **tuning}["STAGES"]
+    while stages > 2 and _tiles(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > room:
+        stages -= 1
+    return tuning if stages == {**tunable(file), **tuning}["STAGES"] else {**tuning, "STAGES": stages}
 
 
 def _tiles(

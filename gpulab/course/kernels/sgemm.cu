@@ -108,7 +108,7 @@ sgemm_registers(const float* a, const float* b, float* c, int m, int n, int k)
 #define MIN_BLOCKS 1
 #endif
 #ifndef UNROLL
-#define UNROLL 4  // how many of these pieces the compiler lays out one after the other
+#define UNROLL 1  // how many of these pieces the compiler lays out one after the other
 #endif
 #ifndef A_WIDTH
 #define A_WIDTH 4  // floats of A's row that a thread reads at once: 4 or 2
@@ -125,42 +125,44 @@ typedef float2 Piece;
 #define A_LOADS (BM * VECTORS / THREADS)
 #define B_LOADS (BN / 4 * BK / THREADS)
 
-__device__ int a_slot(int row, int vector)
-{
-    return row * VECTORS + (vector ^ (row / (8 / VECTORS > 0 ? 8 / VECTORS : 1) % VECTORS));
-}
+__device__ unsigned a_flip(unsigned row) { return VECTORS < 8 ? row / (8 / VECTORS) % VECTORS : row % VECTORS; }
+__device__ unsigned a_slot(unsigned row, unsigned v) { return row * VECTORS + (v ^ a_flip(row)); }
 
-// Where this thread's part of a tile lies: its rows are y + i LANES_Y, its columns x + 4 (j LANES_X), in
-// vectors of four.
+// Where this thread's part of a tile lies: its rows are y + i LANES_Y, its columns 4 (x + j LANES_X) and the
+// three after each.
 struct Place {
-    int y, x;
+    unsigned y, x;
     __device__ Place()
     {
-        int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         y = warp / (BN / WN) * WM + lane / LANES_X;
-        x = warp % (BN / WN) * WN + lane % LANES_X * 4;
+        x = warp % (BN / WN) * (WN / 4) + lane % LANES_X;
     }
 };
 
 __device__ float element(float4 p, int d) { return d == 0 ? p.x : d == 1 ? p.y : d == 2 ? p.z : p.w; }
 __device__ float element(float2 p, int d) { return d == 0 ? p.x : p.y; }
 
+// LANES_Y is a power of two, so that what row y + i LANES_Y flips is what y flips and what i LANES_Y does.
 __device__ void multiply(const float4* as, const float4* bs, Place at, float (&sum)[TM][TN])
 {
+    const float4* rows = as + at.y * VECTORS;
+    const float4* columns = bs + at.x;
+    unsigned flip = a_flip(at.y);
 #pragma unroll UNROLL
-    for (int piece = 0; piece < BK / A_WIDTH; ++piece) {
+    for (unsigned piece = 0; piece < BK / A_WIDTH; ++piece) {
         Piece p[TM];
 #pragma unroll
         for (int i = 0; i < TM; ++i) {
-            const float4* v = as + a_slot(at.y + i * LANES_Y, piece * A_WIDTH / 4);
-            p[i] = ((const Piece*)v)[piece % (4 / A_WIDTH)];
+            unsigned v = piece * A_WIDTH / 4 ^ a_flip(i * LANES_Y);
+            p[i] = ((const Piece*)(rows + i * LANES_Y * VECTORS + (v ^ flip)))[piece % (4 / A_WIDTH)];
         }
 #pragma unroll
         for (int d = 0; d < A_WIDTH; ++d) {
             float q[TN];
 #pragma unroll
-            for (int j = 0; j < TN; j += 4)
-                *(float4*)(q + j) = bs[((A_WIDTH * piece + d) * BN + at.x + j * LANES_X) / 4];
+            for (int j = 0; j < TN / 4; ++j)
+                *(float4*)(q + 4 * j) = columns[(A_WIDTH * piece + d) * (BN / 4) + j * LANES_X];
 #pragma unroll
             for (int i = 0; i < TM; ++i)
 #pragma unroll
@@ -176,7 +178,7 @@ __device__ void store(float* c, int m, int n, int y0, int x0, Place at, const fl
     for (int i = 0; i < TM; ++i)
 #pragma unroll
         for (int j = 0; j < TN; j += 4) {
-            int y = y0 + at.y + i * LANES_Y, x = x0 + at.x + j * LANES_X;
+            int y = y0 + at.y + i * LANES_Y, x = x0 + 4 * at.x + j * LANES_X;
             if (y < m && x < n)
                 *(float4*)(c + (size_t)y * n + x) = make_float4(sum[i][j], sum[i][j + 1], sum[i][j + 2], sum[i][j + 3]);
         }
@@ -224,6 +226,7 @@ struct Share {
     }
 };
 
+#if 2 * (BM + BN) * BK <= 12288  // both of these rungs fit into the 48 KiB that can be declared
 // Larger tiles, and everything moves in vectors of four: a quarter of the requests.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 sgemm_vectors(const float* a, const float* b, float* c, int m, int n, int k)
@@ -269,6 +272,8 @@ sgemm_double(const float* a, const float* b, float* c, int m, int n, int k)
     store(c, m, n, y0, x0, at, sum);
 }
 
+#endif
+
 // 16 bytes from global to shared memory, or 16 zeros; before compute capability 8.0 by way of registers.
 __device__ void copy_16(float4* to, const float* from, bool inside)
 {
@@ -306,21 +311,28 @@ sgemm_async(const float* a, const float* b, float* c, int m, int n, int k)
     tile_of_block(m, n, y0, x0);
     Place at;
     float sum[TM][TN] = {};
+    // What this thread copies: A_LOADS vectors of A, B_LOADS of B, equally far apart.
+    const unsigned A_ROWS = THREADS / VECTORS, B_ROWS = THREADS / (BN / 4);
+    unsigned a_row = threadIdx.x / VECTORS, a_column = 4 * (threadIdx.x % VECTORS);
+    unsigned b_row = threadIdx.x / (BN / 4), b_column = x0 + 4 * (threadIdx.x % (BN / 4));
+    const float* from_a = a + (size_t)(y0 + a_row) * k + a_column;
+    const float* from_b = b + (size_t)b_row * n + b_column;
+    float4* to_a = stages + a_slot(a_row, a_column / 4);
+    float4* to_b = stages + A_TILE + threadIdx.x;
     auto fetch = [&](int start, int stage) {
-        float4* as = stages + stage * BOTH;
-        float4* bs = as + A_TILE;
 #pragma unroll
         for (int i = 0; i < A_LOADS; ++i) {
-            int at = threadIdx.x + i * THREADS, row = at / VECTORS, v = at % VECTORS;
-            bool inside = y0 + row < m && start + 4 * v < k;
-            copy_16(as + a_slot(row, v), inside ? a + (size_t)(y0 + row) * k + start + 4 * v : a, inside);
+            bool inside = y0 + a_row + i * A_ROWS < m && start + a_column < k;
+            // The next rows flip alike: A_ROWS is a multiple of eight.
+            copy_16(to_a + stage * BOTH + i * A_ROWS * VECTORS, inside ? from_a + (size_t)i * A_ROWS * k : a, inside);
         }
 #pragma unroll
         for (int i = 0; i < B_LOADS; ++i) {
-            int at = threadIdx.x + i * THREADS, row = at / (BN / 4), x = x0 + at % (BN / 4) * 4;
-            bool inside = start + row < k && x < n;
-            copy_16(bs + at, inside ? b + (size_t)(start + row) * n + x : b, inside);
+            bool inside = start + b_row + i * B_ROWS < k && b_column < n;
+            copy_16(to_b + stage * BOTH + i * THREADS, inside ? from_b + (size_t)i * B_ROWS * n : b, inside);
         }
+        from_a += BK;
+        from_b += (size_t)BK * n;
     };
 #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {

@@ -63,10 +63,12 @@ extern "C" __global__ void softmax_online(const float* in, float* out, int rows,
     const float* x = in + (size_t)row * columns;
     float most = LOWEST, sum = 0;
     for (int i = lane; i < columns; i += 32) {
-        float v = x[i], larger = fmaxf(most, v);
-        if (larger > LOWEST)
-            sum = sum * __expf(most - larger) + __expf(v - larger);
-        most = larger;
+        float v = x[i];
+        if (v > most) {  // seldom, once a lane has seen a few
+            sum *= __expf(most - v);
+            most = v;
+        }
+        sum += v > LOWEST ? __expf(v - most) : 0;
     }
     float of_row = warp_max(most);
     sum = warp_sum(most > LOWEST ? sum * __expf(most - of_row) : 0);

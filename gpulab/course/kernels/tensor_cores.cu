@@ -78,36 +78,35 @@ hgemm_direct(const half_bits* a, const half_bits* b, float* c, int m, int n, int
 #define A_ROW (BK / 8)  // vectors of eight halves in a row of the tile of A
 #define B_ROW (BN / 8)
 
-__device__ int a_slot(int row, int vector)
-{
-    return row * A_ROW + (vector ^ (row / (8 / A_ROW > 0 ? 8 / A_ROW : 1) % A_ROW));
-}
+#define A_LOADS (BM * A_ROW / THREADS)
+#define B_LOADS (BK * B_ROW / THREADS)
 
-__device__ int b_slot(int row, int vector) { return row * B_ROW + (vector ^ (row % 8)); }
+// Vector v of a row of A's tile lies at v ^ a_flip(row), of B's at v ^ row % 8, so that the eight rows that
+// ldmatrix reads at once lie in different banks.
+__device__ unsigned a_flip(unsigned row) { return A_ROW < 8 ? row / (8 / A_ROW) % A_ROW : row % 8; }
 
-__device__ void copy_16(uint4* to, const half_bits* from, bool inside)
+// 16 bytes, or 16 zeros, from global to shared memory; before compute capability 8.0 by way of registers.
+__device__ void copy_16(unsigned to, const half_bits* from, bool inside)
 {
 #if __CUDA_ARCH__ >= 800
-    unsigned place = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(place), "l"(from), "r"(inside ? 16 : 0) : "memory");
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
 #else
-    *to = inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0);
+    uint4 v = inside ? *(const uint4*)from : make_uint4(0, 0, 0, 0);
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
 #endif
 }
 
 // Four 8 x 8 matrices of halves, a row of which each lane names, to the places that the product wants.
-__device__ void load_4(unsigned (&r)[4], const uint4* row)
+__device__ void load_4(unsigned (&r)[4], unsigned row)
 {
-    unsigned place = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(place) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
 }
 
-__device__ void load_4_turned(unsigned (&r)[4], const uint4* row)
+__device__ void load_4_turned(unsigned (&r)[4], unsigned row)
 {
-    unsigned place = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(place) : "memory");
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(row) : "memory");
 }
 
 // BM x BN elements a block, WM x WN a warp; tiles in STAGES stages of shared memory, filled by asynchronous
@@ -116,60 +115,65 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 hgemm_async(const half_bits* a, const half_bits* b, float* c, int m, int n, int k)
 {
     extern __shared__ uint4 stages[];
-    const int A_TILE = BM * A_ROW, BOTH = A_TILE + BK * B_ROW;
+    const unsigned A_TILE = BM * A_ROW, BOTH = 16 * (A_TILE + BK * B_ROW);  // vectors, bytes
     int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN;
     int group = blockIdx.x / (GROUP * columns), first = group * GROUP;
     int high = min(GROUP, rows - first), within = blockIdx.x - group * GROUP * columns;
     int y0 = (first + within % high) * BM, x0 = within / high * BN;
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int wy = warp / (BN / WN) * WM, wx = warp % (BN / WN) * WN;
-    float sum[WM / 16][WN / 8][4] = {};
+    unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    unsigned wy = warp / (BN / WN) * WM, wx = warp % (BN / WN) * WN;
+    unsigned shared = (unsigned)__cvta_generic_to_shared(stages);
+
+    // What this thread copies: A_LOADS vectors of A, B_LOADS of B, rows that are multiples of eight apart.
+    const unsigned A_ROWS = THREADS / A_ROW, B_ROWS = THREADS / B_ROW;
+    unsigned a_row = threadIdx.x / A_ROW, a_v = threadIdx.x % A_ROW;
+    unsigned b_row = threadIdx.x / B_ROW, b_v = threadIdx.x % B_ROW;
+    const half_bits* from_a = a + (size_t)(y0 + a_row) * k + 8 * a_v;
+    const half_bits* from_b = b + (size_t)b_row * n + x0 + 8 * b_v;
+    unsigned to_a = shared + 16 * (a_row * A_ROW + (a_v ^ a_flip(a_row)));
+    unsigned to_b = shared + 16 * (A_TILE + b_row * B_ROW + (b_v ^ b_row % 8));
     auto fetch = [&](int start, int stage) {
-        uint4* as = stages + stage * BOTH;
-        uint4* bs = as + A_TILE;
 #pragma unroll
-        for (int at = threadIdx.x; at < A_TILE; at += THREADS) {
-            int row = at / A_ROW, v = at % A_ROW;
-            bool inside = y0 + row < m && start + 8 * v < k;
-            copy_16(as + a_slot(row, v), inside ? a + (size_t)(y0 + row) * k + start + 8 * v : a, inside);
+        for (int i = 0; i < A_LOADS; ++i) {
+            bool inside = y0 + a_row + i * A_ROWS < m && start + 8 * a_v < k;
+            copy_16(to_a + stage * BOTH + 16 * i * A_ROWS * A_ROW, inside ? from_a + (size_t)i * A_ROWS * k : a, inside);
         }
 #pragma unroll
-        for (int at = threadIdx.x; at < BK * B_ROW; at += THREADS) {
-            int row = at / B_ROW, v = at % B_ROW;
-            bool inside = start + row < k && x0 + 8 * v < n;
-            copy_16(bs + b_slot(row, v), inside ? b + (size_t)(start + row) * n + x0 + 8 * v : b, inside);
+        for (int i = 0; i < B_LOADS; ++i) {
+            bool inside = start + b_row + i * B_ROWS < k && x0 + 8 * b_v < n;
+            copy_16(to_b + stage * BOTH + 16 * i * THREADS, inside ? from_b + (size_t)i * B_ROWS * n : b, inside);
         }
-    };
-#pragma unroll
-    for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage * BK < k)
-            fetch(stage * BK, stage);
+        from_a += BK;
+        from_b += (size_t)BK * n;
 #if __CUDA_ARCH__ >= 800
         asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
-    }
+    };
+
+    // Where this lane's rows for ldmatrix lie. What is added to a row or a vector below is a power of two that
+    // these do not hold, so that flipping it flips the sum.
+    unsigned a_at = shared + 16 * (wy + lane % 16) * A_ROW, a_turn = lane / 16 ^ a_flip(lane % 16);
+    unsigned b_at = shared + 16 * (A_TILE + lane % 16 * B_ROW), b_turn = (wx / 8 + lane / 16) ^ lane % 8;
+    float sum[WM / 16][WN / 8][4] = {};
+#pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage)
+        fetch(stage * BK, stage);
     int now = 0, next = STAGES - 1;
     for (int start = 0; start < k; start += BK) {
 #if __CUDA_ARCH__ >= 800
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
 #endif
         __syncthreads();
-        if (start + (STAGES - 1) * BK < k)
-            fetch(start + (STAGES - 1) * BK, next);
-#if __CUDA_ARCH__ >= 800
-        asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-        const uint4* as = stages + now * BOTH;
-        const uint4* bs = as + A_TILE;
+        fetch(start + (STAGES - 1) * BK, next);
 #pragma unroll
         for (int d = 0; d < BK; d += 16) {
             unsigned fa[WM / 16][4], fb[WN / 16][4];
 #pragma unroll
             for (int i = 0; i < WM / 16; ++i)
-                load_4(fa[i], as + a_slot(wy + 16 * i + lane % 16, d / 8 + lane / 16));
+                load_4(fa[i], a_at + now * BOTH + 16 * (16 * i * A_ROW + (a_turn ^ d / 8)));
 #pragma unroll
             for (int j = 0; j < WN / 16; ++j)
-                load_4_turned(fb[j], bs + b_slot(d + lane % 16, wx / 8 + 2 * j + lane / 16));
+                load_4_turned(fb[j], b_at + now * BOTH + 16 * (d * B_ROW + (b_turn ^ 2 * j)));
 #pragma unroll
             for (int i = 0; i < WM / 16; ++i)
 #pragma unroll

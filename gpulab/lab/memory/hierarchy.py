@@ -159,7 +159,7 @@ class _Bench:
         def loop(kernel: str, *args: Any, loads: int) -> float:
             grid, block = self.effort.blocks_an_sm * sms, 512
             if kernel == "l1":
-                args = (self.cp.zeros((grid, 2048 * 4), self.cp.float32), *args)
+                args = (self.cp.zeros((grid, 2048 * 4), self.cp.uint32), *args)
 
             def run(count: int) -> Callable[[], Any]:
                 return lambda: self.kernels[kernel]((grid,), (block,), (*args, np.int32(count)))
@@ -176,12 +176,12 @@ class _Bench:
             "registers", gbps, "All SMs multiply and add: each lane reads three registers and writes one.",
             operands or None, f"four operands a lane and clock: {guide}",
         )  # fmt: skip
-        gbps = loop("shared_memory", self.out, loads=16)
+        gbps = loop("shared_memory", self.out, loads=4)
         yield LevelBandwidth(
             "shared memory", gbps, "Every warp reads 16 bytes a lane without bank conflicts.",
             warp_loads or None, f"32 banks of 4 bytes a clock: {guide}",
         )  # fmt: skip
-        gbps = loop("l1", self.out, loads=16)
+        gbps = loop("l1", self.out, loads=4)
         yield LevelBandwidth("L1", gbps, "Each block reads 32 KiB of its own again and again.",
                              warp_loads or None, f"128 bytes a clock: {guide}")  # fmt: skip
         yield self._l2()
