@@ -260,7 +260,8 @@ class MemoryRecording:
 
     def _change(self, what: str, size: str) -> str:
         cp = session.cp()
-        pool = cp.get_default_memory_pool()
+        own = getattr(cp.cuda.get_allocator(), "__self__", None)
+        pool = own if isinstance(own, cp.cuda.MemoryPool) else cp.get_default_memory_pool()
         if what == "allocate":
             self._held.append(cp.cuda.alloc(parse_size(size)))
             return f"Allocated {size}."

@@ -27,6 +27,7 @@ ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
     ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "segment_alloc", "oom")
 )
 MOST_FRAMES = 64
+MOST_STACKS = 20_000  # the lines of later ones are not kept
 _CHUNK = 4096
 _COLUMNS = 8
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function, and of no module or cell
@@ -215,7 +216,9 @@ class AllocationRecorder:
         if not key:
             return -1
         number = self._numbers.get(tuple(key))
-        return self._new_stack(tuple(key)) if number is None else number
+        if number is not None:
+            return number
+        return self._new_stack(tuple(key)) if len(self.stacks) < MOST_STACKS else -1
 
     def _kind(self, frame: FrameType) -> int:
         """0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
