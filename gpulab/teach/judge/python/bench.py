@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab.teach.judge.python.counts import Seen
+from gpulab.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import StreamHazard
 from virtualgpu.records.acts import HOST, HostUse, Region
 from virtualgpu.trace.hazards import StreamChecker
@@ -37,20 +38,25 @@ class Bench:
         self.seen: Seen | None = None
         self._side = side
         self._checker: StreamChecker | None = None
+        self._watching = False
         self._pinned: list[npt.NDArray[Any]] = []
 
     def watched(self, program: Callable[[], Any]) -> Any:
-        """Call a program and note what it costs."""
-        if self._side is None:
+        """Call a program and note what it costs; within another such call, as part of that."""
+        if self._side is None or self._watching:
             return program()
         recorder, machine = self._side.timeline_recorder(), self._side.machine
         waits, bus_bytes = machine.clock.waits, machine.current_device.memory.bus_bytes
+        memory = MemoryUse()
         recorder.start()
+        self._watching = True
         try:
-            return program()
+            with memory.counting(self.cp, machine.current_device):
+                return program()
         finally:
+            self._watching = False
             bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
-            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes)
+            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes, memory)
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy in page-locked memory, which the caller keeps."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from gpulab.teach.judge.budget import Score
 from gpulab.teach.judge.exercise import Budget
+from gpulab.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, Synchronization, Timeline
 from virtualgpu.trace.overlap import intervals, length_ns
 
@@ -16,8 +17,11 @@ class Seen:
     ``kernel_bus_bytes`` is what its kernels moved between host and device by themselves.
     """
 
-    def __init__(self, timeline: Timeline, waits: int, kernel_bus_bytes: int = 0) -> None:
+    def __init__(
+        self, timeline: Timeline, waits: int, kernel_bus_bytes: int = 0, memory: MemoryUse | None = None
+    ) -> None:
         self.timeline, self.waits, self.kernel_bus_bytes = timeline, waits, kernel_bus_bytes
+        self.memory = memory or MemoryUse()
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 
     def copies(self, *kinds: str) -> list[Activity]:
@@ -102,6 +106,11 @@ COUNTS: dict[str, tuple[str, Callable[[Seen], int]]] = {
         "µs until all is done, modelled",
         lambda seen: seen.timeline.duration_ns // 1000,
     ),
+    "driver_calls": ("calls of cudaMalloc and cudaFree", lambda seen: seen.memory.driver_calls),
+    "segments": ("segments taken from the device", lambda seen: seen.memory.segments),
+    "peak_reserved_bytes": ("bytes taken from the device at most", lambda s: s.memory.peak_reserved_bytes),
+    "peak_used_bytes": ("bytes of arrays at once, at most", lambda seen: seen.memory.peak_used_bytes),
+    "wasted_bytes": ("bytes taken and never needed", lambda seen: seen.memory.wasted_bytes),
     "streams": ("streams", lambda seen: len({a.stream_id for a in seen.activities})),
 }
 

@@ -1,0 +1,346 @@
+"""Exercises of notebook 10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.course.n10_allocator import pool
+from gpulab.teach.judge import Budget, Draw, Near, NotYet, ProgramCase, ProgramExercise, PythonExercise
+from gpulab.teach.judge.python.functions import call
+
+KIB, MIB = 1 << 10, 1 << 20
+_NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it stand still."
+_MEMORY = (
+    (
+        "OutOfMemoryError",
+        "What is taken of the device at once has to become less: see what lives at the peak.",
+    ),
+)
+
+
+# 10-predict
+
+_ODD = (1, 511, 512, 513, 4_000_000, MIB - 1, MIB, MIB + 1, 9 * MIB, 10 * MIB - 512, 10 * MIB - 1,
+        10 * MIB, 10 * MIB + 1, 12 * MIB, 12 * MIB + 1, 33_333_333)  # fmt: skip
+
+
+def round_up(size: int, unit: int) -> int:
+    """The next multiple."""
+    return -(-size // unit) * unit
+
+
+def after_one(size: int) -> tuple[int, int, int, int]:
+    """The reference: used and reserved bytes in CuPy's pool and in PyTorch's, after one allocation."""
+    block = round_up(size, 512)
+    if not size:
+        return 0, 0, 0, 0
+    segment = 2 * MIB if block <= MIB else 20 * MIB if block < 10 * MIB else round_up(block, 2 * MIB)
+    return block, block, block, segment
+
+
+_PARTS = ("used in CuPy's pool", "reserved by CuPy's pool", "used in PyTorch's pool",
+          "reserved by PyTorch's pool")  # fmt: skip
+
+
+def judge_after_one(answer: Any) -> str:
+    """Sizes around every limit, and some at random."""
+    rng = np.random.default_rng()
+    sizes = [0, *_ODD, *(int(n) for n in rng.integers(1, 64 * MIB, 40)), *map(int, rng.integers(1, MIB, 20))]
+    for size in sizes:
+        found = call(answer, size, name="after_one")
+        right = after_one(size)
+        if not isinstance(found, tuple | list) or len(found) != 4:
+            raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
+        for part, got, wanted in zip(_PARTS, found, right, strict=True):
+            if got != wanted:
+                raise NotYet(f"after {size:,} bytes, {wanted:,} are {part}; you say {got}.{_why(size, part)}")
+    return "right for every size: blocks are rounded to 512 bytes, and segments are another matter."
+
+
+def _why(size: int, part: str) -> str:
+    if size == 0:
+        return " No bytes take no block, and no segment."
+    if "reserved by PyTorch" not in part:
+        return " Blocks are multiples of 512 bytes, and CuPy takes a segment of just that size."
+    block = round_up(size, 512)
+    if block <= MIB:
+        return " Up to 1 MiB, the block itself included, PyTorch takes a segment of 2 MiB."
+    if block < 10 * MIB:
+        return " Between 1 and 10 MiB PyTorch takes 20 MiB, so that there is something to split."
+    return " From 10 MiB on PyTorch rounds up to 2 MiB."
+
+
+PREDICT = PythonExercise(
+    "10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up"
+)  # fmt: skip
+
+
+# 10-scale
+
+
+def scale_case(drawn: Draw, n: int) -> ProgramCase:
+    """Whole numbers, so that the middle and the spread are exact."""
+    x = drawn.whole(n, -1000, 1000)
+    low, high = x.min(), x.max()
+    right = (x - low) / max(high - low, np.float32(1)) * 2 - 1
+    return ProgramCase(
+        (x,), Near(right.astype(np.float32), 1.0, 8), True, f"scaled(x) with {n:,} elements", stays=True
+    )
+
+
+def unchanged(bench: Any, program: Any, x: Any) -> Any:
+    """Call it; `x` belongs to the caller."""
+    before = x.copy()
+    result = program(x)
+    if not bool((x == before).all()):
+        raise NotYet("scaled(x) changes x, which belongs to its caller.")
+    return result
+
+
+def scaled(x: Any) -> Any:
+    """The reference: one new array, changed in place."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    y = x - low
+    y /= cp.maximum(high - low, 1)
+    y *= 2
+    y -= 1
+    return y
+
+
+def scaled_at_length(x: Any) -> Any:
+    """The naive version: each step keeps its array."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    shifted = x - low
+    unit = shifted / cp.maximum(high - low, 1)
+    doubled = unit * 2
+    return doubled - 1
+
+
+SCALE = ProgramExercise(
+    "10-scale", "One array more, not four", "scaled", scale_case, scaled, scaled_at_length,
+    kind="repair", level="warm-up", sizes=(1, 33, 100_000), calls=unchanged, checked=True,
+    budgets=(
+        Budget("peak_used_bytes", "Change your one new array in place: y *= 2, or out=y.", allowance=1.1),
+        Budget("waits", _NO_WAIT, most=0),
+        Budget("to_device_copies", "Stay on the device.", most=0),
+    ),
+    praise="one array beyond the input, whatever the number of steps.",
+)  # fmt: skip
+
+
+# 10-fit
+
+KEPT = 1000
+
+
+def fit_case(drawn: Draw, size: Any) -> ProgramCase:
+    """One array, and windows of it to look at."""
+    count, n = size
+    x = drawn.whole(2 * n, -1000, 1000)
+    starts = tuple(int(s) for s in drawn.rng.integers(0, n + 1, count))
+    found = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
+    right = np.repeat(found[:, None], KEPT, axis=1)
+    label = f"tops(x, starts, {n:,}) with {count} windows"
+    return ProgramCase((x, starts, n), right, True, label, stays=True)
+
+
+def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """Call it with room for the input, one window, a third of one, and what it returns."""
+    cp_pool = bench.cp.get_default_memory_pool()
+    cp_pool.free_all_blocks()
+    room = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT + 64 * KIB
+    cp_pool.set_limit(size=int(cp_pool.total_bytes() + room))
+    try:
+        return program(x, starts, n)
+    finally:
+        cp_pool.set_limit(size=0)
+
+
+def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """The reference: what stays is allocated first, and one workspace goes round."""
+    cp = session.cp()
+    kept = cp.empty((len(starts), KEPT), np.float32)
+    work = cp.empty(n, np.float32)
+    for row, start in zip(kept, starts, strict=True):
+        cp.abs(x[start : start + n], out=work)
+        cp.sqrt(work, out=work)
+        row[...] = work.max()
+    return kept
+
+
+def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """As given: what stays is cut out of what was freed."""
+    cp = session.cp()
+    kept = []
+    for start in starts:
+        work = cp.abs(x[start : start + n])
+        cp.sqrt(work, out=work)
+        top = work.max()
+        del work
+        kept.append(cp.full(KEPT, top, np.float32))
+    return cp.stack(kept)
+
+
+FIT = ProgramExercise(
+    "10-fit", "Make it fit", "tops", fit_case, tops, None, kind="repair",
+    sizes=((1, 1000), (3, 100_000), (8, 1 << 19)), calls=with_little_room, checked=True,
+    budgets=(
+        Budget(
+            "peak_reserved_bytes",
+            "A segment with one small block in use cannot go back: let what stays not be cut out of it.",
+            allowance=1.1,
+        ),
+        Budget("driver_calls", "One workspace serves all windows.", most=14),
+        Budget("waits", _NO_WAIT, most=0),
+    ),
+    advice=(
+        ("OutOfMemoryError", "What stays sits in the middle of what was freed: allocate it before."),
+    ),
+    praise="the workspace goes round, and what stays lies elsewhere.",
+)  # fmt: skip
+
+
+# 10-side
+
+
+def side_case(drawn: Draw, n: int) -> ProgramCase:
+    """A long way on a side stream, a short one on the main one."""
+    x = drawn.whole(n, -100, 100)
+    right = ((x * 2 + 40).astype(np.float32), (x * 3).astype(np.float32))
+    return ProgramCase((x,), right, True, f"both(x) with {n:,} elements", stays=True)
+
+
+def both(x: Any) -> Any:
+    """The reference: what the side stream reads lives until the join."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled = x * 2
+    side.wait_event(main.record())
+    with side:
+        y = doubled + 20
+        y += 20
+        done = side.record()
+    z = x * 3
+    main.wait_event(done)
+    return y, z
+
+
+def both_as_given(x: Any) -> Any:
+    """As given: `doubled` is freed on the main stream while the side stream reads it."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled = x * 2
+    side.wait_event(main.record())
+    with side:
+        y = doubled + 20
+        y += 20
+        done = side.record()
+    del doubled
+    z = x * 3
+    main.wait_event(done)
+    return y, z
+
+
+SIDE = ProgramExercise(
+    "10-side", "Freed too early", "both", side_case, both, None, kind="repair",
+    sizes=(33, 1000, 100_000), checked=True,
+    budgets=(
+        Budget("waits", _NO_WAIT, most=0),
+        Budget("streams", "The two ways should run on two streams.", least=2),
+    ),
+    advice=(
+        ("In another order", "A block is free for its stream as soon as Python drops the array."),
+    ),
+    praise="both streams run beside each other, and no block is given away under a reader.",
+)  # fmt: skip
+
+
+# 10-pool
+
+
+def pool_case(drawn: Draw, count: int) -> ProgramCase:
+    """A trace of requests; wanted is that all of them are served."""
+    asks = pool.trace(drawn, count)
+    served = np.float32(sum(ask.kind == "malloc" for ask in asks))
+    return ProgramCase((asks,), served, False, f"a trace of {len(asks)} requests")
+
+
+def driven(bench: Any, program: Callable[..., Any], asks: tuple[pool.Ask, ...]) -> Any:
+    """Let the pool serve a trace, and count what it asks of the driver."""
+    return bench.watched(lambda: pool.drive(program, asks))
+
+
+POOL = ProgramExercise(
+    "10-pool", "A pool of your own", "MyPool", pool_case, pool.MyPool, pool.NoPool, level="stretch",
+    sizes=(1, 40, 300), calls=driven,
+    budgets=(
+        Budget(
+            "driver_calls",
+            "Keep what is freed for the next request, cut large blocks, and join free neighbours.",
+        ),
+        Budget("peak_reserved_bytes", "Take the smallest block that fits, and join free neighbours."),
+    ),
+    praise="split, joined, apart by stream, and given back whole.",
+)  # fmt: skip
+
+
+# 10-rows
+
+
+def rows_case(drawn: Draw, size: Any) -> ProgramCase:
+    """Tokens (n, d), and what attention makes of them."""
+    n, d = size
+    h = (drawn.whole((n, d), -3, 4) / 4).astype(np.float32)
+    scores = h.astype(np.float64) @ h.T / np.sqrt(d)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    right = (powers / powers.sum(axis=1, keepdims=True)) @ h
+    return ProgramCase(
+        (h,), Near(right.astype(np.float32), 1.0, 64), True, f"attend(h) with {n} tokens", stays=True
+    )
+
+
+def attend(h: Any) -> Any:
+    """The reference: 64 rows of scores at a time, changed in place."""
+    cp = session.cp()
+    n, d = h.shape
+    out = cp.empty_like(h)
+    for first in range(0, n, 64):
+        scores = h[first : first + 64] @ h.T
+        scores *= np.float32(d**-0.5)
+        scores -= scores.max(axis=1, keepdims=True)
+        cp.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        cp.matmul(scores, h, out=out[first : first + 64])
+        del scores
+    return out
+
+
+def attend_at_once(h: Any) -> Any:
+    """The naive version: all scores at once, and a new array for each step."""
+    cp = session.cp()
+    scores = h @ h.T * np.float32(h.shape[1] ** -0.5)
+    powers = cp.exp(scores - scores.max(axis=1, keepdims=True))
+    return (powers / powers.sum(axis=1, keepdims=True)) @ h
+
+
+ROWS_AT_A_TIME = ProgramExercise(
+    "10-rows", "Attention in blocks of rows", "attend", rows_case, attend, attend_at_once,
+    sizes=((1, 4), (33, 8), (512, 16)), checked=True,
+    budgets=(
+        Budget("peak_used_bytes", "Work on a block of rows at a time, and change its scores in place."),
+        Budget("launches", "Take more rows at a time: a row needs little, but its launches cost.",
+               allowance=2.0),
+        Budget("waits", _NO_WAIT, most=0),
+        Budget("to_host_bytes", "Nothing has to leave the device.", most=0),
+    ),
+    advice=_MEMORY,
+    praise="no n × n array at any time.",
+)  # fmt: skip
+
+EXERCISES = (PREDICT, SCALE, FIT, SIDE, POOL, ROWS_AT_A_TIME)

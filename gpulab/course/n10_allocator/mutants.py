@@ -1,0 +1,128 @@
+"""Wrong and right answers to the exercises of notebook 10."""
+
+from gpulab.course.n10_allocator import exercises, pool, programs
+from gpulab.teach.judge import Right, Wrong
+
+_MIB = exercises.MIB
+_PREDICT = (
+    Wrong("10-predict", "to the byte", programs.exact, "", "Blocks are multiples of 512 bytes"),
+    Wrong("10-predict", "rounds down", programs.rounds_down, "", "Blocks are multiples of 512 bytes"),
+    Wrong("10-predict", "pages in CuPy's pool", programs.pages_in_cupy, "", "a segment of just that size"),
+    Wrong("10-predict", "the same in both", programs.same_in_both, "", "takes a segment of 2 MiB"),
+    Wrong("10-predict", "2 MiB for all", programs.always_two_mib, "", "takes 20 MiB"),
+    Wrong("10-predict", "small ends before 1 MiB", programs.limit_at(_MIB - 1, 10 * _MIB), "", "Up to 1 MiB"),
+    Wrong("10-predict", "large begins behind 10 MiB", programs.limit_at(_MIB, 10 * _MIB + 1), "",
+          "From 10 MiB on"),
+    Wrong("10-predict", "a block for nothing", programs.block_for_nothing, "", "No bytes take no block"),
+    Wrong("10-predict", "one number", lambda size: size, "", "should return four numbers"),
+    Wrong("10-predict", "nothing", lambda size: None, "", "returns nothing"),
+    Right("10-predict", "the reference", exercises.after_one),
+    Right("10-predict", "by what was asked", programs.small_by_asked),
+    Right("10-predict", "a table", programs.with_a_table),
+    Right("10-predict", "in MiB", programs.by_numpy),
+)  # fmt: skip
+
+_SCALE = (
+    Wrong("10-scale", "as given", exercises.scaled_at_length, "counts", "in place"),
+    Wrong("10-scale", "changes its input", programs.changes_its_input, "results", "belongs to its caller"),
+    Wrong("10-scale", "frees one step late", programs.deletes_too_late, "counts", "in place"),
+    Wrong("10-scale", "one expression", programs.one_expression, "counts", "in place"),
+    Wrong("10-scale", "only the last step has out=", programs.out_of_a_new_one, "counts", "in place"),
+    Wrong(
+        "10-scale", "numbers of the host", programs.numbers_of_the_host, "counts", "Nothing here needs the"
+    ),
+    Wrong("10-scale", "by way of the host", programs.by_the_host, "counts", ""),
+    Wrong("10-scale", "to 0 ... 1", programs.not_two, "results", ""),
+    Wrong("10-scale", "in doubles", programs.in_doubles, "counts", "in place"),
+    Wrong("10-scale", "divides by zero", programs.divides_by_zero, "results", ""),
+    Right("10-scale", "the reference", exercises.scaled),
+    Right("10-scale", "out=", programs.by_outs),
+    Right("10-scale", "a copy, in place", programs.by_a_copy),
+    Right("10-scale", "one kernel", programs.by_a_kernel),
+)
+
+_SITS = "What stays sits in the middle"
+_FIT = (
+    Wrong("10-fit", "as given", exercises.tops_as_given, "results", _SITS),
+    Wrong("10-fit", "empties the cache each time",
+          programs.tops(kept_first=False, fixed_work=False, clean=True), "results", _SITS),
+    Wrong("10-fit", "numbers of the host", programs.tops(host=True), "counts", "Nothing here needs the host"),
+    Wrong("10-fit", "and no workspace, either",
+          programs.tops(kept_first=False, fixed_work=False, host=True), "results", _SITS),
+    Wrong("10-fit", "moves the limit away", programs.tops_without_limit, "counts", "cannot go back"),
+    Wrong("10-fit", "without the root", programs.tops(abs_only=True), "results", ""),
+    Wrong("10-fit", "the largest of all", programs.tops_by_shared_max, "results", ""),
+    Wrong("10-fit", "managed memory", programs.tops_managed, "counts", ""),
+    Wrong("10-fit", "empties the cache, what stays first",
+          programs.tops(fixed_work=False, clean=True), "counts", "One workspace serves all"),
+    Right("10-fit", "the reference", exercises.tops),
+    Right("10-fit", "what stays first", programs.tops(fixed_work=False)),
+    Right("10-fit", "a workspace that stays", programs.tops(kept_first=False)),
+    Right("10-fit", "no workspace at all", programs.tops_without_workspace),
+    Right("10-fit", "rows first", programs.tops_small_first),
+    Right("10-fit", "numbers first", programs.tops_numbers_first),
+)  # fmt: skip
+
+_SIDE = (
+    Wrong("10-side", "as given", exercises.both_as_given, "hazards", "uses its memory again"),
+    Wrong("10-side", "the side stream does not wait", programs.both(wait_first=False), "hazards", ""),
+    Wrong("10-side", "no join", programs.both(join=False), "hazards", ""),
+    Wrong("10-side", "the host waits", programs.both(keep=False, host=True), "counts", "Nothing here needs"),
+    Wrong("10-side", "one stream", programs.one_stream, "counts", "two streams"),
+    Wrong("10-side", "results swapped", programs.swapped, "results", ""),
+    Wrong("10-side", "a copy, and freed all the same", programs.keeps_by_copy_on_main, "hazards",
+          "while side may still be reading"),
+    Wrong("10-side", "its own array for the rest", programs.frees_the_cache, "hazards",
+          "uses its memory again"),
+    Wrong("10-side", "no order at all", programs.both(wait_first=False, join=False), "hazards", ""),
+    Right("10-side", "the reference", exercises.both),
+    Right("10-side", "kept until the end", programs.both()),
+    Right("10-side", "joined before the other way", programs.both(keep=False, join_early=True)),
+    Right("10-side", "all on the side stream", programs.all_on_the_side),
+    Right("10-side", "a stream for each way", programs.other_stream_for_the_rest),
+    Right("10-side", "the short way first", programs.main_first),
+)  # fmt: skip
+
+_JOIN = "join free neighbours"
+_POOL = (
+    Wrong("10-pool", "no pool", pool.NoPool, "counts", _JOIN),
+    Wrong("10-pool", "never joins", programs.NeverJoins, "results", "join what is free"),
+    Wrong("10-pool", "never splits", programs.NeverSplits, "counts", ""),
+    Wrong("10-pool", "joins across segments", programs.JoinsAcrossSegments, "results",
+          "blocks of two segments must not be joined"),
+    Wrong("10-pool", "ignores streams", programs.IgnoresStreams, "results", "free blocks of each stream apart"),
+    Wrong("10-pool", "takes a double free", programs.TakesDoubleFrees, "results", "should raise an error"),
+    Wrong("10-pool", "joins with what is in use", programs.CrashesOnJoin, "results", ""),
+    Wrong("10-pool", "no rounding", programs.NoRounding, "results", "multiples of 256 bytes"),
+    Wrong("10-pool", "gives nothing back", programs.KeepsAll, "results", "after empty_cache()"),
+    Wrong("10-pool", "gives back what is in use", programs.GivesBackTooMuch, "results", "in it"),
+    Wrong("10-pool", "keeps nothing", programs.GivesBackAtOnce, "counts", "Keep what is freed"),
+    Wrong("10-pool", "takes far too much", programs.OneHugeSegment, "counts", "smallest block that fits"),
+    Wrong("10-pool", "an instance", pool.MyPool(None), "results", "not MyPool"),
+    Right("10-pool", "the reference", pool.MyPool),
+    Right("10-pool", "sorted lists", programs.Lists),
+    Right("10-pool", "first fit", programs.FirstFit),
+    Right("10-pool", "joins when asked", programs.JoinsWhenAsked),
+)  # fmt: skip
+
+_ROWS = (
+    Wrong("10-rows", "all at once", exercises.attend_at_once, "counts", "a block of rows at a time"),
+    Wrong("10-rows", "a new array each step", programs.attention(in_place=False), "counts", "in place"),
+    Wrong("10-rows", "row by row", programs.attention(rows=1), "counts", "Take more rows at a time"),
+    Wrong("10-rows", "half of the rows at once", programs.attention(rows=256), "counts", "block of rows"),
+    Wrong("10-rows", "the ragged end left out", programs.attention(ragged=False), "results", ""),
+    Wrong("10-rows", "not scaled", programs.attention(scale=False), "results", ""),
+    Wrong("10-rows", "over the wrong axis", programs.attention(axis=0), "results", ""),
+    Wrong("10-rows", "looks at each block", programs.attention(host=True), "counts", "Nothing here needs"),
+    Wrong("10-rows", "keeps all scores", programs.attention_kept, "counts", "block of rows"),
+    Wrong("10-rows", "by the host", programs.attention_by_the_host, "counts", ""),
+    Right("10-rows", "the reference", exercises.attend),
+    Right("10-rows", "blocks of 48", programs.attention(rows=48)),
+    Right("10-rows", "online, by columns", programs.attention_online),
+    Right("10-rows", "one buffer", programs.attention_in_one_buffer),
+    Right("10-rows", "small numbers need no maximum", programs.attention(minus_max=False)),
+)
+
+_ALL: tuple[Wrong | Right, ...] = (*_PREDICT, *_SCALE, *_FIT, *_SIDE, *_POOL, *_ROWS)
+WRONG = tuple(item for item in _ALL if isinstance(item, Wrong))
+RIGHT = tuple(item for item in _ALL if isinstance(item, Right))

@@ -1,0 +1,757 @@
+"""Wrong and right programs that the exercises of notebook 10 are tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.course.n10_allocator.exercises import KEPT, MIB, after_one, round_up
+from gpulab.course.n10_allocator.pool import UNIT_BYTES, MyPool
+
+Four = tuple[int, int, int, int]
+
+
+# 10-predict
+
+
+def exact(size: int) -> Four:
+    """Takes blocks to the byte."""
+    used, _, _, torch = after_one(size)
+    return size, used, size, torch
+
+
+def rounds_down(size: int) -> Four:
+    """Rounds down."""
+    used, reserved, _, torch = after_one(size)
+    return size // 512 * 512, reserved, used, torch
+
+
+def pages_in_cupy(size: int) -> Four:
+    """Gives CuPy's pool pages of 2 MiB."""
+    used, _, torch_used, torch = after_one(size)
+    return used, round_up(size, 2 * MIB), torch_used, torch
+
+
+def same_in_both(size: int) -> Four:
+    """Takes PyTorch's pool for CuPy's."""
+    used, reserved, *_ = after_one(size)
+    return used, reserved, used, reserved
+
+
+def always_two_mib(size: int) -> Four:
+    """Rounds all segments to 2 MiB."""
+    used, reserved, *_ = after_one(size)
+    return used, reserved, used, round_up(used, 2 * MIB)
+
+
+def limit_at(small: int, large: int) -> Callable[[int], Four]:
+    """Has its limits elsewhere."""
+
+    def answer(size: int) -> Four:
+        used, reserved, *_ = after_one(size)
+        torch = 2 * MIB if size <= small else 20 * MIB if size < large else round_up(used, 2 * MIB)
+        return used, reserved, used, torch if size else 0
+
+    return answer
+
+
+def small_by_asked(size: int) -> Four:
+    """The limit of 1 MiB on what was asked for, not on the block: the same, since 1 MiB is a multiple."""
+    used, reserved, *_ = after_one(size)
+    torch = 2 * MIB if size <= MIB else 20 * MIB if used < 10 * MIB else round_up(size, 2 * MIB)
+    return used, reserved, used, torch if size else 0
+
+
+def block_for_nothing(size: int) -> Four:
+    """Gives a block for nothing."""
+    return after_one(max(size, 1))
+
+
+def with_a_table(size: int) -> Any:
+    """A table of limits."""
+    block = (size + 511) & ~511
+    for most, segment in ((0, 0), (1 << 20, 2 << 20), ((10 << 20) - 1, 20 << 20)):
+        if block <= most:
+            return [block, block, block, segment]
+    return [block, block, block, (block + (2 << 20) - 1) & -(2 << 20)]
+
+
+def by_numpy(size: int) -> Any:
+    """In MiB, by NumPy."""
+    block = int(np.ceil(size / 512)) * 512
+    mib = block / MIB
+    torch = 0 if not block else 2 if mib <= 1 else 20 if mib < 10 else 2 * int(np.ceil(mib / 2))
+    return block, block, block, torch * MIB
+
+
+# 10-scale
+
+
+def changes_its_input(x: Any) -> Any:
+    """Works in the caller's array."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    x -= low
+    x /= cp.maximum(high - low, 1)
+    x *= 2
+    x -= 1
+    return x
+
+
+def deletes_too_late(x: Any) -> Any:
+    """Holds two arrays at once."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    shifted = x - low
+    y = shifted / cp.maximum(high - low, 1)
+    del shifted
+    y *= 2
+    y -= 1
+    return y
+
+
+def one_expression(x: Any) -> Any:
+    """Leaves all to Python."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    return (x - low) / cp.maximum(high - low, 1) * 2 - 1
+
+
+def out_of_a_new_one(x: Any) -> Any:
+    """Puts only the last step in its place."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    y = cp.empty_like(x)
+    return cp.add(cp.multiply(cp.divide(x - low, cp.maximum(high - low, 1)), 2), -1, out=y)
+
+
+def numbers_of_the_host(x: Any) -> Any:
+    """Fetches two numbers."""
+    low, high = float(x.min()), float(x.max())
+    y = x - np.float32(low)
+    y /= np.float32(max(high - low, 1.0))
+    y *= 2
+    y -= 1
+    return y
+
+
+def by_the_host(x: Any) -> Any:
+    """Works on the host."""
+    values = x.get()
+    low, high = values.min(), values.max()
+    scaled = (values - low) / max(high - low, np.float32(1)) * 2 - 1
+    return session.cp().asarray(scaled)
+
+
+def not_two(x: Any) -> Any:
+    """From 0 to 1."""
+    cp = session.cp()
+    y = x - x.min()
+    y /= cp.maximum(y.max(), 1)
+    return y
+
+
+def in_doubles(x: Any) -> Any:
+    """Twice as wide."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    y = x.astype(cp.float64)
+    y -= low
+    y /= cp.maximum(high - low, 1)
+    y *= 2
+    y -= 1
+    return y.astype(cp.float32)
+
+
+def divides_by_zero(x: Any) -> Any:
+    """Forgets equal numbers."""
+    low, high = x.min(), x.max()
+    y = x - low
+    y /= high - low
+    y *= 2
+    y -= 1
+    return y
+
+
+def by_outs(x: Any) -> Any:
+    """Each step with ``out=``."""
+    cp = session.cp()
+    low, high = x.min(), x.max()
+    y = cp.subtract(x, low)
+    cp.divide(y, cp.maximum(high - low, 1), out=y)
+    cp.multiply(y, 2, out=y)
+    return cp.subtract(y, 1, out=y)
+
+
+def by_a_copy(x: Any) -> Any:
+    """A copy, changed in place."""
+    cp = session.cp()
+    y = x.copy()
+    y -= y.min()
+    y *= 2 / cp.maximum(y.max(), 1)
+    y -= 1
+    return y
+
+
+def by_a_kernel(x: Any) -> Any:
+    """One element-wise kernel."""
+    cp = session.cp()
+    scale = cp.ElementwiseKernel(
+        "float32 x, float32 low, float32 high",
+        "float32 y",
+        "y = (x - low) / max(high - low, 1.0f) * 2.0f - 1.0f",
+        "scale",
+    )
+    return scale(x, x.min(), x.max())
+
+
+# 10-fit
+
+
+def tops(
+    kept_first: bool = True,
+    fixed_work: bool = True,
+    host: bool = False,
+    abs_only: bool = False,
+    clean: bool = False,
+) -> Callable[..., Any]:
+    """Ways to look at windows: each switch is one decision."""
+
+    def answer(x: Any, starts: tuple[int, ...], n: int) -> Any:
+        cp = session.cp()
+        kept = cp.empty((len(starts), KEPT), np.float32) if kept_first else []
+        fixed = cp.empty(n, np.float32) if fixed_work else None
+        for i, start in enumerate(starts):
+            work = cp.abs(x[start : start + n], out=fixed) if fixed_work else cp.abs(x[start : start + n])
+            if not abs_only:
+                cp.sqrt(work, out=work)
+            top = float(work.max()) if host else work.max()
+            del work
+            if kept_first:
+                kept[i] = top
+            else:
+                kept.append(cp.full(KEPT, top, np.float32))
+            if clean:
+                cp.get_default_memory_pool().free_all_blocks()
+        return kept if kept_first else cp.stack(kept)
+
+    return answer
+
+
+def tops_without_limit(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """Moves the limit away."""
+    session.cp().get_default_memory_pool().set_limit(size=0)
+    return tops(kept_first=False, fixed_work=False)(x, starts, n)
+
+
+def tops_by_shared_max(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """The largest of all windows for each."""
+    cp = session.cp()
+    kept = cp.empty((len(starts), KEPT), np.float32)
+    kept[...] = cp.sqrt(cp.abs(x)).max()
+    return kept
+
+
+def tops_without_workspace(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """The maximum needs no array at all: the root grows with its argument."""
+    cp = session.cp()
+    kept = cp.empty((len(starts), KEPT), np.float32)
+    for row, start in zip(kept, starts, strict=True):
+        window = x[start : start + n]
+        row[...] = cp.sqrt(cp.maximum(window.max(), -window.min()))
+    return kept
+
+
+def tops_managed(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """Goes round the limit with memory of another kind."""
+    cp = session.cp()
+    managed = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
+    with cp.cuda.using_allocator(managed.malloc):
+        return tops(kept_first=False, fixed_work=False)(x, starts, n)
+
+
+def tops_small_first(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """What stays is a list, but allocated before the work."""
+    cp = session.cp()
+    rows = [cp.empty(KEPT, np.float32) for _ in starts]
+    for row, start in zip(rows, starts, strict=True):
+        work = cp.abs(x[start : start + n])
+        cp.sqrt(work, out=work)
+        row.fill(work.max())
+        del work
+    return cp.stack(rows)
+
+
+def tops_numbers_first(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """First one number for each window, then the rows."""
+    cp = session.cp()
+    numbers = cp.empty(len(starts), np.float32)
+    work = cp.empty(n, np.float32)
+    for i, start in enumerate(starts):
+        cp.sqrt(cp.abs(x[start : start + n], out=work), out=work)
+        work.max(out=numbers[i : i + 1].reshape(()))
+    del work
+    return cp.repeat(numbers[:, None], KEPT, axis=1)
+
+
+# 10-side
+
+
+def both(
+    wait_first: bool = True,
+    keep: bool = True,
+    join: bool = True,
+    join_early: bool = False,
+    host: bool = False,
+) -> Callable[[Any], Any]:
+    """Two ways on two streams: each switch is one decision."""
+
+    def answer(x: Any) -> Any:
+        cp = session.cp()
+        main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+        doubled = x * 2
+        if wait_first:
+            side.wait_event(main.record())
+        with side:
+            y = doubled + 20
+            y += 20
+            done = side.record()
+        if host:
+            side.synchronize()
+        if join_early:
+            main.wait_event(done)
+        if not keep:
+            del doubled
+        z = x * 3
+        if join:
+            main.wait_event(done)
+        return y, z
+
+    return answer
+
+
+def one_stream(x: Any) -> Any:
+    """No second stream."""
+    y = x * 2 + 20
+    y += 20
+    return y, x * 3
+
+
+def swapped(x: Any) -> Any:
+    """The results in the wrong order."""
+    y, z = both()(x)
+    return z, y
+
+
+def keeps_by_copy_on_main(x: Any) -> Any:
+    """Frees the block of an array that was copied: the same mistake, one array further."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled = (x * 2).copy()
+    side.wait_event(main.record())
+    with side:
+        y = doubled + 20
+        y += 20
+        done = side.record()
+    del doubled
+    z = x * 3
+    main.wait_event(done)
+    return y, z
+
+
+def frees_the_cache(x: Any) -> Any:
+    """An emptied cache is no wait."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled = x * 2
+    side.wait_event(main.record())
+    with side:
+        y = doubled + 20
+        y += 20
+        done = side.record()
+    del doubled
+    first = cp.empty_like(x)
+    z = cp.multiply(x, 3, out=first)
+    main.wait_event(done)
+    return y, z
+
+
+def all_on_the_side(x: Any) -> Any:
+    """Allocated, read and freed on the side stream, whose arena has the block."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    side.wait_event(main.record())
+    with side:
+        y = x * 2 + 20
+        y += 20
+        done = side.record()
+    z = x * 3
+    main.wait_event(done)
+    return y, z
+
+
+def other_stream_for_the_rest(x: Any) -> Any:
+    """A third stream, with an arena of its own, takes over the other way."""
+    cp = session.cp()
+    main = cp.cuda.get_current_stream()
+    side, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
+    begun = main.record()
+    for stream in (side, other):
+        stream.wait_event(begun)
+    with side:
+        y = x * 2
+        y += 40
+    with other:
+        z = x * 3
+    for stream in (side, other):
+        main.wait_event(stream.record())
+    return y, z
+
+
+def main_first(x: Any) -> Any:
+    """The short way is given first; then nothing is allocated on the main stream any more."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled = x * 2
+    ready = main.record()
+    z = x * 3
+    side.wait_event(ready)
+    with side:
+        y = doubled + 20
+        y += 20
+    main.wait_event(side.record())
+    return y, z
+
+
+# 10-pool
+
+
+class NeverJoins(MyPool):
+    """Frees, and leaves the pieces as they are."""
+
+    def free(self, address: int) -> None:
+        block = self.blocks.get(address)
+        if block is None or block[3]:
+            raise ValueError(address)
+        block[3] = True
+
+
+class NeverSplits(MyPool):
+    """Gives whole blocks, however large."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        for address, block in self.blocks.items():
+            if block[3] and block[1] == stream and block[0] >= size:
+                block[3] = False
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class JoinsAcrossSegments(MyPool):
+    """Joins whatever is free and lies side by side."""
+
+    def free(self, address: int) -> None:
+        block = self.blocks.get(address)
+        if block is None or block[3]:
+            raise ValueError(address)
+        block[3] = True
+        after = self.blocks.pop(address + block[0], None)
+        if after is not None and after[3] and after[1] == block[1]:
+            block[0] += after[0]
+        elif after is not None:
+            self.blocks[address + block[0]] = after
+        for before, other in self.blocks.items():
+            if other[3] and before + other[0] == address and other[1] == block[1]:
+                other[0] += block[0]
+                del self.blocks[address]
+                break
+
+
+class IgnoresStreams(MyPool):
+    """One arena for all."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        return super().malloc(size, 0)
+
+
+class TakesDoubleFrees(MyPool):
+    """Says nothing to a second free."""
+
+    def free(self, address: int) -> None:
+        if address in self.blocks and not self.blocks[address][3]:
+            super().free(address)
+
+
+class CrashesOnJoin(MyPool):
+    """Joins with the next block even if that is in use."""
+
+    def free(self, address: int) -> None:
+        super().free(address)
+        for start, block in list(self.blocks.items()):
+            after = self.blocks.get(start + block[0])
+            if block[3] and after is not None and after[2] == block[2]:
+                block[0] += after[0]
+                break
+
+
+class NoRounding(MyPool):
+    """Cuts blocks to the byte."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        for address, block in self.blocks.items():
+            if block[3] and block[1] == stream and block[0] >= size:
+                segment, whole = block[2], block[0]
+                self.blocks[address] = [size, stream, segment, False]
+                if whole > size:
+                    self.blocks[address + size] = [whole - size, stream, segment, True]
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class KeepsAll(MyPool):
+    """Gives nothing back."""
+
+    def empty_cache(self) -> None:
+        """Nothing."""
+
+
+class GivesBackTooMuch(MyPool):
+    """Gives segments back that have a block in use."""
+
+    def empty_cache(self) -> None:
+        for segment in {block[2] for block in self.blocks.values() if block[3]}:
+            for address in [a for a, block in self.blocks.items() if block[2] == segment]:
+                del self.blocks[address]
+            self.driver.free(segment)
+
+
+class GivesBackAtOnce(MyPool):
+    """A pool that keeps nothing."""
+
+    def free(self, address: int) -> None:
+        super().free(address)
+        self.empty_cache()
+
+
+class WorstFit(MyPool):
+    """Takes the largest block."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        fits = [(block[0], a) for a, block in self.blocks.items() if block[3] and block[1] == stream]
+        if not fits or max(fits)[0] < size:
+            address = int(self.driver.malloc(size))
+            self.blocks[address] = [size, stream, address, False]
+            return address
+        whole, address = max(fits)
+        segment = self.blocks[address][2]
+        self.blocks[address] = [size, stream, segment, False]
+        if whole > size:
+            self.blocks[address + size] = [whole - size, stream, segment, True]
+        return address
+
+
+class OneHugeSegment(MyPool):
+    """Takes far more than is asked for."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        if not any(block[3] and block[1] == stream and block[0] >= size for block in self.blocks.values()):
+            address = int(self.driver.malloc(64 * MIB))
+            self.blocks[address] = [64 * MIB, stream, address, True]
+        return super().malloc(size, stream)
+
+
+class Lists:
+    """Sorted lists of free blocks by stream, neighbours found by their ends: right, in another way."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self.used: dict[int, tuple[int, int, int]] = {}
+        self.idle: dict[int, list[tuple[int, int, int]]] = {}  # stream: (size, start, segment)
+        self.sizes: dict[int, int] = {}
+
+    def malloc(self, size: int, stream: int) -> int:
+        size += -size % 512
+        idle = self.idle.setdefault(stream, [])
+        idle.sort()
+        for i, (whole, start, segment) in enumerate(idle):
+            if whole >= size:
+                del idle[i]
+                if whole > size:
+                    idle.append((whole - size, start + size, segment))
+                break
+        else:
+            start = segment = int(self.driver.malloc(size))
+            self.sizes[segment] = size
+        self.used[start] = size, stream, segment
+        return start
+
+    def free(self, address: int) -> None:
+        size, stream, segment = self.used.pop(address)
+        idle = self.idle[stream]
+        start, end = address, address + size
+        for block in list(idle):
+            whole, begins, of = block
+            if of == segment and begins + whole == start:
+                start = begins
+                idle.remove(block)
+            elif of == segment and begins == end:
+                end += whole
+                idle.remove(block)
+        idle.append((end - start, start, segment))
+
+    def empty_cache(self) -> None:
+        for idle in self.idle.values():
+            for block in list(idle):
+                if block[0] == self.sizes[block[2]]:
+                    idle.remove(block)
+                    self.driver.free(block[1])
+
+
+class FirstFit(MyPool):
+    """The lowest address that fits."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        for address in sorted(self.blocks):
+            whole, of, segment, idle = self.blocks[address]
+            if idle and of == stream and whole >= size:
+                self.blocks[address] = [size, stream, segment, False]
+                if whole > size:
+                    self.blocks[address + size] = [whole - size, stream, segment, True]
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class JoinsWhenAsked(MyPool):
+    """Leaves pieces as they are, and joins all neighbours before each request."""
+
+    free = NeverJoins.free
+
+    def _join(self) -> None:
+        for address in sorted(self.blocks):
+            block = self.blocks.get(address)
+            while block is not None and block[3]:
+                after = self.blocks.get(address + block[0])
+                if after is None or not after[3] or after[2] != block[2]:
+                    break
+                del self.blocks[address + block[0]]
+                block[0] += after[0]
+
+    def malloc(self, size: int, stream: int) -> int:
+        self._join()
+        return super().malloc(size, stream)
+
+    def empty_cache(self) -> None:
+        self._join()
+        super().empty_cache()
+
+
+# 10-rows
+
+
+def attention(
+    rows: int = 64, in_place: bool = True, minus_max: bool = True, scale: bool = True, ragged: bool = True,
+    axis: int = 1, host: bool = False,
+) -> Callable[[Any], Any]:  # fmt: skip
+    """Attention in blocks of rows: each switch is one decision."""
+
+    def answer(h: Any) -> Any:
+        cp = session.cp()
+        n, d = h.shape
+        out = cp.zeros_like(h)
+        for first in range(0, n if ragged else n // rows * rows, rows):
+            part = h[first : first + rows]
+            scores = part @ h.T
+            if scale:
+                scores *= np.float32(d**-0.5)
+            top = scores.max(axis=axis, keepdims=True) if minus_max else 0
+            if in_place:
+                scores -= top
+                cp.exp(scores, out=scores)
+                scores /= scores.sum(axis=axis, keepdims=True)
+            else:
+                powers = cp.exp(scores - top)
+                scores = powers / powers.sum(axis=axis, keepdims=True)
+            if host:
+                float(scores.sum())
+            out[first : first + rows] = scores @ h
+            del scores
+        return out
+
+    return answer
+
+
+def attention_kept(h: Any) -> Any:
+    """Keeps the scores of all blocks."""
+    cp = session.cp()
+    d = h.shape[1]
+    kept = []
+    for first in range(0, len(h), 64):
+        scores = h[first : first + 64] @ h.T
+        scores *= np.float32(d**-0.5)
+        scores -= scores.max(axis=1, keepdims=True)
+        cp.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        kept.append(scores)
+    return cp.concatenate([scores @ h for scores in kept])
+
+
+def attention_by_the_host(h: Any) -> Any:
+    """Leaves the device."""
+    cp = session.cp()
+    values = h.get().astype(np.float64)
+    scores = values @ values.T / np.sqrt(h.shape[1])
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return cp.asarray(((powers / powers.sum(axis=1, keepdims=True)) @ values).astype(np.float32))
+
+
+def attention_online(h: Any) -> Any:
+    """Blocks of columns, with the maximum and the sum carried along."""
+    cp = session.cp()
+    n, d = h.shape
+    top = cp.full((n, 1), -cp.inf, np.float32)
+    total, out = cp.zeros((n, 1), np.float32), cp.zeros_like(h)
+    for first in range(0, n, 64):
+        part = h[first : first + 64]
+        scores = h @ part.T
+        scores *= np.float32(d**-0.5)
+        new = cp.maximum(top, scores.max(axis=1, keepdims=True))
+        scores -= new
+        cp.exp(scores, out=scores)
+        old = cp.exp(top - new)
+        total *= old
+        total += scores.sum(axis=1, keepdims=True)
+        out *= old
+        out += scores @ part
+        top = new
+        del scores
+    out /= total
+    return out
+
+
+def attention_in_one_buffer(h: Any) -> Any:
+    """One buffer for the scores of every block."""
+    cp = session.cp()
+    n, d = h.shape
+    out, buffer = cp.empty_like(h), cp.empty((min(64, n), n), np.float32)
+    for first in range(0, n, 64):
+        part = h[first : first + 64]
+        scores = buffer[: len(part)]
+        cp.matmul(part, h.T, out=scores)
+        scores *= np.float32(d**-0.5)
+        scores -= scores.max(axis=1, keepdims=True)
+        cp.exp(scores, out=scores)
+        scores /= scores.sum(axis=1, keepdims=True)
+        out[first : first + 64] = scores @ h
+    return out

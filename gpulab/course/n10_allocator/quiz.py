@@ -1,0 +1,2 @@
+TITLE = "The allocator"
+QUESTIONS = ()
