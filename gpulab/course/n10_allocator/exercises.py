@@ -25,7 +25,7 @@ _MEMORY = (
 # 10-predict
 
 _ODD = (1, 511, 512, 513, 4_000_000, MIB - 1, MIB, MIB + 1, 9 * MIB, 10 * MIB - 512, 10 * MIB - 1,
-        10 * MIB, 10 * MIB + 1, 12 * MIB, 12 * MIB + 1, 33_333_333)  # fmt: skip
+        10 * MIB, 10 * MIB + 1, 11 * MIB, 11 * MIB - 512, 12 * MIB, 12 * MIB + 1, 33_333_333)  # fmt: skip
 
 
 def round_up(size: int, unit: int) -> int:
@@ -39,7 +39,8 @@ def after_one(size: int) -> tuple[int, int, int, int]:
     if not size:
         return 0, 0, 0, 0
     segment = 2 * MIB if block <= MIB else 20 * MIB if block < 10 * MIB else round_up(block, 2 * MIB)
-    return block, block, block, segment
+    cut = block <= MIB or segment - block > MIB  # no piece of a large segment is left that is small
+    return block, block, block if cut else segment, segment
 
 
 _PARTS = ("used in CuPy's pool", "reserved by CuPy's pool", "used in PyTorch's pool",
@@ -64,6 +65,8 @@ def judge_after_one(answer: Any) -> str:
 def _why(size: int, part: str) -> str:
     if size == 0:
         return " No bytes take no block, and no segment."
+    if "used in PyTorch" in part and after_one(size)[2] != after_one(size)[0]:
+        return " A large block is cut only where more than 1 MiB would be left; here it is used whole."
     if "reserved by PyTorch" not in part:
         return " Blocks are multiples of 512 bytes, and CuPy takes a segment of just that size."
     block = round_up(size, 512)

@@ -53,7 +53,7 @@ def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> l
 
 def tokens(n: int, d: int = 32) -> Any:
     """The story's input after layer norm (n, d), on the device."""
-    return session.cp().asarray(story.reference(story.tokens(n, d))["normed"])
+    return session.cp().asarray(story.reference(story.attention.tokens(n, d))["normed"])
 
 
 def attention(h: Any) -> Any:

@@ -13,6 +13,7 @@ _PREDICT = (
     Wrong("10-predict", "small ends before 1 MiB", programs.limit_at(_MIB - 1, 10 * _MIB), "", "Up to 1 MiB"),
     Wrong("10-predict", "large begins behind 10 MiB", programs.limit_at(_MIB, 10 * _MIB + 1), "",
           "From 10 MiB on"),
+    Wrong("10-predict", "always cuts", programs.always_cuts, "", "used whole"),
     Wrong("10-predict", "a block for nothing", programs.block_for_nothing, "", "No bytes take no block"),
     Wrong("10-predict", "one number", lambda size: size, "", "should return four numbers"),
     Wrong("10-predict", "nothing", lambda size: None, "", "returns nothing"),

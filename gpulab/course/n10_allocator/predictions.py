@@ -46,7 +46,11 @@ PREDICTIONS = (
         "Stream A frees a block of 1 MiB. Stream B asks for 1 MiB. What does the pool do?",
         "What A was given may still be read by A's kernels. Only for A itself is the order clear, so each "
         "stream has an arena of its own.",
-        choices=("gives B the same block", "takes a new segment for B", "waits for A, then gives B the block"),
+        choices=(
+            "gives B the same block",
+            "takes a new segment for B",
+            "waits for A, then gives B the block",
+        ),
         comparison="gives B the same block",
         misconception="A freed block is free for everybody.",
     ),

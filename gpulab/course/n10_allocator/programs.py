@@ -25,8 +25,7 @@ def exact(size: int) -> Four:
 
 def rounds_down(size: int) -> Four:
     """Rounds down."""
-    used, reserved, _, torch = after_one(size)
-    return size // 512 * 512, reserved, used, torch
+    return (size // 512 * 512, *after_one(size)[1:])
 
 
 def pages_in_cupy(size: int) -> Four:
@@ -43,26 +42,32 @@ def same_in_both(size: int) -> Four:
 
 def always_two_mib(size: int) -> Four:
     """Rounds all segments to 2 MiB."""
-    used, reserved, *_ = after_one(size)
-    return used, reserved, used, round_up(used, 2 * MIB)
+    used, reserved, torch_used, _ = after_one(size)
+    return used, reserved, torch_used, round_up(used, 2 * MIB)
+
+
+def always_cuts(size: int) -> Four:
+    """Cuts every block to its size."""
+    used, reserved, _, torch = after_one(size)
+    return used, reserved, used, torch
 
 
 def limit_at(small: int, large: int) -> Callable[[int], Four]:
     """Has its limits elsewhere."""
 
     def answer(size: int) -> Four:
-        used, reserved, *_ = after_one(size)
+        used, reserved, torch_used, _ = after_one(size)
         torch = 2 * MIB if size <= small else 20 * MIB if size < large else round_up(used, 2 * MIB)
-        return used, reserved, used, torch if size else 0
+        return used, reserved, torch_used, torch if size else 0
 
     return answer
 
 
 def small_by_asked(size: int) -> Four:
     """The limit of 1 MiB on what was asked for, not on the block: the same, since 1 MiB is a multiple."""
-    used, reserved, *_ = after_one(size)
+    used, reserved, torch_used, _ = after_one(size)
     torch = 2 * MIB if size <= MIB else 20 * MIB if used < 10 * MIB else round_up(size, 2 * MIB)
-    return used, reserved, used, torch if size else 0
+    return used, reserved, torch_used, torch if size else 0
 
 
 def block_for_nothing(size: int) -> Four:
@@ -76,7 +81,8 @@ def with_a_table(size: int) -> Any:
     for most, segment in ((0, 0), (1 << 20, 2 << 20), ((10 << 20) - 1, 20 << 20)):
         if block <= most:
             return [block, block, block, segment]
-    return [block, block, block, (block + (2 << 20) - 1) & -(2 << 20)]
+    segment = (block + (2 << 20) - 1) & -(2 << 20)
+    return [block, block, segment if segment - block <= 1 << 20 else block, segment]
 
 
 def by_numpy(size: int) -> Any:
@@ -84,7 +90,8 @@ def by_numpy(size: int) -> Any:
     block = int(np.ceil(size / 512)) * 512
     mib = block / MIB
     torch = 0 if not block else 2 if mib <= 1 else 20 if mib < 10 else 2 * int(np.ceil(mib / 2))
-    return block, block, block, torch * MIB
+    whole = mib > 1 and torch - mib <= 1
+    return block, block, torch * MIB if whole else block, torch * MIB
 
 
 # 10-scale

@@ -1,0 +1,111 @@
+"""Notebook 10: its arithmetic against models of the allocators, and what the judge counts of memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gpulab as gl
+from gpulab.course.n10_allocator import exercises, figures, pool
+from gpulab.teach.judge import Draw, NotYet
+from gpulab.teach.judge.python.memory_use import MemoryUse
+from virtualgpu.allocators.torch import TorchAllocator
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("size", [0, *exercises._ODD, *range(MIB - 1500, MIB + 1500, 499)])
+def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
+    cp = gl.use_device("virtual:A100").cp
+    own = cp.cuda.MemoryPool()
+    block = own.malloc(size)
+    torch = TorchAllocator()
+    torch.malloc(size, 0)
+    blocks = torch.block_map()
+    assert exercises.after_one(size) == (
+        own.used_bytes(), own.total_bytes(), blocks.used_bytes, blocks.total_bytes,
+    )  # fmt: skip
+    del block
+
+
+def test_the_puzzle_leaves_enough_and_serves_it_not() -> None:
+    cp = gl.use_device("virtual:A100").cp
+    default = cp.get_default_memory_pool()
+    kept = figures.tetris()
+    assert default.free_bytes() > 1.19 * figures.GIB
+    with pytest.raises(cp.cuda.memory.OutOfMemoryError):
+        cp.empty(figures.GIB, dtype=cp.uint8)
+    assert len(kept) == 5
+
+
+def counted(program: Any) -> MemoryUse:
+    cp = gl.use_device("virtual:A100").cp
+    from gpulab import session
+
+    use = MemoryUse()
+    with use.counting(cp, session.backend().machine.current_device):  # type: ignore[attr-defined]
+        program(cp)
+    return use
+
+
+def test_segments_driver_calls_and_peaks_are_counted() -> None:
+    def program(cp: Any) -> None:
+        own = cp.cuda.MemoryPool()
+        with cp.cuda.using_allocator(own.malloc):
+            a = cp.empty(1000, dtype=cp.uint8)
+            b = cp.empty(3 * MIB, dtype=cp.uint8)
+            del a
+            c = cp.empty(1024, dtype=cp.uint8)
+            del b, c
+            own.free_all_blocks()
+
+    use = counted(program)
+    assert (use.segments, use.driver_calls) == (2, 4)
+    assert use.peak_used_bytes == 3 * MIB + 1024
+    assert use.peak_reserved_bytes == 4 * MIB + 1024  # cudaMalloc gives pages of 2 MiB
+    assert use.wasted_bytes == MIB
+
+
+def test_memory_without_a_pool_counts_as_calls_of_the_driver() -> None:
+    def program(cp: Any) -> None:
+        for _ in range(5):
+            cp.cuda.runtime.free(cp.cuda.runtime.malloc(100))
+
+    use = counted(program)
+    assert (use.segments, use.driver_calls, use.peak_reserved_bytes, use.peak_used_bytes) == (5, 10, 512, 0)
+
+
+def test_traces_keep_the_rules_of_programs() -> None:
+    """Nothing is freed that is not in use, and all is freed at the end."""
+    asks = pool.trace(Draw(3), 300)
+    alive: set[int] = set()
+    for ask in asks:
+        if ask.kind == "malloc":
+            assert ask.number not in alive
+            assert ask.size > 0
+            alive.add(ask.number)
+        elif ask.kind == "free":
+            alive.remove(ask.number)
+    assert not alive
+    assert {ask.stream for ask in asks} == {0, 1}
+
+
+def test_a_block_that_another_stream_had_is_seen_wherever_it_overlaps() -> None:
+    gl.use_device("virtual:A100")
+
+    class Shares(pool.MyPool):
+        """Gives the free block of another stream, cut in its middle."""
+
+        def malloc(self, size: int, stream: int) -> int:
+            if stream == 1:
+                for block in self.blocks.values():
+                    if block[3]:
+                        block[1] = 1
+            return super().malloc(size, stream)
+
+    asks = (pool.Ask("malloc", 0, 4096), pool.Ask("free", 0), pool.Ask("malloc", 1, 512, 1))
+    with pytest.raises(NotYet, match="stream 0 has used"):
+        pool.drive(Shares, asks)
+    assert pool.drive(pool.MyPool, (*asks, pool.Ask("free", 1), pool.Ask("empty"))) == np.float32(2)
