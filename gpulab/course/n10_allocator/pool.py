@@ -185,10 +185,10 @@ def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> Any:
             given += 1
     _look_at_double_free(pool, dead)
     if driver.segments:
-        left = len(driver.segments)
+        left = f"{len(driver.segments)} segment" + ("s have" if len(driver.segments) > 1 else " has")
         raise NotYet(
-            f"nothing is in use any more, and after empty_cache() {left} segment{'s have' * (left > 1) or ' has'}"
-            " not gone back to the driver: join what is free, and give back each block that is a whole one."
+            f"nothing is in use any more, and after empty_cache() {left} not gone back "
+            "to the driver: join what is free, and give back each block that is a whole one."
         )
     return np.float32(given)
 
