@@ -76,11 +76,11 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-peak",
         "Attention over {n} tokens, made of plain steps. Where is the peak of its memory reached?",
-        "While exp() runs, the scores, the shifted scores and the powers live at once, n × n each. The "
-        "inputs and the outputs, n × d, are small beside them.",
+        "At the last line `scores`, `powers` and `weights` live at once, n × n each, and the output is made "
+        "besides. The first two are needed no more, but a name keeps its array.",
         choices=("at the first product", "at the exponential", "at the second product"),
-        comparison="at the first product",
-        misconception="The peak is where the largest array is made.",
+        comparison="at the exponential",
+        misconception="An array that is not needed any more takes no memory.",
     ),
     PredictionQuestion(
         "10-twice",

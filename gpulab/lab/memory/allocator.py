@@ -197,17 +197,9 @@ class AllocatorReport:
         >>> a.beside("PyTorch", expandable_segments=True)
         """
         from gpulab.views import AllocatorView
-        from virtualgpu.allocators.replay import replay
 
         record, requests = self.record, self.requests
-        if len(requests) > MOST_EVENTS:
-            raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
-        model = _model(other, record, settings)
-        # Each request is a moment of its own, so that events tell which request made them.
-        timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
-        theirs = replay(timed, model, record.stacks)
-        limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
-        theirs = replace(theirs, first=limited, texts=record.texts)
+        theirs = self._replayed(other, settings)
         moments = np.arange(len(requests) + 1)
         after = np.searchsorted(theirs.events.time_ns, moments, side="right")
         mine = _after(record, requests)
@@ -232,6 +224,38 @@ class AllocatorReport:
     def summary(self, abbreviated: bool = False) -> str:
         """The figures as ``torch.cuda.memory_summary()`` prints them: ``print(a.summary())``."""
         return self.statistics().summary(abbreviated)
+
+    def replayed(self, other: str = "PyTorch", **settings: Any) -> AllocatorReport:
+        """What another allocator does with the same requests: a report of its own.
+
+        Parameters
+        ----------
+        other, **settings
+            As for `beside`, which shows both.
+
+        Raises
+        ------
+        ValueError
+            For another allocator, or a setting that PyTorch would refuse.
+
+        Examples
+        --------
+        >>> print(a.replayed("PyTorch").summary())
+        """
+        return AllocatorReport(self._replayed(other, settings))
+
+    def _replayed(self, other: str, settings: dict[str, Any]) -> AllocatorTrace:
+        from virtualgpu.allocators.replay import replay
+
+        record, requests = self.record, self.requests
+        if len(requests) > MOST_EVENTS:
+            raise GpulabError(f"{len(requests):,} requests are too many to step two allocators through.")
+        model = _model(other, record, settings)
+        # Each request is a moment of its own, so that events tell which request made them.
+        timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
+        theirs = replay(timed, model, record.stacks)
+        limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
+        return replace(theirs, first=limited, texts=record.texts)
 
     def save(self, path: str | Path) -> Path:
         """Write the record or its picture to a file.
