@@ -9,7 +9,7 @@ import pytest
 
 from gpulab.views.tables import Table, short
 from gpulab.views.tables.count import CounterTable
-from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, Provenance
+from virtualgpu.records import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Provenance
 
 CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 
@@ -90,6 +90,27 @@ def test_html_has_the_same_cells_and_escapes_the_source(counters: KernelCounters
     assert cells.rows == expected
     assert "a &lt; b" in markup
     assert "modelled on virtual T4" in markup
+
+
+def test_what_the_caches_make_of_it_is_said_to_be_modelled(counters: KernelCounters) -> None:
+    load, store = counters.accesses
+    caches = CacheCounters("cold", 320, 80, 240, 60, 5_760, 640, 10, 70, 4)
+    known = replace(counters, caches=caches, accesses=(replace(load, l1_hit_sectors=80), store))
+    text = repr(CounterTable.of(known, CODE))
+    row = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert (
+        "25.0 %  80 of 320 sectors of loads; modelled from empty caches, from one line in 4"
+        in row["L1 hit rate"]
+    )
+    assert "25.0 %  60 of 240 sectors" in row["L2 hit rate"]
+    assert "6,400  bytes, 5,760 read, 640 written; modelled" in row["memory (DRAM)"]
+    assert "10  requests, 70 passes" in row["constant accesses"]
+    accesses = CounterTable.of(known, CODE).tables()[1]
+    at = accesses.headings.index("L1 hits")
+    assert [line[at] for line in accesses.rows] == ["25 %", "–"]
+    plain = CounterTable.of(counters, CODE)
+    assert "modelled from" not in repr(plain)
+    assert "L1 hits" not in plain.tables()[1].headings
 
 
 LONG = (

@@ -116,7 +116,8 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
         if self.caches is None or first.space in ("shared", "const") or first.kind != "load":
             return NOTHING
         sectors = sum(access.sectors for access in accesses)
-        return f"{sum(access.l1_hit_sectors for access in accesses) / max(1, sectors):.0%}"
+        hits = sum(access.l1_hit_sectors for access in accesses)
+        return f"{100 * hits / sectors:.0f} %" if sectors else NOTHING
 
     def _branch_row(self, branches: Sequence[BranchCounters]) -> tuple[str, ...]:
         first = branches[0]
@@ -143,9 +144,7 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
         )
         rows.append(("memory (DRAM)", number(caches.dram_read_bytes + caches.dram_write_bytes), meaning))
     if caches.constant_requests:
-        meaning = (
-            f"requests, {number(caches.constant_passes)} passes: one a different word of the warp; modelled"
-        )
+        meaning = f"requests, {number(caches.constant_passes)} passes, one for each word that a warp asks for"
         rows.append(("constant accesses", number(caches.constant_requests), meaning))
     return rows
 
