@@ -46,7 +46,7 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     Blocks run where and when the time model has them; within a block, a warp's accesses follow each other by
     the instructions that it has executed.
     """
-    from virtualgpu.engine.caches.replay import COLUMNS, FILL, replay
+    from virtualgpu.engine.caches.replay import COLUMNS, replay
     from virtualgpu.engine.observe.results import by_place
 
     notes = watch.notes
@@ -56,10 +56,10 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     shared = stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
     sizes = cache_sizes(info, shared, prepared.blocks_per_sm)
     tables = finished.result.kernel.tables
-    whats = np.append(notes.sites[:, 0], FILL)
-    packed = np.concatenate([_left(watch, prepared, len(whats) - 1), _in_time(finished, notes.rows)])
-    played = replay(packed, whats, sizes, info.sm_count, notes.one_in)
-    columns = np.concatenate([played.sums[:-1], notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    packed = _in_time(finished, notes.rows)
+    before = _left(watch, prepared, packed) if watch.resident else None
+    played = replay(packed, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, before)
+    columns = np.concatenate([played.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
     rows = [row for _, row in by_place(tables.accesses, columns)]
     accesses = []
     totals = dict.fromkeys((*COLUMNS, "requests", "passes"), 0.0)
@@ -85,17 +85,21 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     return replace(counters, accesses=tuple(accesses), caches=found)
 
 
-def _left(watch: CacheWatch, prepared: PreparedLaunch, site: int) -> npt.NDArray[np.int64]:
-    """Lines of its arrays that L2 still holds, as `replay` wants them: of each array the end."""
-    from virtualgpu.engine.caches.replay import packed_lines
+def _left(
+    watch: CacheWatch, prepared: PreparedLaunch, packed: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Of a launch's notes those to what L2 still holds of its arrays: of each the end.
 
-    base = prepared.device.memory.base_address
-    lines = [np.zeros(0, np.int64)]
+    What used an array before is taken to have done so from the same SMs.
+    """
+    from virtualgpu.engine.caches.replay import line_of
+
+    line, base = line_of(packed), prepared.device.memory.base_address
+    there = np.zeros(len(packed), bool)
     for address, size_bytes in watch.resident.items():
         end = address + prepared.arrays[address] - base
-        lines.append(np.arange((end - size_bytes) // LINE_BYTES, -(-end // LINE_BYTES), dtype=np.int64))
-    packed = packed_lines(watch.notes.kept(np.concatenate(lines))[:, None], 15, 32)
-    return np.concatenate([packed, np.full_like(packed, site), np.zeros_like(packed)], axis=1)
+        there |= (line >= (end - size_bytes) // LINE_BYTES) & (line < -(-end // LINE_BYTES))
+    return packed[there]
 
 
 def _in_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -247,12 +247,6 @@ class AccessNotes:
         """Each so manieth line is among them."""
         return self._state.part + 1
 
-    def kept(self, lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Those of some lines that are among them."""
-        mixed = lines ^ (lines >> 5) ^ (lines >> 11) ^ (lines >> 17)
-        chosen: npt.NDArray[np.int64] = lines[mixed & self._state.part == 0]
-        return chosen
-
     @property
     def sites(self) -> npt.NDArray[np.int64]:
         """What each instruction does, its bytes a lane, requests and passes of constant memory."""

@@ -29,13 +29,14 @@ STORED_BITS, FULL = 6, 32
 SET_BYTES = 16 * ENTRY_BYTES
 # Lines of a set that memory need not have: of whatever is stored, 736,000 sectors (3/8 of L2) stay.
 DIRTY_WAYS = 6
+# A line that a store brings to L1 counts as used before, by this share of as many accesses as L1 has lines.
+STORES_AGED = 1.0
 # Pieces of 64 bytes in a set with sectors that were stored in part: the others are completed and written.
 PARTIAL_PIECES = 4
 # Requests of neighbouring SMs for the same sectors become one, if they come within so many nanoseconds.
 MERGE_NS, MERGE_SLOTS = 300, 256
 SLOT_BYTES = 16
 SIDE_SMS = 6  # SMs that take up blocks one after another and lie beside the same part of L2
-FILL = 16  # besides what instructions do (`notes`): L2 gets a line that an earlier launch left there
 # What is counted for each instruction.
 COLUMNS = ("asked", "l1", "l1_hit", "l2", "l2_hit", "far", "far_hit", "dram")
 SITE_BYTES = 8 * len(COLUMNS)
@@ -63,6 +64,7 @@ class Player:
     parts: int
     sides: int  # by SM, the part of L2 beside it
     merges: int
+    stores_aged: int  # how long ago a line seems to have been used that a store brings to L1
     groups: int  # by SM, with which others its requests become one; 0: with none
     written: int  # sectors to memory
     completed: int  # sectors from memory, for those that were stored in part
@@ -321,9 +323,15 @@ def play(p: Player, number: int, lanes: int, mask: int, values: int) -> None:
             bump(p, site, _L1, sectors)
             read_l2(p, site, sm, line, sectors)
         elif what == notes.STORE:
+            if size >= FULL:
+                entry = find(set_at(l1, p.l1_sets, p.l1_inverse, scrambled(line) >> p.level), line)
+                if entry < 0:
+                    entry = -entry
+                    store64(entry, line + 1)
+                    store64(entry + 8, 0)
+                    store64(entry + 16, p.now - p.stores_aged)
+                store64(entry + 8, load64(entry + 8) | sectors)
             write_l2(p, site, sm, line, sectors, size)
-        elif what == FILL:
-            store64(at_l2(p, l2_set(p, home_of(p, line), line), line) + 8, 15)
         elif what == notes.ATOMIC:
             change_l2(p, site, sm, line, sectors)
 
@@ -363,14 +371,21 @@ def packed_lines(
     return line << _LINE | size_bytes << _BYTES | sectors
 
 
+def line_of(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The lines of notes as `replay` takes them."""
+    line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE
+    return line
+
+
 def replay(
     packed: npt.NDArray[np.int64],
     whats: npt.NDArray[np.int64],
     sizes: CacheSizes,
     sm_count: int,
     one_in: int = 1,
+    before: npt.NDArray[np.int64] | None = None,
 ) -> Played:
-    """Play notes through caches that are empty before.
+    """Play notes through caches.
 
     Parameters
     ----------
@@ -378,13 +393,15 @@ def replay(
         Shape (notes, 3), in order of time: `packed_lines`, the SM times 2^32 with the instruction's number,
         and the time in nanoseconds.
     whats
-        What each instruction does (`notes`), or `FILL`.
+        What each instruction does (`notes`).
     sizes
         The caches.
     sm_count
         SMs.
     one_in
         Each so manieth line was noted; the caches are as much smaller.
+    before
+        Notes of what filled L2 before, which are not counted; None: it is empty.
     """
     l1_sets = max(sizes.l1_bytes // LINE_BYTES // L1_WAYS // one_in, 1)
     l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
@@ -394,7 +411,6 @@ def replay(
     sums = np.zeros((len(whats), len(COLUMNS)), np.int64)
     packed, whats = np.ascontiguousarray(packed), np.ascontiguousarray(whats)
     state = Player()
-    state.notes, state.count = packed.ctypes.data, len(packed)
     state.whats, state.sums, state.level = whats.ctypes.data, sums.ctypes.data, one_in.bit_length() - 1
     state.l1, state.l1_sets, state.l1_inverse = l1.ctypes.data, l1_sets, _inverse(l1_sets)
     state.l2, state.l2_sets, state.l2_inverse = l2.ctypes.data, l2_sets, _inverse(l2_sets)
@@ -404,6 +420,16 @@ def replay(
     sides = np.arange(sm_count) // SIDE_SMS % sizes.l2_parts
     state.sides = sides.ctypes.data
     state.merges = merges.ctypes.data
+    state.now = 1 << 40  # what is empty has 0
+    state.stores_aged = int(sm_count * l1_sets * L1_WAYS * STORES_AGED)
+    if before is not None:
+        before = np.ascontiguousarray(before)
+        state.notes, state.count = before.ctypes.data, len(before)
+        player()[1](address_of(state), 0, None, 0, None)
+        for array in (l1, merges, sums):
+            array[:] = 0
+        state.written = state.completed = 0
+    state.notes, state.count = packed.ctypes.data, len(packed)
     player()[1](address_of(state), 0, None, 0, None)
     return Played(sums, state.written, state.completed)
 

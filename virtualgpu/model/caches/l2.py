@@ -27,10 +27,11 @@ class L2Contents:
         self._gone: dict[int, None] = {}
 
     def resident(self, arrays: Mapping[int, int]) -> dict[int, int]:
-        """How many bytes of each of some arrays are there, the one used last at the end."""
-        known = {address: there for address, there in self._there.items() if address in arrays}
-        new = {a: min(size, self._usable) for a, size in arrays.items() if a not in self._gone}
-        return {**{a: size for a, size in new.items() if a not in known}, **known}
+        """How many bytes of each of some arrays are there; all of a larger one, if it was used last."""
+        there = {address: size for address, size in self._there.items() if address in arrays}
+        found = {address: size for address, size in arrays.items() if address not in self._gone}
+        cut = {a: size for a, size in there.items() if size < min(arrays[a], self._usable) // 2}
+        return found | cut
 
     def touch(self, arrays: Mapping[int, int]) -> int:
         """Use arrays (address -> bytes); how many bytes of them had to come from memory."""
