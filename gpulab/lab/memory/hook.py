@@ -83,7 +83,8 @@ class AllocationRecorder:
         self._live: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
         self._lines = session.program_lines()
         self._codes: dict[int, tuple[CodeType, int]] = {}  # by id, kept alive; see _kind
-        self._numbers: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
+        self._known: dict[Stack, int] = {}  # by lines
         self.stacks: list[Stack] = []
         self.sources: list[SourceLine] = []
         self.missed = self.failed = 0
@@ -240,10 +241,13 @@ class AllocationRecorder:
                 sources.append(line)
                 frames.append(Frame(line.file, line.line, frame.f_code.co_name))
             frame = frame.f_back
+        stack = tuple(frames)
         with self._lock:
-            self.stacks.append(tuple(frames))
-            self.sources.append(sources[0])
-            number = self._numbers[key] = len(self.stacks) - 1
+            number = self._known.setdefault(stack, len(self.stacks))
+            if number == len(self.stacks):
+                self.sources.append(sources[0])
+                self.stacks.append(stack)
+            self._numbers[key] = number
         return number
 
     # What was seen
