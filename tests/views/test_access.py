@@ -151,6 +151,17 @@ def test_a_kernels_access_is_edited() -> None:
     assert view.access.lanes == (0, 1, 2, 3, 4), "lanes that took no part still do not"
 
 
+def test_a_long_trace_is_cut_and_says_so() -> None:
+    code = """extern "C" __global__ void k(volatile float* x) {
+    #pragma unroll 1
+    for (int i = 0; i < 5000; ++i) x[threadIdx.x * 2] = x[threadIdx.x * 2] + i; }"""
+    view = gl.access(cp.RawKernel(code, "k"), 1, 32, (cp.zeros(64, np.float32),))
+    assert view.caption.endswith("The warp went on after what is shown.")
+    assert view.record.truncated
+    assert view.rows[0].requests.size > 1000
+    assert len(view.html()) < 3_000_000
+
+
 def test_constant_memory_serves_one_word_at_a_time() -> None:
     code = """__constant__ float c[256];
     extern "C" __global__ void k(float* o, int s) { o[threadIdx.x] = c[threadIdx.x / s]; }"""

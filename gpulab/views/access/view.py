@@ -28,6 +28,7 @@ STRIDES = (*range(34), 40, 48, 63, 64, 65, 96, 128, 256, 512, 1024)
 OFFSETS = tuple(range(65))
 PADDINGS = tuple(range(ROW_ELEMENTS + 1))
 MOST_ROWS_ON_PAPER = 10
+_CUT = "The warp went on after what is shown."
 RULES = "by the rules of the virtual GPU's counters, which are those of single accesses on an H200"
 
 
@@ -66,11 +67,12 @@ class AccessMicroscope(View, module="access/view"):
         self.rows = rows(shown) if isinstance(shown, AccessTrace) else []
         if isinstance(shown, AccessTrace):
             counters = shown.counters
+            said = (f"{note.removesuffix('.')}." if note else "", *([_CUT] if shown.truncated else []))
             super().__init__(
                 title=f"Memory accesses of {counters.kernel_name}",
                 source=counters.provenance.source,
                 caption=f"Table: all warps of grid {shape(counters.grid)}, block {shape(counters.block)}. "
-                f"Picture: {self._whose()}. Counts {counters.provenance.label}. {note}".strip(),
+                f"Picture: {self._whose()}. Counts {counters.provenance.label}. {' '.join(said)}".strip(),
                 row=next((at for at, row in enumerate(self.rows) if row.line == line), 0),
             )
         else:
