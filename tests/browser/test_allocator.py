@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpulab.views import AllocatorView
+from gpulab.views.allocator.maps import Maps
 from gpulab.views.allocator.words import emptying, figures
 from tests.allocators.traces import many_rows, trace_of
 from tests.views import pools
@@ -96,7 +97,7 @@ def test_blocks_are_walked_and_told_with_their_stack_traces(open_saved: Callable
 def test_a_hundred_thousand_events_step_in_time(
     open_saved: Callable[..., Any], record_property: Callable[[str, object], None]
 ) -> None:
-    view = AllocatorView([pools.panel(trace_of(many_rows()))])
+    view = AllocatorView(Maps([pools.panel(trace_of(many_rows()))]))
     page = open_saved(view)
     drawn, shown = page.evaluate(STEPS)
     record_property(

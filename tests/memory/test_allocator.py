@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +23,9 @@ MIB = 1 << 20
 def device() -> Iterator[None]:
     gl.use_device("virtual:T4")
     gl.use_device("virtual")
+    gc.freeze()  # a pool that has no room collects garbage: not the test session's
     yield
+    gc.unfreeze()
     gl.use_device("virtual:T4")
 
 
@@ -68,6 +71,8 @@ def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
     assert found.room_bytes == 30 * MIB - pool.total_bytes()
     assert sum(arena.free_blocks for arena in found.arenas) == pool.n_free_blocks()
     again = gl.allocator()
+    kept.append(cp.empty(512, cp.uint8))  # it is of the moment when it was asked for
+    del kept[-1]
     assert held(again.at(0)) == held(pool.block_map())
     assert len(again.events) == 0
 
@@ -81,7 +86,7 @@ def test_blocks_tell_the_programs_lines_and_the_page_shows_their_text() -> None:
     assert frame.function == test_blocks_tell_the_programs_lines_and_the_page_shows_their_text.__name__
     assert a.record.texts[block.stack] == "kept = gl.cp.zeros(1000, gl.cp.float32)"
     assert block.requested_bytes == kept.nbytes
-    assert "kept = gl.cp.zeros" in a._view_of_it().html()
+    assert "kept = gl.cp.zeros" in a._view.html()
 
 
 def test_the_same_requests_beside_pytorchs_allocator() -> None:
@@ -116,6 +121,18 @@ def test_what_was_there_before_was_asked_for_before_the_first_event() -> None:
     assert [ours.step(at) for at in range(3)] == [0, 0, a.history.last_step]
     assert theirs.at(theirs.step(1)).used_bytes == before.nbytes
     assert theirs.at(theirs.step(2)).used_bytes == before.nbytes + kept.nbytes
+
+
+def test_the_limit_is_the_one_that_refused() -> None:
+    pool = gl.cp.get_default_memory_pool()
+    with gl.allocator() as a:
+        pool.set_limit(size=10 * MIB)
+        with pytest.raises(gl.cp.cuda.memory.OutOfMemoryError):
+            gl.cp.empty(20 * MIB, gl.cp.uint8)
+        pool.set_limit(size=0)
+    assert a.fragmentation().room_bytes == 10 * MIB
+    assert "20 MiB refused" in repr(a)
+    assert "room for 10 MiB more" in repr(a)
 
 
 def test_figures_and_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gpulab.views.allocator.maps import Panel
+from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.allocator.view import AllocatorView
 from tests.allocators.traces import MIB, random_requests, random_rows, trace_of
 from tests.views.synthetic import MODELLED
@@ -27,7 +27,7 @@ def panel(trace: AllocatorTrace, name: str = "", after: np.ndarray | None = None
 
 def one(events: int = 300, seed: int = 2) -> AllocatorView:
     """A pool with two streams, refusals and blocks that wait."""
-    return AllocatorView([panel(trace_of(random_rows(seed, events), limit_bytes=40 * MIB))])
+    return AllocatorView(Maps([panel(trace_of(random_rows(seed, events), limit_bytes=40 * MIB))]))
 
 
 def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
@@ -38,4 +38,4 @@ def two(count: int = 200, seed: int = 3, settings: str = "") -> AllocatorView:
         trace = replay(asked, model)
         after = np.searchsorted(trace.events.time_ns, np.arange(len(asked) + 1), side="right")
         panels.append(panel(trace, after=after))
-    return AllocatorView(panels, asked)
+    return AllocatorView(Maps(panels, asked))

@@ -13,6 +13,7 @@ import traitlets
 from PIL import Image
 
 from gpulab.views.allocator.layout import places
+from gpulab.views.allocator.maps import Maps
 from gpulab.views.allocator.view import AllocatorView
 from gpulab.views.parts import palette
 from tests.allocators.traces import MIB, trace_of
@@ -31,7 +32,7 @@ def refused() -> Iterator[AllocatorView]:
         ("free_completed", BASE, 6 * MIB, 0, 0, -1), ("segment_alloc", 2 * BASE, 20 * MIB, 0, 9, -1),
         ("oom", 3 * MIB, 8 * MIB, 8 * MIB, 0, 3),
     ]  # fmt: skip
-    view = AllocatorView([pools.panel(trace_of(rows, limit_bytes=40 * MIB))])
+    view = AllocatorView(Maps([pools.panel(trace_of(rows, limit_bytes=40 * MIB))]))
     yield view
     view.close()
 

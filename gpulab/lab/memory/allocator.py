@@ -26,6 +26,7 @@ from virtualgpu.records.memory import (
 
 if TYPE_CHECKING:
     from gpulab.views import AllocatorView
+    from gpulab.views.allocator.maps import Maps
     from virtualgpu.allocators.replay import Allocator
     from virtualgpu.records.memory import AllocatorEvents, AllocatorStatistics
 
@@ -98,20 +99,20 @@ class AllocatorReport:
     Parameters
     ----------
     trace
-        One that has been recorded before; None: the pool as it is now, until ``with`` begins.
+        One that has been recorded before; None: the pool as it is now, unless ``with`` begins.
     """
 
     def __init__(self, trace: AllocatorTrace | None = None) -> None:
-        self._trace = trace
+        self._trace = _now() if trace is None else trace
         self._recorder: PoolRecorder | None = None
-        self._view: AllocatorView | None = None
         self._is_open = trace is None
 
     def __enter__(self) -> Self:
         if not self._is_open:
             raise GpulabError("This one holds a recording; make a new one with gl.allocator().")
         self._is_open = False
-        self._trace = self._view = None
+        for kept in ("history", "requests", "_maps", "_view"):
+            self.__dict__.pop(kept, None)
         self._recorder = PoolRecorder()
         self._recorder.start()
         return self
@@ -135,8 +136,6 @@ class AllocatorReport:
         """
         if self._recorder is not None:
             raise GpulabError("The pool is being recorded: what it did is there when the block has ended.")
-        if self._trace is None:
-            self._trace = _now()
         return self._trace
 
     @cached_property
@@ -197,6 +196,7 @@ class AllocatorReport:
         >>> a.beside("PyTorch", expandable_segments=True)
         """
         from gpulab.views import AllocatorView
+        from gpulab.views.allocator.maps import Maps
 
         record, requests = self.record, self.requests
         theirs = self._replayed(other, settings)
@@ -208,7 +208,7 @@ class AllocatorReport:
             name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
         panels = [_panel(self.history, record.allocator, mine),
                   _panel(steps.history(theirs), name, after)]  # fmt: skip
-        return AllocatorView(panels, requests)
+        return AllocatorView(Maps(panels, requests))
 
     def statistics(self) -> AllocatorStatistics:
         """Current, peak and accumulated figures under the names of ``torch.cuda.memory_stats``.
@@ -255,7 +255,8 @@ class AllocatorReport:
         timed = [replace(request, time_ns=at) for at, request in enumerate(requests, 1)]
         theirs = replay(timed, model, record.stacks)
         limited = replace(theirs.first, limit_bytes=record.first.limit_bytes)
-        return replace(theirs, first=limited, texts=record.texts)
+        # Of a device that is not known, the model's is not told, either.
+        return replace(theirs, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes)
 
     def save(self, path: str | Path) -> Path:
         """Write the record or its picture to a file.
@@ -278,32 +279,37 @@ class AllocatorReport:
 
             write_snapshot(path, self.record, self.at(-1))
         elif ending in (".html", ".htm", ".png"):
-            self._view_of_it().save(path)
+            self._view.save(path)
         else:
             raise ValueError(f"A memory map is saved as .pickle, .html or .png, not as {path.name!r}.")
         return path
 
-    def _view_of_it(self) -> AllocatorView:
-        if self._view is None:
-            from gpulab.views import AllocatorView
+    @cached_property
+    def _maps(self) -> Maps:
+        from gpulab.views.allocator.maps import Maps
 
-            record = self.record
-            many = len(record.events) > MOST_EVENTS
-            shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
-            self._view = AllocatorView([_panel(shown, record.allocator)])
-        return self._view
+        record = self.record
+        many = len(record.events) > MOST_EVENTS
+        shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
+        return Maps([_panel(shown, record.allocator)])
+
+    @cached_property
+    def _view(self) -> AllocatorView:
+        from gpulab.views import AllocatorView
+
+        return AllocatorView(self._maps)
 
     def describe(self) -> str:
         """The map in words."""
-        return self._view_of_it().describe()
+        return self._view.describe()
 
     def __repr__(self) -> str:
         if self._recorder is not None:
             return "A memory pool that is being recorded."
-        return self._view_of_it().sentence()
+        return self._maps.sentence()
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        return None if self._recorder is not None else self._view_of_it()._repr_mimebundle_(**kwargs)
+        return None if self._recorder is not None else self._view._repr_mimebundle_(**kwargs)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(repr(self))

@@ -72,12 +72,15 @@ class PoolRecorder(AllocationRecorder):
         self.device = int(self._cp.cuda.Device().id)
         self.first, self.unknown = block_map(self.pool)
         self._total = int(self.pool.total_bytes())
+        self._refused_at = 0
         self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def trace(self) -> AllocatorTrace:
         """All that happened so far."""
         self._look()
-        first = replace(self.first, limit_bytes=int(self.pool.get_limit()))
+        # The limit that refused something, or else the last one that there was.
+        limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
+        first = replace(self.first, limit_bytes=limit)
         events, unnamed = named(first, self.events(device=self.device))
         notes = [self.unknown, self.note]
         if unnamed:
@@ -98,6 +101,7 @@ class PoolRecorder(AllocationRecorder):
 
     def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
         self._look()
+        self._refused_at = self._refused_at if given else int(self.pool.get_limit())
         super().allocated(device, requested, size, address, given)
 
     def _look(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ class Owners:
 class Maps:
     """Pools that are stepped together: by the events of one, or by the requests that all of them had."""
 
-    def __init__(self, panels: Sequence[Panel], requests: Sequence[Request]) -> None:
+    def __init__(self, panels: Sequence[Panel], requests: Sequence[Request] = ()) -> None:
         self.panels, self.requests = tuple(panels), tuple(requests)
         histories = [panel.history for panel in panels]
         self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
@@ -153,6 +154,21 @@ class Maps:
             found.update(map(int, panel.moments(np.flatnonzero(actions == ACTIONS.index("oom")) + 1)))
         return sorted(found)
 
+    @property
+    def names(self) -> str:
+        return " and ".join(panel.name for panel in self.panels)
+
+    def sentence(self, step: int | None = None) -> str:
+        """What is shown and where from; at a moment worth a picture, if none is given."""
+        step = self.telling if step is None else step
+        label = self.panels[0].history.trace.provenance.label
+        when = f"at {self.unit} {number(step)} of {number(self.last)}" if self.last else "now"
+        told = [self.said(panel, step) for panel in self.panels]
+        if len(told) > 1:
+            told = [f"{panel.name}: {text}" for panel, text in zip(self.panels, told, strict=True)]
+        return f"Memory map of {self.names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in told)}."
+
+    @cached_property
     def telling(self) -> int:
         """A moment worth a picture: a refusal, or else the one with the most memory in use."""
         refused = self.refusals()

@@ -149,7 +149,9 @@ export class MapCanvas {
     for (const [tile, code, left, right, row] of names) {
       const room = (right - left) / ratio - 8;
       const forms = code >= FIRST ? [`${sized(tiles.size[tile])}  ${textOf(tiles.block[tile])}`, sized(tiles.size[tile])] : code === EMPTY ? [sized(tiles.size[tile])] : [];
-      const text = forms.find((form) => pen.measureText(form).width <= room);
+      // A plate is not to hide the stripes of what waits.
+      const most = code >= FIRST && (code - FIRST) & 1 ? room / 2 : room;
+      const text = forms.find((form) => pen.measureText(form).width <= most);
       if (!text) continue;
       const [x, y] = [LEFT + left / ratio + 4, row * this.rowPx + (this.rowPx - GAP) / 2];
       const plate = code < FIRST || (code - FIRST) & 1;

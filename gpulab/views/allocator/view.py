@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number, size
+from gpulab.views._text import count, size
 from gpulab.views.allocator import columns, picture, words
 from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.parts.boxes import Box
@@ -16,7 +16,6 @@ from gpulab.views.parts.pack import pack
 from virtualgpu.records.memory import (
     AllocatorHistory,
     BlockMap,
-    Request,
     SegmentLives,
 )
 
@@ -32,10 +31,8 @@ class AllocatorView(View, module="allocator/map"):
 
     Parameters
     ----------
-    panels
+    maps
         One pool, or several with the same requests.
-    requests
-        What the panels were asked for, if there are several.
     step
         Which moment is shown first; None: a refusal, or else the one with the most memory in use.
     """
@@ -47,20 +44,17 @@ class AllocatorView(View, module="allocator/map"):
     chosen = traitlets.Int(-1).tag(sync=True, echo_update=False)
     emptied = traitlets.Bool(False).tag(sync=True, echo_update=False)
 
-    def __init__(
-        self, panels: Sequence[Panel], requests: Sequence[Request] = (), step: int | None = None
-    ) -> None:
-        self.maps = Maps(panels, requests)
-        histories = [panel.history for panel in panels]
-        names = " and ".join(panel.name for panel in panels)
-        contents, data = pack(columns.contents(self.maps, KEYS))
+    def __init__(self, maps: Maps, step: int | None = None) -> None:
+        self.maps = maps
+        histories = [panel.history for panel in maps.panels]
+        contents, data = pack(columns.contents(maps, KEYS))
         super().__init__(
-            title=f"Memory map: {names}",
+            title=f"Memory map: {maps.names}",
             caption=_caption(histories),
             source=histories[0].trace.provenance.source,
             contents=contents,
             data=data,
-            step=self.maps.telling() if step is None else step,
+            step=maps.telling if step is None else step,
         )
 
     @property
@@ -85,14 +79,7 @@ class AllocatorView(View, module="allocator/map"):
         return str(proposal["value"])
 
     def sentence(self) -> str:
-        label = self.panels[0].history.trace.provenance.label
-        maps = self.maps
-        when = f"at {maps.unit} {number(self.step)} of {number(maps.last)}" if maps.last else "now"
-        told = [maps.said(panel, self.step) for panel in self.panels]
-        if len(told) > 1:
-            told = [f"{panel.name}: {text}" for panel, text in zip(self.panels, told, strict=True)]
-        names = " and ".join(panel.name for panel in self.panels)
-        return f"Memory map of {names}, {label}, {when}: {'; '.join(text.rstrip('.') for text in told)}."
+        return self.maps.sentence(self.step)
 
     def describe(self) -> str:
         lines = [self.sentence(), self.maps.moment(self.step)]
