@@ -93,8 +93,11 @@ def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings:
         pool.sink = lambda *event, log=log: log.append(event)  # type: ignore[misc]
         for address in sorted(addresses)[::2]:
             pool.free(address)
-        again = [pool.malloc(3 * MIB + seed, 0) for _ in range(4)]
-        pool.free(again[1])
+        gaps = [(b.size_bytes, s.stream) for s in before.segments for b in s.blocks if b.state == "free"]
+        again = [pool.malloc(max(1, size - (size >> 5)), stream) for size, stream in gaps]
+        again += [pool.malloc(3 * MIB + seed, 0) for _ in range(4)]
+        for address in again[::2]:
+            pool.free(address)
         pool.empty_cache()
         trace, _ = traced(seed, settings, length=1)
         events = _events(log)
@@ -114,6 +117,21 @@ def _events(log: list[tuple[Any, ...]]) -> Any:
     for event in log:
         events.emit(*event)
     return events.events()
+
+
+def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
+    """Of the reader of pickles in PyTorch's ``MemoryViz.js``, which knows a few of them."""
+    known = {
+        "APPEND", "APPENDS", "BINFLOAT", "BINGET", "BININT", "BININT1", "BININT2", "BINPUT", "BINUNICODE",
+        "DICT", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "FRAME", "LIST", "LONG1", "LONG_BINGET",
+        "LONG_BINPUT", "MARK", "MEMOIZE", "NEWFALSE", "NEWTRUE", "NONE", "PROTO", "SETITEM", "SETITEMS",
+        "SHORT_BINUNICODE", "STOP", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    }  # fmt: skip
+    for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
+        data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
+        used = [(op.name, arg) for op, arg, _ in pickletools.genops(data)]
+        assert {name for name, _ in used} <= known
+        assert [arg for name, arg in used if name == "PROTO"] == [4]
 
 
 def test_several_devices(tmp_path: Path) -> None:
@@ -230,7 +248,7 @@ OTHERS = {
     "a string longer than the file": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b"a.",
     "a negative length": b"T\xff\xff\xff\xffa.",
     "a huge number": b"L" + b"9" * 10_000 + b"L\n.",
-    "an end too early": b"\x80\x04}.rest",
+    "an end too early": pickle.dumps({"segments": []}) + b"rest",
     "a number": b"\x80\x04K\x01.",
     "another dictionary": pickle.dumps({"weights": [1, 2]}),
     "a key that cannot be": b"\x80\x04}]K\x01s.",

@@ -62,9 +62,11 @@ class ModelSide:
 
     def _note(self, action: Action, address: int, size: int, requested: int, stream: int) -> None:
         shown = requested if action in ("alloc", "free_requested", "free_completed") else size
+        self.gave_back |= action == "segment_free"
         self.events.append((action, address, shown, self.streams.index(stream)))
 
     def step(self, step: Step) -> None:
+        self.gave_back = False
         stream = self.streams[step.stream]
         match step.kind:
             case "alloc":
@@ -91,11 +93,15 @@ class ModelSide:
                 self.pool.set_memory_fraction(step.value / self.total_bytes)
 
     def open(self, pending: int) -> None:
-        """Take over which streams have work left: the allocator waited for the others on the real device."""
+        """Take over which streams have work left: the allocator waited for the others on the real device.
+
+        That ``cudaFree`` waits for all of them the model has to know by itself.
+        """
         for number in list(self.closed):
             if not pending >> number & 1:
                 self.closed.discard(number)
-                self.pool.complete(self.streams[number])
+                if not self.gave_back:
+                    self.pool.complete(self.streams[number])
 
     def row(self) -> list[int]:
         count = self.pool.statistics

@@ -331,7 +331,6 @@ class TorchAllocator:
         end = (block.address + block.size - segment.address) // unit
         if first >= end:
             return
-        self.complete(block.stream)
         start, size = segment.address + first * unit, (end - first) * unit
         pool = block.pool
         pool.remove(block)
