@@ -28,6 +28,7 @@ ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
 )
 MOST_FRAMES = 64
 MOST_STACKS = 20_000  # the lines of later ones are not kept
+MOST_FOREIGN = 16  # a stack ends where so many frames in a row are not the program's
 _CHUNK = 4096
 _COLUMNS = 8
 _OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function, and of no module or cell
@@ -82,7 +83,8 @@ class AllocationRecorder:
         self._packing = False
         self._live: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
         self._lines = session.program_lines()
-        self._codes: dict[int, tuple[CodeType, int]] = {}  # by id, kept alive; see _kind
+        self._kinds: dict[int, int] = {}  # by the id of a code object, see _kind
+        self._codes: list[CodeType] = []  # those, kept alive
         self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
         self._known: dict[Stack, int] = {}  # by lines
         self.stacks: list[Stack] = []
@@ -203,15 +205,21 @@ class AllocationRecorder:
     def _stack(self) -> int:
         """The number of the calling thread's stack of the program's own lines, -1 for none."""
         key: list[int] = []
+        kinds, foreign = self._kinds, 0
         frame: FrameType | None = sys._getframe(2)
-        codes = self._codes
         while frame is not None:
             code = frame.f_code
-            known = codes.get(id(code))
-            kind = self._kind(frame) if known is None else known[1]
+            kind = kinds.get(id(code), -1)
+            if kind < 0:
+                kind = self._kind(frame)
             if kind:
                 key += (id(code), frame.f_lasti)
                 if kind == 2 or len(key) >= 2 * MOST_FRAMES:
+                    break
+                foreign = 0
+            elif key:
+                foreign += 1
+                if foreign > MOST_FOREIGN:
                     break
             frame = frame.f_back
         if not key:
@@ -227,7 +235,8 @@ class AllocationRecorder:
         kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
         if kind and not code.co_flags & _OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
             kind = 2
-        self._codes[id(code)] = code, kind
+        self._codes.append(code)
+        self._kinds[id(code)] = kind
         return kind
 
     def _new_stack(self, key: tuple[int, ...]) -> int:
@@ -236,7 +245,7 @@ class AllocationRecorder:
         frames: list[Frame] = []
         sources: list[SourceLine] = []
         while frame is not None and 2 * len(frames) < len(key):
-            if self._codes[id(frame.f_code)][1]:
+            if self._kinds[id(frame.f_code)]:
                 line = self._lines.line(frame)
                 sources.append(line)
                 frames.append(Frame(line.file, line.line, frame.f_code.co_name))
