@@ -78,7 +78,7 @@ function render({ model, el }) {
     return { pool, map, said, numbers, node };
   });
   const rows = pools.reduce((sum, { panel }) => sum + panel.rows, 0);
-  const rowPx = Math.max(14, Math.min(34, Math.floor((several ? 180 : 210) / Math.max(1, rows))));
+  const rowPx = Math.max(14, Math.min(44, Math.floor((several ? 180 : 210) / Math.max(1, rows))));
   frame.root.classList.toggle("gl-several", several);
 
   /** Colour of a block, as a number among the map's. */
@@ -205,7 +205,7 @@ function render({ model, el }) {
       const emptied = model.get("emptied");
       said.textContent = emptied ? pool.emptying() : text;
       said.classList.toggle("gl-refused", bad && !emptied);
-      numbers.replaceChildren(...pool.numbers(emptied).map(([term, value, more]) => element("div", {}, element("dt", {}, term), element("dd", {}, value, " ", element("small", {}, more)))));
+      numbers.replaceChildren(...pool.numbers(emptied).map(([term, value, more]) => element("div", {}, element("dt", {}, several ? term.replace(", of reserved", "") : term), element("dd", {}, value, " ", element("small", {}, more)))));
       if (!kept[which]) return;
       const [block, address] = kept[which];
       map.chosen = -1;

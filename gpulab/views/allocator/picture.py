@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
 WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, 96, 4
-ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 34
+ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 44
 CURVE_PX, HATCH_PX, MOST_HATCHES = 44, 7, 6000
 LEAST_NAMED_PX = 28
 PIECE = tuple[float, float, int]

@@ -160,7 +160,7 @@ export class Pool {
     const gone = emptied ? releasable : 0;
     return [
       ["In use, of reserved", sized(used), `/ ${sized(reserved - gone)}`],
-      ["Free", sized(free - gone), gone ? "kept" : `largest ${sized(largest)}`],
+      ["Free", sized(free - gone), gone ? "kept" : `max ${sized(largest)}`],
       ["Fragmentation", percent(free ? 1 - largest / free : 0), ""],
       ["Rounding", sized(rounding), ""],
       ["Refused above", most === null ? "not known" : sized(most), ""],

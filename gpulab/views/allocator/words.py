@@ -104,7 +104,7 @@ def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
     most = found.largest_request_bytes
     return [
         ("In use, of reserved", size(found.used_bytes), f"/ {size(found.reserved_bytes)}"),
-        ("Free", size(found.free_bytes), f"largest {size(found.largest_free_bytes)}"),
+        ("Free", size(found.free_bytes), f"max {size(found.largest_free_bytes)}"),
         ("Fragmentation", percent(found.external), ""),
         ("Rounding", size(found.rounding_bytes), ""),
         ("Refused above", "not known" if most is None else size(most), ""),
