@@ -66,7 +66,7 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "10-torch",
-        "PyTorch makes a tensor of one float, the first of all. How many bytes does it reserve?",
+        "PyTorch makes a tensor of one float, the first of all. How much memory does it reserve?",
         "A segment of 2 MiB, in which the next small tensors find room. CuPy's pool would take 512 bytes.",
         unit="KiB",
         comparison=0.5,
