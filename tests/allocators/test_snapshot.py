@@ -382,3 +382,5 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         read_snapshot(tmp_path / "none.pickle")
     with pytest.raises(SnapshotError, match="folder"):
         read_snapshot(tmp_path)
+    with pytest.raises(SnapshotError, match="no ordinary file"):
+        read_snapshot(os.devnull)

@@ -41,6 +41,7 @@ def test_settings_as_pytorch_writes_them(text: str, found: Settings) -> None:
         ("max_split_size_mb:19", "at least 20"),
         ("large_segment_size_mb:40,max_split_size_mb:39", "at least 40"),
         ("large_segment_size_mb:10", "more than 10"),
+        ("expandable_segments:True,large_segment_size_mb:11", "large_segment_size_mb:11 is odd"),
         ("max_split_size_mb:-1", "max_split_size_mb:-1 is not a whole number"),
         ("max_split_size_mb:1e9", "whole number"),
         ("garbage_collection_threshold:1", "between 0 and 1"),

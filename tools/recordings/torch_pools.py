@@ -92,7 +92,7 @@ def program(seed: int) -> tuple[str, list[Step]]:
     is_wide = seed >= WIDE
     kinds = _WIDE_KINDS if is_wide else _KINDS
     kind = kinds[seed % len(kinds)]
-    big = pick((11, 16, 20, 30, 64)) if is_wide else 20
+    big = pick((12, 16, 20, 30, 64)) if is_wide else 20
     settings = SETTINGS[kind].format(
         mb=pick((20, 24, 32, 64, 100)),
         more=pick((20, 32, 128)),

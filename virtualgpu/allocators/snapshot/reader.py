@@ -28,6 +28,7 @@ from virtualgpu.records.memory import (
 from virtualgpu.records.origin import Provenance
 
 Array = npt.NDArray[Any]
+_KILLED = (-9, -24)  # by the limit on the processor's time: SIGKILL and SIGXCPU
 _LIMIT_S, _LIMIT_S_PER_GIB = 20, 400
 
 
@@ -72,8 +73,9 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """
     source = Path(path)
     size = source.stat().st_size
-    if source.is_dir():
-        raise SnapshotError(f"{source.name!r} is a folder, not a snapshot.")
+    if not source.is_file():
+        what = "a folder" if source.is_dir() else "no ordinary file"
+        raise SnapshotError(f"{source.name!r} is {what}: a snapshot is a file, such as 'snapshot.pickle'.")
     limit_bytes = (2 << 30) + 24 * size
     limit_s = _LIMIT_S + size * _LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
@@ -93,17 +95,25 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         environment = {**os.environ, "PYTHONPATH": root + (os.pathsep + known if known else "")}
         try:
             done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=3 * limit_s, check=False
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=3 * limit_s,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             raise SnapshotError(f"{source.name!r} was not read within {3 * limit_s} s: given up.") from None
         if done.returncode == 1 and done.stdout.strip():
             raise SnapshotError(f"{source.name!r} cannot be opened. {done.stdout.strip()}")
         if done.returncode:
-            raise SnapshotError(
-                f"{source.name!r} cannot be opened: its reader ended with {done.returncode}, as damaged "
-                f"pickles and such as waste memory or time make it do."
+            why = (
+                f"reading it takes more than {limit_s} s of a processor"
+                if done.returncode in _KILLED
+                else "reading it crashes Python"
             )
+            raise SnapshotError(f"{source.name!r} cannot be opened: {why}; it is damaged, or made to do so.")
         with np.load(target, allow_pickle=False) as found:
             return of_arrays(dict(found), source.name)
 

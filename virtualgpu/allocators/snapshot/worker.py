@@ -99,10 +99,10 @@ def _limit(memory_bytes: int, seconds: int) -> None:
     with contextlib.suppress(ImportError, OSError, ValueError):
         import resource
 
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory_bytes, used + memory_bytes))
 
 
 if __name__ == "__main__":

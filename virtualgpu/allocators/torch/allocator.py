@@ -424,7 +424,11 @@ class TorchAllocator:
                 self._stream_is_through(block)
 
     def _streams_in_order(self) -> list[int]:
-        """As PyTorch goes through its hash table: the default stream, then the side streams, newest first."""
+        """As PyTorch goes through its hash table: the default stream, then the side streams, newest first.
+
+        Recorded with three of them; with more the table's order is another one. Only the order in which
+        blocks become free is told by it, not what is free in the end.
+        """
         return sorted(self._events, key=lambda stream: (stream != 0, -stream))
 
     def _stream_is_through(self, block: Block) -> None:

@@ -74,6 +74,11 @@ class Settings:
         least = self.large_segment_size_mb
         if least <= MIN_LARGE_REQUEST_BYTES // MIB:
             raise SettingsError(f"large_segment_size_mb:{least} is too small: give more than 10.")
+        if self.expandable_segments and least * MIB % LARGE_ROUNDING_BYTES:
+            raise SettingsError(
+                f"large_segment_size_mb:{least} is odd: expandable segments need whole pages of 2 MiB, and "
+                f"PyTorch's first allocation would end in a CUDA driver error."
+            )
         for name in ("max_split_size_mb", "max_non_split_rounding_mb"):
             value = getattr(self, name)
             if value is not None and value < least:
