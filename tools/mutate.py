@@ -80,6 +80,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
         *("pool_model", "backend", "fork", "published"),
     ),
+    "virtualgpu/allocators": ("tests/allocators", "tests/memory"),
+    "virtualgpu/allocators/cupy": (
+        "tests/allocators/test_cupy.py",
+        *_virtual("memory_hooks", "pool", "pool_recorded"),
+    ),
     "virtualgpu/cp": _virtual("random", "cupy_names", "as_cupy", "arrays_rules"),
     "virtualgpu/cp/cuda": _virtual(
         *(

@@ -117,3 +117,17 @@ def test_of_equal_blocks_the_one_recorded_first() -> None:
     pool.free(second)
     pool.free(first)
     assert pool.malloc(1024, 0) == first
+
+
+def test_what_goes_back_to_the_device_can_be_taken_again() -> None:
+    pool = CuPyAllocator(capacity_bytes=1000 << 20)
+    for megabytes in (700, 800, 300, 900):  # each too large beside the one before
+        pool.free(pool.malloc(megabytes << 20, megabytes % 7))
+    assert (pool.total_bytes, pool.n_free_blocks) == (900 << 20, 1)
+    pool.empty_cache()
+    assert pool.block_map().segments == ()
+    kept = [pool.malloc(250 << 20, 0) for _ in range(4)]
+    with pytest.raises(OutOfMemory):
+        pool.malloc(1, 0)
+    pool.free(kept[0])
+    assert pool.malloc(1, 3)  # another stream's: the free segment goes back for it

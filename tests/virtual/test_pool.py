@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import threading
+from typing import Any
 
 import pytest
 
 import virtualgpu.cp as cp
+from virtualgpu.allocators.cupy.chunks import Arena, Chunk
 from virtualgpu.cp.cuda._memory.pool import MemoryPool
 from virtualgpu.cuda_errors import OutOfMemoryError
 from virtualgpu.model.machine import Machine
@@ -328,3 +330,22 @@ def test_blocks_that_die_after_their_segment_are_let_go() -> None:
     first.mem.chunk.mem.__del__()
     second.mem.free()
     first.mem.free()
+
+
+def test_a_free_within_a_free_waits_for_its_end(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The garbage collector may free an array while the pool sorts another one's chunk in."""
+    blocks = [pool.malloc(512).mem for _ in range(3)]
+    depths: list[int] = []
+    give = Arena.give
+
+    def counted(self: Arena[Any], chunk: Chunk[Any]) -> None:
+        depths.append(depths[-1] + 1 if depths else 1)
+        if blocks:
+            blocks.pop().free()
+        give(self, chunk)
+        depths.append(depths[-1] - 1)
+
+    monkeypatch.setattr(Arena, "give", counted)
+    blocks.pop().free()
+    assert depths == [1, 0] * 3
+    assert state(pool) == (0, 1536, 3)
