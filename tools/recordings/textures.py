@@ -68,6 +68,32 @@ extern "C" __global__ void surfaces(cudaSurfaceObject_t s, const float* at, floa
     surf2Dread(&v, s, 4 * x, y);
     out[144 + i] = v;
 }
+extern "C" __global__ void surfaces_3d(cudaSurfaceObject_t s, const float* at, float* out, int n)
+{
+    int i = threadIdx.x, x = i % 8, y = i / 8 % 5, z = i / 40 % 4;
+    float2 v;
+    surf3Dread(&v, s, 8 * x, y, z);
+    out[i] = v.x;
+    __syncthreads();
+    surf3Dwrite(make_float2(v.y, v.x + 1), s, 8 * x, y, z);
+    __syncthreads();
+    surf3Dread(&v, s, 8 * (7 - x), 4 - y, 5 - z, cudaBoundaryModeClamp);
+    out[n + i] = v.x;
+    out[2 * n + i] = v.y;
+}
+extern "C" __global__ void surfaces_1d(cudaSurfaceObject_t s, const float* at, float* out, int n)
+{
+    int i = threadIdx.x;
+    uchar4 v;
+    surf1Dread(&v, s, 4 * (i - 5), cudaBoundaryModeZero);
+    out[i] = v.x + 256 * v.w;
+    __syncthreads();
+    surf1Dwrite((unsigned char)(i * 3), s, i, cudaBoundaryModeZero);
+    surf1Dwrite(make_uchar4(1, i, 3, 4), s, 4 * (i + 50), cudaBoundaryModeZero);
+    __syncthreads();
+    surf1Dread(&v, s, 4 * i, cudaBoundaryModeClamp);
+    out[n + i] = v.y + 256 * v.z;
+}
 """
 
 
@@ -131,6 +157,8 @@ def cases() -> Iterator[TextureCase]:
         name = "int" if kind == SIGNED else "unsigned"
         outside: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
         yield TextureCase(f"two_{name}", picture, 32, 1, kind, **outside)
+    yield TextureCase("surfaces_3d", (8, 5, 6), channels=2, memory="surface")
+    yield TextureCase("surfaces_1d", (61, 0, 0), 8, 4, UNSIGNED, memory="surface")
     yield TextureCase("surfaces", (8, 6, 0), memory="surface")
 
 

@@ -78,7 +78,15 @@ def _texture(c: WarpCode, i: ir.Instruction) -> None:
         n for n, item in enumerate(target.items) if item is not None and memory_ops.is_read(c.function, item)
     ) or (0,)
     handles, rows, _ = _place_of(c, i, i.operands[1], coordinates)
-    for needed in (fetch.OBJECT, fetch.INDEX, fetch.AXIS, fetch.PLACE, fetch.CHANNEL):
+    for needed in (
+        fetch.OBJECT,
+        fetch.INDEX,
+        fetch.AXIS,
+        fetch.PLACE,
+        fetch.CHANNEL,
+        fetch.PART,
+        fetch.MIXED,
+    ):
         c.need(*needed)
     name, body = fetch.fetch(dimensions, wanted, layered=layered, whole=coordinates != "f32")
     c.need(name, body)
