@@ -10,7 +10,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import checks, layout
 from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower.ops import memory_ops
-from virtualgpu.engine.lower.ops.textures import fetch
+from virtualgpu.engine.lower.ops.textures import fetch, surfaces
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -144,7 +144,7 @@ def _surface(c: WarpCode, i: ir.Instruction) -> None:
     handles, rows, _ = _place_of(c, i, surface, "u32")
     for needed in (fetch.OBJECT, fetch.INDEX):
         c.need(*needed)
-    name, body = fetch.surface(dimensions, size, mode, layered=layered)
+    name, body = surfaces.surface(dimensions, size, mode, layered=layered)
     c.need(name, body)
     places, outside = c.scratch("<32 x i64>"), c.scratch("i32")
     e.raw(f"store <32 x i64> zeroinitializer, ptr {places}")

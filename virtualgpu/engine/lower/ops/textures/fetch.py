@@ -34,7 +34,7 @@ DECLARED = (
 _FAR = "1073741824.0"
 
 
-def _load(name: str, kind: str, result: str, extra: int = 0) -> str:
+def load(name: str, kind: str, result: str, extra: int = 0) -> str:
     """Text that loads a field of the object ``%t``."""
     at = offset(name) + extra
     return f"  {result}.p = getelementptr i8, ptr %t, i64 {at}\n  {result} = load {kind}, ptr {result}.p\n"
@@ -50,7 +50,7 @@ entry:
   %place = and i64 %handle, {textures.CAPACITY - 1}
   %at = mul i64 %place, {textures.OBJECT.itemsize}
   %t = getelementptr i8, ptr %table, i64 %at
-{_load("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
+{load("handle", "i64", "%own")}  %same = icmp eq i64 %own, %handle
   %some = icmp ne i64 %handle, 0
   %there = and i1 %same, %some
   %found = select i1 %there, ptr %t, ptr null
@@ -108,7 +108,7 @@ entry:
   %modes = getelementptr i8, ptr %t, i64 {offset("modes")}
   %mode.p = getelementptr i8, ptr %modes, i64 %four
   %mode0 = load i32, ptr %mode.p
-{_load("normalized_coordinates", "i32", "%normal.i")}{_load("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
+{load("normalized_coordinates", "i32", "%normal.i")}{load("interpolated", "i32", "%smooth.i")}  %normal = icmp ne i32 %normal.i, 0
   %smooth = icmp ne i32 %smooth.i, 0
   %is.wrap = icmp eq i32 %mode0, {textures.WRAP}
   %is.mirror = icmp eq i32 %mode0, {textures.MIRROR}
@@ -168,7 +168,7 @@ entry:
   %xy = or i32 %x, %y
   %xyz = or i32 %xy, %z
   %out = icmp slt i32 %xyz, 0
-{_load("address", "i64", "%from")}{_load("pitch_bytes", "i64", "%pitch")}{_load("slice_bytes", "i64", "%slice")}{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+{load("address", "i64", "%from")}{load("pitch_bytes", "i64", "%pitch")}{load("slice_bytes", "i64", "%slice")}{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
   %texel64 = zext i32 %texel to i64
   %x64 = sext i32 %x to i64
   %y64 = sext i32 %y to i64
@@ -191,7 +191,7 @@ CHANNEL = (
     f"""
 define internal i32 @texture_channel(ptr %t, i64 %place, i32 %channel) noinline {{
 entry:
-{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}{_load("kind", "i32", "%kind")}{_load("normalized_read", "i32", "%normal.i")}  %there = icmp slt i32 %channel, %channels
+{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}{load("kind", "i32", "%kind")}{load("normalized_read", "i32", "%normal.i")}  %there = icmp slt i32 %channel, %channels
   %normal = icmp ne i32 %normal.i, 0
   %is.float = icmp eq i32 %kind, {textures.FLOAT}
   %signed = icmp eq i32 %kind, {textures.SIGNED}
@@ -262,7 +262,7 @@ entry:
   %bits = call i32 @texture_channel(ptr %t, i64 %place, i32 %channel)
   %value = bitcast i32 %bits to float
   %plain = fpext float %value to double
-{_load("normalized_read", "i32", "%share.i")}{_load("kind", "i32", "%kind")}{_load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
+{load("normalized_read", "i32", "%share.i")}{load("kind", "i32", "%kind")}{load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
   br i1 %share, label %whole, label %float
 float:
   ret double %plain
@@ -304,7 +304,7 @@ MIXED = (
     f"""
 define internal i32 @texture_mixed(ptr %t, double %sum) noinline {{
 entry:
-{_load("normalized_read", "i32", "%share.i")}{_load("kind", "i32", "%kind")}{_load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
+{load("normalized_read", "i32", "%share.i")}{load("kind", "i32", "%kind")}{load("channel_bytes", "i32", "%bytes")}  %share = icmp ne i32 %share.i, 0
   %single = fptrunc double %sum to float
   br i1 %share, label %whole, label %float
 float:
@@ -368,7 +368,7 @@ unknown:
   %bad.more = or i32 %bad, %bit
   br label %next
 known:
-{_load("is_surface", "i32", "%surface")}  %wrong = icmp ne i32 %surface, 0
+{load("is_surface", "i32", "%surface")}  %wrong = icmp ne i32 %surface, 0
   br i1 %wrong, label %unknown, label %fetch
 fetch:
 """
@@ -376,7 +376,7 @@ fetch:
     if layered:
         text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
   %layer = load i32, ptr %layer.p
-{_load("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
+{load("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
   %layer.in = call i32 @llvm.umin.i32(i32 %layer, i32 %layer.last)
 """
         first = 1
@@ -386,7 +386,7 @@ fetch:
 """
         if whole:
             text += f"""  %c{axis} = load i32, ptr %c{axis}.p
-{_load("size", "i32", f"%size{axis}", 4 * axis)}{_load("modes", "i32", f"%mode{axis}", 4 * axis)}{_load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
+{load("size", "i32", f"%size{axis}", 4 * axis)}{load("modes", "i32", f"%mode{axis}", 4 * axis)}{load("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
   %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
   %i{axis}.0 = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 %used{axis})
 """
@@ -424,7 +424,7 @@ fetch:
     if whole:
         text += point + "  br label %next\n"
     else:
-        text += _load("interpolated", "i32", "%smooth.i")
+        text += load("interpolated", "i32", "%smooth.i")
         text += f"""  %smooth = icmp ne i32 %smooth.i, 0
   br i1 %smooth, label %interpolate, label %point
 point:
@@ -490,81 +490,3 @@ def _plane(first: str, second: str, name: str) -> str:
   %{name}.0 = sub i32 256, {first}
   %{name}.00 = sub i32 %{name}.0, %{name}.01
 """
-
-
-def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
-    """A function that finds where each lane's `size` bytes of a surface lie; 0 is outside.
-
-    It gives the lanes whose handle names no surface; ``%outside`` receives those that lie outside. The first
-    coordinate counts bytes; with the mode ``clamp`` coordinates are held to the surface.
-    """
-    name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
-    text = f"""
-define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %outside, ptr %places) noinline {{
-entry:
-  br label %loop
-loop:
-  %rest = phi i32 [%mask, %entry], [%rest1, %next]
-  %bad = phi i32 [0, %entry], [%bad1, %next]
-  %out = phi i32 [0, %entry], [%out1, %next]
-  %over = icmp eq i32 %rest, 0
-  br i1 %over, label %done, label %lane
-done:
-  store i32 %out, ptr %outside
-  ret i32 %bad
-lane:
-  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
-  %less = sub i32 %rest, 1
-  %rest1 = and i32 %rest, %less
-  %bit = shl i32 1, %l
-  %l64 = zext i32 %l to i64
-  %handle.p = getelementptr i64, ptr %handles, i64 %l64
-  %handle = load i64, ptr %handle.p
-  %t = call ptr @texture_object(ptr %ctx, i64 %handle)
-  %gone = icmp eq ptr %t, null
-  br i1 %gone, label %unknown, label %known
-unknown:
-  %bad.more = or i32 %bad, %bit
-  br label %next
-known:
-{_load("is_surface", "i32", "%surface")}  %wrong = icmp eq i32 %surface, 0
-  br i1 %wrong, label %unknown, label %find
-find:
-{_load("channels", "i32", "%channels")}{_load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
-{_load("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
-  %size0 = sub i32 %size0.b, {size - 1}
-{_load("size", "i32", "%size1", 4)}{_load("size", "i32", "%size2", 8)}{_load("address", "i64", "%at0")}{_load("pitch_bytes", "i64", "%step1")}{_load("slice_bytes", "i64", "%step2")}"""
-    axes = [*range(dimensions)]
-    rows = [*(n + layered for n in axes)]
-    if layered:
-        axes, rows = [*axes, 2], [*rows, 0]
-    inside = "true"
-    for axis, row in zip(axes, rows, strict=True):
-        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
-  %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
-  %c{axis} = load i32, ptr %c{axis}.p
-  %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
-  %in{axis} = icmp eq i32 %held{axis}, %c{axis}
-  %all{axis} = and i1 {inside}, %in{axis}
-  %c{axis}.64 = sext i32 %held{axis} to i64
-  %far{axis} = mul i64 %c{axis}.64, {f"%step{axis}" if axis else 1}
-"""
-        inside = f"%all{axis}"
-    found = "%at0"
-    for axis in axes:
-        text += f"  %sum{axis} = add i64 {found}, %far{axis}\n"
-        found = f"%sum{axis}"
-    kept = found if mode == "clamp" else "%kept"
-    text += f"""  %kept = select i1 {inside}, i64 {found}, i64 0
-  %out.bit = select i1 {inside}, i32 0, i32 %bit
-  %out.more = or i32 %out, %out.bit
-  %place.p = getelementptr i64, ptr %places, i64 %l64
-  store i64 {kept}, ptr %place.p
-  br label %next
-next:
-  %bad1 = phi i32 [%bad.more, %unknown], [%bad, %find]
-  %out1 = phi i32 [%out, %unknown], [%out.more, %find]
-  br label %loop
-}}
-"""
-    return name, text

@@ -1,0 +1,84 @@
+"""Where the bytes of a surface lie, as LLVM IR functions made on demand."""
+
+from __future__ import annotations
+
+from virtualgpu.engine.lower.ops.textures.fetch import load
+from virtualgpu.model.memory import textures
+
+
+def surface(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
+    """A function that finds where each lane's `size` bytes of a surface lie; 0 is outside.
+
+    It gives the lanes whose handle names no surface; ``%outside`` receives those that lie outside. The first
+    coordinate counts bytes; with the mode ``clamp`` coordinates are held to the surface.
+    """
+    name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
+    text = f"""
+define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %outside, ptr %places) noinline {{
+entry:
+  br label %loop
+loop:
+  %rest = phi i32 [%mask, %entry], [%rest1, %next]
+  %bad = phi i32 [0, %entry], [%bad1, %next]
+  %out = phi i32 [0, %entry], [%out1, %next]
+  %over = icmp eq i32 %rest, 0
+  br i1 %over, label %done, label %lane
+done:
+  store i32 %out, ptr %outside
+  ret i32 %bad
+lane:
+  %l = call i32 @llvm.cttz.i32(i32 %rest, i1 false)
+  %less = sub i32 %rest, 1
+  %rest1 = and i32 %rest, %less
+  %bit = shl i32 1, %l
+  %l64 = zext i32 %l to i64
+  %handle.p = getelementptr i64, ptr %handles, i64 %l64
+  %handle = load i64, ptr %handle.p
+  %t = call ptr @texture_object(ptr %ctx, i64 %handle)
+  %gone = icmp eq ptr %t, null
+  br i1 %gone, label %unknown, label %known
+unknown:
+  %bad.more = or i32 %bad, %bit
+  br label %next
+known:
+{load("is_surface", "i32", "%surface")}  %wrong = icmp eq i32 %surface, 0
+  br i1 %wrong, label %unknown, label %find
+find:
+{load("channels", "i32", "%channels")}{load("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
+{load("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
+  %size0 = sub i32 %size0.b, {size - 1}
+{load("size", "i32", "%size1", 4)}{load("size", "i32", "%size2", 8)}{load("address", "i64", "%at0")}{load("pitch_bytes", "i64", "%step1")}{load("slice_bytes", "i64", "%step2")}"""
+    axes = [*range(dimensions)]
+    rows = [*(n + layered for n in axes)]
+    if layered:
+        axes, rows = [*axes, 2], [*rows, 0]
+    inside = "true"
+    for axis, row in zip(axes, rows, strict=True):
+        text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {row}
+  %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
+  %c{axis} = load i32, ptr %c{axis}.p
+  %held{axis} = call i32 @texture_index(i32 %c{axis}, i32 %size{axis}, i32 {textures.CLAMP})
+  %in{axis} = icmp eq i32 %held{axis}, %c{axis}
+  %all{axis} = and i1 {inside}, %in{axis}
+  %c{axis}.64 = sext i32 %held{axis} to i64
+  %far{axis} = mul i64 %c{axis}.64, {f"%step{axis}" if axis else 1}
+"""
+        inside = f"%all{axis}"
+    found = "%at0"
+    for axis in axes:
+        text += f"  %sum{axis} = add i64 {found}, %far{axis}\n"
+        found = f"%sum{axis}"
+    kept = found if mode == "clamp" else "%kept"
+    text += f"""  %kept = select i1 {inside}, i64 {found}, i64 0
+  %out.bit = select i1 {inside}, i32 0, i32 %bit
+  %out.more = or i32 %out, %out.bit
+  %place.p = getelementptr i64, ptr %places, i64 %l64
+  store i64 {kept}, ptr %place.p
+  br label %next
+next:
+  %bad1 = phi i32 [%bad.more, %unknown], [%bad, %find]
+  %out1 = phi i32 [%out, %unknown], [%out.more, %find]
+  br label %loop
+}}
+"""
+    return name, text
