@@ -85,5 +85,6 @@ def quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
 
 def kernels() -> dict[str, str]:
     """All CUDA C++ sources in the course's folders by path, such as ``"story/kernels/block.cu"``."""
-    files = sorted(file for place in gpulab.course.__path__ for file in Path(place).glob("*/kernels/*.cu"))
+    kinds = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
+    files = sorted(f for place in gpulab.course.__path__ for kind in kinds for f in Path(place).glob(kind))
     return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}

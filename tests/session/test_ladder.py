@@ -63,7 +63,25 @@ def test_what_was_not_recorded_is_said() -> None:
         gl.ladder("GTX 480")
 
 
+def test_the_modelled_clock_agrees_with_an_h200() -> None:
+    """Where the same kernels ran on both: L1, L2 and what each SM delivers."""
+    recorded = ladder.recorded_ladder("H200")
+    with session.on_device("virtual:H200"):
+        info = session.backend().device_info()
+        bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
+        sizes, times = bench.latencies()
+        rates = bench.bandwidths()
+        modelled = {level.level: level.gbps for level, _ in zip(rates, range(3), strict=False)}
+    for size, ns in zip(sizes.tolist(), times.tolist(), strict=True):
+        if not 128 << 10 < size < 1 << 20:
+            assert ns == pytest.approx(recorded.latency_at(size), rel=0.12), size
+    for level, gbps in modelled.items():
+        assert gbps == pytest.approx(recorded.bandwidth(level), rel=0.15), level
+    assert [*modelled] == ["registers", "shared memory", "L1"]
+
+
 def test_recorded_ladders_are_shown_without_a_gpu() -> None:
+    assert "H200" in ladder.recorded_names()
     for name in ladder.recorded_names():
         chart = gl.ladder(name)
         assert chart.record.provenance.source == "recorded"

@@ -97,7 +97,7 @@ VARIANTS: dict[str, Callable[[], list[Variant]]] = {
     ],
     "histogram": lambda: [(f"histogram_{name}", {}) for name in ("global", "shared", "private")],
     "stencil": lambda: [
-        ("stencil_naive", {}), *[("stencil_tiled", v) for v in _grid(TY=(8, 16, 32))],
+        ("stencil_naive", {}), *[("stencil_tiled", v) for v in _grid(TY=(8, 16))],
         *[("stencil_sliding", v) for v in _grid(TY=(4, 8, 16), ROWS=(8, 16)) if v["TY"] * v["ROWS"] <= 256],
     ],
     "sgemm": _sgemm,

@@ -87,7 +87,7 @@ class Ladder:
 
 # 8 x 16 elements a thread ask shared memory for three quarters of what 8 x 8 do, which it could just deliver.
 _SGEMM = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
-_HGEMM = {"BN": 256, "STAGES": 4}
+_HGEMM = {"STAGES": 4, "MIN_BLOCKS": 2}
 
 LADDERS = (
     Ladder("copy", "A copy of n floats", (1 << 16,), launches.copy, (
@@ -115,7 +115,7 @@ LADDERS = (
         Rung("scan_steps", "log n steps in shared memory, then a second pass"),
         Rung("scan_shuffled", "warps scan in registers", "barriers", 34_952, 2_056),
         Rung("scan_look_back", "one pass: tiles look back over their predecessors' sums",
-             "sectors", 35_064, 19_511),
+             "sectors", 35_064, 17_201),
     )),
     Ladder("histogram", "A histogram of n bytes", (1 << 20,), launches.histogram, (
         Rung("histogram_global", "an atomic addition in memory a byte"),
@@ -125,9 +125,9 @@ LADDERS = (
     )),
     Ladder("stencil", "The mean of 5 × 5 cells around each", (128, 128), launches.stencil, (
         Rung("stencil_naive", "25 loads a cell"),
-        Rung("stencil_tiled", "a tile with its rim in shared memory", "requests to memory", 13_192, 2_016),
+        Rung("stencil_tiled", "a tile with its rim in shared memory", "requests to memory", 13_192, 1_392),
         Rung("stencil_sliding", "a thread walks down and keeps five row sums",
-             "shared wavefronts", 14_336, 4_256),
+             "shared wavefronts", 13_696, 3_796),
     )),
     Ladder("softmax", "The softmax of each row", (256, 512), launches.by_row, (
         Rung("softmax_naive", "a thread a row"),

@@ -1,7 +1,7 @@
 // Inclusive prefix sums of n integers. A block of the last rung takes a tile of BLOCK * ITEMS.
 #define FULL 0xffffffffu
 #ifndef ITEMS
-#define ITEMS 24
+#define ITEMS 28
 #endif
 #ifndef BLOCK
 #define BLOCK 256

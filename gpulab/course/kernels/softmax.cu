@@ -62,13 +62,18 @@ extern "C" __global__ void softmax_online(const float* in, float* out, int rows,
         return;
     const float* x = in + (size_t)row * columns;
     float most = LOWEST, sum = 0;
-    for (int i = lane; i < columns; i += 32) {
-        float v = x[i];
-        if (v > most) {  // seldom, once a lane has seen a few
-            sum *= __expf(most - v);
-            most = v;
+    for (int i = lane; i < columns; i += 4 * 32) {
+        float v[4], larger = most;
+        for (int k = 0; k < 4; ++k) {
+            v[k] = i + 32 * k < columns ? x[i + 32 * k] : LOWEST;
+            larger = fmaxf(larger, v[k]);
         }
-        sum += v > LOWEST ? __expf(v - most) : 0;
+        if (larger > most) {  // seldom, once a lane has seen a few
+            sum *= __expf(most - larger);
+            most = larger;
+        }
+        for (int k = 0; k < 4; ++k)
+            sum += v[k] > LOWEST ? __expf(v[k] - most) : 0;
     }
     float of_row = warp_max(most);
     sum = warp_sum(most > LOWEST ? sum * __expf(most - of_row) : 0);

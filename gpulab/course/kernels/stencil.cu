@@ -25,11 +25,10 @@ extern "C" __global__ void stencil_tiled(const float* in, float* out, int height
 {
     __shared__ float tile[TY + 2 * R][TX + 2 * R];
     int x0 = blockIdx.x * TX - R, y0 = blockIdx.y * TY - R;
-    for (int ty = threadIdx.y; ty < TY + 2 * R; ty += TY)
-        for (int tx = threadIdx.x; tx < TX + 2 * R; tx += TX) {
-            int x = x0 + tx, y = y0 + ty;
-            tile[ty][tx] = x >= 0 && x < width && y >= 0 && y < height ? in[(size_t)y * width + x] : 0;
-        }
+    for (int i = threadIdx.y * TX + threadIdx.x; i < (TY + 2 * R) * (TX + 2 * R); i += TX * TY) {
+        int tx = i % (TX + 2 * R), ty = i / (TX + 2 * R), x = x0 + tx, y = y0 + ty;
+        tile[ty][tx] = x >= 0 && x < width && y >= 0 && y < height ? in[(size_t)y * width + x] : 0;
+    }
     __syncthreads();
     int x = blockIdx.x * TX + threadIdx.x, y = blockIdx.y * TY + threadIdx.y;
     if (x >= width || y >= height)
@@ -50,12 +49,10 @@ extern "C" __global__ void stencil_sliding(const float* in, float* out, int heig
 {
     __shared__ float tile[TY * ROWS + 2 * R][TX + 2 * R];
     int x0 = blockIdx.x * TX - R, y0 = blockIdx.y * TY * ROWS - R;
-    for (int tx = threadIdx.x; tx < TX + 2 * R; tx += TX)
-#pragma unroll 8
-        for (int ty = threadIdx.y; ty < TY * ROWS + 2 * R; ty += TY) {
-            int x = x0 + tx, y = y0 + ty;
-            tile[ty][tx] = x >= 0 && x < width && y >= 0 && y < height ? in[(size_t)y * width + x] : 0;
-        }
+    for (int i = threadIdx.y * TX + threadIdx.x; i < (TY * ROWS + 2 * R) * (TX + 2 * R); i += TX * TY) {
+        int tx = i % (TX + 2 * R), ty = i / (TX + 2 * R), x = x0 + tx, y = y0 + ty;
+        tile[ty][tx] = x >= 0 && x < width && y >= 0 && y < height ? in[(size_t)y * width + x] : 0;
+    }
     __syncthreads();
     int x = blockIdx.x * TX + threadIdx.x, y = blockIdx.y * TY * ROWS + threadIdx.y * ROWS;
     float of_row[2 * R + 1];

@@ -43,10 +43,8 @@ def ladder(device: str | None = None, *, beside: str | None = None) -> LadderCha
 
     Examples
     --------
-    ::
-
-        gl.ladder("H200").beside("H100")
-        gl.ladder().record.latency_at(16 << 10)  # ns
+    >>> gl.ladder("H200")
+    >>> gl.ladder("H200").record.latency_at(16 << 10)  # ns
     """
     from gpulab.views import LadderChart
 
