@@ -47,7 +47,8 @@ def requests() -> list[Request]:
     with recorded(found), kernels_alone():
         doctor()
         for path in notebooks():
-            session.use_device(DEVICE)
+            session.use_device("virtual:T4")
+            session.use_device(DEVICE)  # a fresh one, whose pool holds nothing of the notebook before
             run(list(cells(path)), path.name)
         session.use_device(DEVICE)
         run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
@@ -55,11 +56,12 @@ def requests() -> list[Request]:
 
 
 def course_kernels() -> list[str]:
-    """The kernel files of the corpus and of the course's folders."""
+    """The kernel files of the corpus, of the course's folders and of what learners call."""
     from gpulab.teach import folders
     from tools.corpus import kernel_code, kernel_files
 
-    return [*map(kernel_code, kernel_files()), *folders.kernels().values()]
+    called = [file.read_text(encoding="utf-8") for file in sorted((ROOT / "gpulab" / "lab").rglob("*.cu"))]
+    return [*map(kernel_code, kernel_files()), *folders.kernels().values(), *called]
 
 
 def plain_key(request: Request) -> str:
