@@ -66,18 +66,19 @@ def history(tables: DeviceTables, settings: Settings) -> History:
 
 def _undo(tables: DeviceTables, ranges: Ranges, alive: dict[int, Alive]) -> int:
     strange = 0
-    rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, strict=True)
-    for action, address, size, stream in reversed(list(rows)):
+    given = tables.block_sizes or [0] * len(tables.sizes)
+    rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, given, strict=True)
+    for action, address, size, stream, block_size in reversed(list(rows)):
         if action == ALLOC:
             strange += alive.pop(address, None) is None
         elif action == FREED:
             strange += address in alive
-            alive[address] = Alive(0, size, WAITING, -1)
+            alive[address] = Alive(block_size, size, WAITING, -1)
         elif action == ASKED:
             if address in alive:
                 alive[address].state = USED
             else:
-                alive[address] = Alive(0, size, USED, -1)
+                alive[address] = Alive(block_size, size, USED, -1)
         elif action in (TAKEN, MAPPED):
             strange += ranges.remove(address, size) is None
         elif action in (GIVEN, UNMAPPED):
@@ -121,6 +122,8 @@ def _redo(
                 large.segment(address, size)
         elif action == GIVEN:
             large.no_segment(address)
+    if tables.block_sizes:
+        return tables.block_sizes
     # The final state knows better what it holds, wherever an event made it.
     for block in last.values():
         if block.event >= 0:

@@ -130,7 +130,7 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
     traces, last = {}, {}
     for key, note in about["devices"].items():
         device, prefix = int(key), f"{key}."
-        provenance = Provenance("recorded", f"GPU {device} of a PyTorch program", name)
+        provenance = _provenance(about["provenance"], device, name)
         times = found[prefix + "times_us"] * 1000
         events = AllocatorEvents(
             actions=found[prefix + "actions"],
@@ -147,7 +147,7 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
         traces[device] = AllocatorTrace(
             provenance,
             device,
-            "PyTorch's caching allocator",
+            about["allocator"],
             first,
             events,
             stacks,
@@ -156,6 +156,16 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
             note,
         )
     return Snapshot(traces, last)
+
+
+def _provenance(told: list[str], device: int, name: str) -> Provenance:
+    """Where the figures come from; what was measured is a recording now."""
+    match told:
+        case ["modelled", device_name, detail]:
+            return Provenance("modelled", device_name, detail)
+        case ["measured" | "recorded", device_name, _]:
+            return Provenance("recorded", device_name, name)
+    return Provenance("recorded", f"GPU {device} of a PyTorch program", name)
 
 
 def _requested(found: dict[str, Array], prefix: str) -> Array:

@@ -42,6 +42,8 @@ class DeviceTables:
     times_us: list[int] = field(default_factory=list)
     stacks: list[int] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
+    block_sizes: list[int] = field(default_factory=list)
+    """Sizes of blocks, for each event, in files that `write_snapshot` wrote."""
 
 
 class Tables:
@@ -61,6 +63,9 @@ class Tables:
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
         self._alike: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
+        self.allocator = _word(found.get("allocator", "PyTorch's caching allocator"), 60)
+        told = found.get("provenance", ())
+        self.provenance = [_word(word, 200) for word in told[:3]] if isinstance(told, tuple | list) else []
         self.settings = _settings(found.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
         traces = _of(list, found.get("device_traces", []), "device_traces")
@@ -88,9 +93,9 @@ class Tables:
     def _segment(self, segment: dict[Any, Any]) -> None:
         tables = self._device(_number(segment, "device", 0))
         address, size = _number(segment, "address"), _number(segment, "total_size")
-        pool = _word(segment.get("segment_type", "large"))
+        pool = _word(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         owner = segment.get("segment_pool_id", (0, 0))
-        if isinstance(owner, tuple | list) and any(owner[:2]):
+        if isinstance(owner, tuple | list) and any(owner[:2]) and "pool_name" not in segment:
             pool += f" of private pool {'.'.join(_word(part) for part in owner[:2])}"
         tables.segments.append(
             Range(
@@ -126,13 +131,15 @@ class Tables:
             tables.sizes = [entry["size"] for entry in kept]
             tables.streams = [entry["stream"] for entry in kept]
             tables.times_us = [entry.get("time_us", 0) for entry in kept]
+            if kept and "block_size" in kept[0]:
+                tables.block_sizes = [entry["block_size"] for entry in kept]
             tables.stacks = [self._stack(entry.get("frames", ())) for entry in kept]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise SnapshotError(
                 f"An event of this snapshot's trace is not as PyTorch writes them "
                 f"({type(error).__name__}: {str(error)[:60]})."
             ) from None
-        for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us):
+        for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
             _check(column)
         if len(kept) < len(trace):
             for entry in trace:

@@ -32,7 +32,13 @@ def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
     except SettingsError as error:
         notes.append(f"The allocator's settings could not be read ({error}).")
     result: dict[str, np.ndarray[Any, Any]] = {}
-    about: dict[str, Any] = {"settings": tables.settings, "pools": list(tables.pools), "devices": {}}
+    about: dict[str, Any] = {
+        "allocator": tables.allocator,
+        "provenance": tables.provenance,
+        "settings": tables.settings,
+        "pools": list(tables.pools),
+        "devices": {},
+    }
     for number, device in sorted(tables.devices.items()):
         about["devices"][number] = " ".join([*notes, *_device(result, f"{number}.", device, settings)])
     about["frames"] = list(tables.frames)

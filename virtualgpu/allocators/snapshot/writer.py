@@ -36,6 +36,8 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         [{"filename": frame.filename, "line": frame.line, "name": frame.function} for frame in stack]
         for stack in trace.stacks
     ]
+    # "allocator", "provenance", "pool_name" and "block_size" are not PyTorch's: its viewer passes over them,
+    # and `read_snapshot` could not work them out.
     snapshot = {
         "segments": [
             part for segment in last.segments for part in _segments(segment, trace.device_id, frames)
@@ -43,6 +45,8 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         "device_traces": [[] for _ in range(trace.device_id)] + [_events(trace, frames)],
         "allocator_settings": _settings(trace.settings),
         "external_annotations": [],
+        "allocator": trace.allocator,
+        "provenance": (trace.provenance.source, trace.provenance.device, trace.provenance.detail),
     }
     target = Path(path)
     target.write_bytes(pickle.dumps(snapshot, protocol=_PROTOCOL))
@@ -63,6 +67,7 @@ def _events(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[d
                 "compile_context": "N/A",
                 "user_metadata": "",
                 "frames": frames[stack] if stack >= 0 else [],
+                "block_size": size,
             }
         )
     return entries
@@ -103,6 +108,7 @@ def _segments(segment: Segment, device: int, frames: list[list[dict[str, Any]]])
                     }
                     for block in blocks
                 ],
+                "pool_name": segment.pool,
             }
         )
     return found
