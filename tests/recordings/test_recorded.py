@@ -44,7 +44,8 @@ SUBTRACTS = VECTOR_ADD.replace("a[i] + b[i]", "a[i] - b[i]")
 def test_the_index_holds_every_record_and_says_what_the_record_says() -> None:
     folder = Path(gl.__file__).parent / "data" / "recordings"
     indexed = {record.name for record in (*records(), *timelines())}
-    assert indexed == {path.stem for path in folder.glob("*.npz")}
+    # Ladders need no index: one a device.
+    assert indexed == {path.stem for path in folder.glob("*.npz") if not path.stem.endswith("_ladder")}
     for record in records():
         trace = record.trace
         assert record.what == ("blocks" if isinstance(trace, LaunchTrace) else "warp")

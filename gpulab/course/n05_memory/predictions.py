@@ -14,6 +14,16 @@ PREDICTIONS = (
         misconception="A kernel moves what it computes with, give or take a little.",
     ),
     PredictionQuestion(
+        "05-hundred",
+        "On an H200, how many times as long as a load that hits L1, the same SRAM as shared memory, does a "
+        "load from device memory take?",
+        "L1 and shared memory answer after some 30 cycles, for they have to be addressed, too; device memory "
+        "after almost 700. A hundred times it is neither in latency nor in bandwidth.",
+        unit="times",
+        comparison=100,
+        misconception="Shared memory is a hundred times faster than global memory.",
+    ),
+    PredictionQuestion(
         "05-largest",
         "Counted over the whole GPU here, which holds more bytes: all registers, or all shared memory?",
         "An SM has 65,536 registers of 4 bytes: 256 KB, more than it can give to shared memory on any GPU of "

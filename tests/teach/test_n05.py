@@ -1,0 +1,30 @@
+"""What notebook 05 says of the ladders holds on other GPUs than the one that it was run on."""
+
+from __future__ import annotations
+
+import pytest
+
+import gpulab as gl
+from gpulab.course import kernels
+
+
+@pytest.mark.parametrize("device", ["virtual:T4", "virtual:H200"])
+def test_each_rung_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -> None:
+    cp = gl.use_device(device).cp
+    x = cp.arange(512 * 512, dtype=cp.float32).reshape(512, 512)
+    turned, spans = cp.zeros_like(x), []
+    for name in ("naive", "tiled", "padded", "vectors"):
+        step = kernels.launch(f"transpose_{name}", x, turned).step
+        step()
+        assert (turned.get() == x.get().T).all()
+        spans.append(gl.launch(*step).trace.span_ns)
+    assert spans == sorted(spans, reverse=True)
+    assert spans[1] < 0.7 * spans[0]
+    a, b, c = (cp.ones((256, 256), dtype=cp.float32) for _ in range(3))
+    counts = {name: gl.count(*kernels.launch(f"sgemm_{name}", a, b, c).step) for name in ("naive", "tiled")}
+    naive, tiled = (counts[name].caches for name in ("naive", "tiled"))
+    assert naive is not None
+    assert tiled is not None
+    assert tiled.l2_sectors > 0.8 * naive.l2_sectors
+    sectors = [counts[name].total("sectors", "global", "load") for name in ("naive", "tiled")]
+    assert sectors[0] == 8 * sectors[1]
