@@ -175,6 +175,22 @@ def test_a_part_of_the_lines_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         assert found.caches.dram_read_bytes == pytest.approx(expected.caches.dram_read_bytes, rel=0.1)
 
 
+def test_a_few_lines_that_are_in_no_part_stay_in_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = caches("broadcast", 256)
+    monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 10,))
+    found = caches("broadcast", 256)
+    assert found.one_in >= 8  # of 8 lines of the table
+    assert found.l1_sectors == whole.l1_sectors
+    assert found.l1_hit_rate == pytest.approx(whole.l1_hit_rate, abs=0.04)
+    assert found.dram_read_bytes <= 2 * whole.dram_read_bytes
+
+
+def test_a_word_that_all_lanes_change_is_fetched_once() -> None:
+    found = caches("tally", 256)
+    assert found.dram_read_bytes == 1024
+    assert found.l2_hit_rate == pytest.approx(1.0, abs=0.001)
+
+
 def test_constant_memory_serves_different_words_one_after_another() -> None:
     for different in (2, 32):
         found = caches("several_weights", different)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.model.caches.geometry import LINE_BYTES, cache_sizes
-from virtualgpu.records import SECTOR_BYTES, CacheCounters, KernelCounters
+from virtualgpu.records import SECTOR_BYTES, AccessCounters, CacheCounters, KernelCounters
 
 if TYPE_CHECKING:
     from virtualgpu.engine.caches.notes import AccessNotes
@@ -61,15 +61,14 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
     played = replay(packed, notes.sites[:, 0], sizes, info.sm_count, notes.one_in, before)
     columns = np.concatenate([played.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
     rows = [row for _, row in by_place(tables.accesses, columns)]
+    names = (*COLUMNS, "requests", "passes")
+    totals = dict.fromkeys(names, 0.0)
     accesses = []
-    totals = dict.fromkeys((*COLUMNS, "requests", "passes"), 0.0)
     for access, row in zip(counters.accesses, rows, strict=True):
-        sums = dict(zip(totals, row, strict=True))
-        # What was noted of a part of the lines stands for all sectors of the instruction.
-        scale = access.sectors / sums["asked"] if sums["asked"] else 1.0
+        sums = _of_all(access, dict(zip(names, map(float, row), strict=True)), notes)
         for name in totals:
-            totals[name] += sums[name] * (scale if name in COLUMNS else 1.0)
-        accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"] * scale)))
+            totals[name] += sums[name]
+        accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
     found = CacheCounters(
         watch.start,
         l1_sectors=round(totals["l1"]),
@@ -83,6 +82,27 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
         one_in=notes.one_in,
     )
     return replace(counters, accesses=tuple(accesses), caches=found)
+
+
+def _of_all(access: AccessCounters, sums: dict[str, float], notes: AccessNotes) -> dict[str, float]:
+    """What was noted of a part of the lines, for all sectors of an instruction."""
+    asked = sums["asked"]
+    if not asked:  # it goes to few lines, and none of them is in the part: they stay in the caches
+        found = float(access.sectors) if access.space not in ("shared", "const") else 0.0
+        where = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
+        return sums | dict.fromkeys(where, found)
+    scale = access.sectors / asked
+    scaled = {name: sums[name] * (scale if name not in ("requests", "passes") else 1.0) for name in sums}
+    if access.kind == "atomic" or notes.is_cut:
+        # Lanes take turns at a word, which is fetched once; and what is missing goes to lines that are there.
+        missed = {level: (sums[level] - sums[f"{level}_hit"]) * notes.one_in for level in ("l1", "l2")}
+        if access.kind != "atomic":
+            scaled["l2"] = min(scaled["l2"], sums["l2"] * notes.one_in)
+        for level in missed:
+            if sums[f"{level}_hit"]:  # else it passes that cache by
+                scaled[f"{level}_hit"] = max(scaled[level] - missed[level], 0.0)
+        scaled["dram"] = sums["dram"] * notes.one_in
+    return scaled
 
 
 def _left(

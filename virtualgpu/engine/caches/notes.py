@@ -40,6 +40,7 @@ FOUND_BYTES = 24
 SITE_SHIFT = 40
 SITE_WORDS = 4  # what is done, bytes a lane, requests and passes of constant accesses
 
+_LEAST_PART = 1023
 _TAG, SHARED, _OFFSET = 56, 1, (1 << 56) - 1
 
 
@@ -63,6 +64,7 @@ class Notes:
     first: int
     next: int
     end: int
+    closed: int  # no more notes are taken than there is room for
     part: int  # of a line's hash, the bits that must be 0
     sites: int
     found: int  # lines of one access, with their sectors and bytes
@@ -172,7 +174,7 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
         if kept(here >> LINE_SHIFT, g.part):
             if g.next == g.end:
                 halve(g)
-            if kept(here >> LINE_SHIFT, g.part):
+            if g.next < g.end and kept(here >> LINE_SHIFT, g.part):
                 store64(g.next, here | (each(load64(slot + 16), sectors) << BYTES_SHIFT) | sectors)
                 store64(g.next + 8, warp)
                 store64(g.next + 16, (number << SITE_SHIFT) | time)
@@ -181,8 +183,8 @@ def note(c: Context, number: int, lanes: int, mask: int, values: int) -> None:
 
 
 def halve(g: Notes) -> None:
-    """Keep the notes of every other line, until there is room."""
-    while g.end - g.next < (g.end - g.first) >> 2:
+    """Keep the notes of every other line, until there is room; of too few lines for that, take no more."""
+    while g.end - g.next < (g.end - g.first) >> 2 and g.closed == 0:
         g.part = g.part * 2 + 1
         source = g.first
         target = g.first
@@ -194,6 +196,8 @@ def halve(g: Notes) -> None:
                 target += NOTE_BYTES
             source += NOTE_BYTES
         g.next = target
+        if source - target < (source - g.first) >> 3 or g.part >= _LEAST_PART:
+            g.closed = 1
 
 
 @functools.cache
@@ -246,6 +250,11 @@ class AccessNotes:
     def one_in(self) -> int:
         """Each so manieth line is among them."""
         return self._state.part + 1
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether some are missing at the end, since a few lines made too many of them."""
+        return bool(self._state.closed)
 
     @property
     def sites(self) -> npt.NDArray[np.int64]:
