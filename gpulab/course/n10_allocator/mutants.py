@@ -1,6 +1,6 @@
 """Wrong and right answers to the exercises of notebook 10."""
 
-from gpulab.course.n10_allocator import exercises, pool, programs
+from gpulab.course.n10_allocator import exercises, pool, pools, programs
 from gpulab.teach.judge import Right, Wrong
 
 _MIB = exercises.MIB
@@ -87,23 +87,23 @@ _SIDE = (
 _JOIN = "join free neighbours"
 _POOL = (
     Wrong("10-pool", "no pool", pool.NoPool, "counts", _JOIN),
-    Wrong("10-pool", "never joins", programs.NeverJoins, "results", "join what is free"),
-    Wrong("10-pool", "never splits", programs.NeverSplits, "counts", ""),
-    Wrong("10-pool", "joins across segments", programs.JoinsAcrossSegments, "results",
+    Wrong("10-pool", "never joins", pools.NeverJoins, "results", "join what is free"),
+    Wrong("10-pool", "never splits", pools.NeverSplits, "counts", ""),
+    Wrong("10-pool", "joins across segments", pools.JoinsAcrossSegments, "results",
           "blocks of two segments must not be joined"),
-    Wrong("10-pool", "ignores streams", programs.IgnoresStreams, "results", "free blocks of each stream apart"),
-    Wrong("10-pool", "takes a double free", programs.TakesDoubleFrees, "results", "should raise an error"),
-    Wrong("10-pool", "joins with what is in use", programs.CrashesOnJoin, "results", ""),
-    Wrong("10-pool", "no rounding", programs.NoRounding, "results", "multiples of 256 bytes"),
-    Wrong("10-pool", "gives nothing back", programs.KeepsAll, "results", "after empty_cache()"),
-    Wrong("10-pool", "gives back what is in use", programs.GivesBackTooMuch, "results", "in it"),
-    Wrong("10-pool", "keeps nothing", programs.GivesBackAtOnce, "counts", "Keep what is freed"),
-    Wrong("10-pool", "takes far too much", programs.OneHugeSegment, "counts", "smallest block that fits"),
+    Wrong("10-pool", "ignores streams", pools.IgnoresStreams, "results", "free blocks of each stream apart"),
+    Wrong("10-pool", "takes a double free", pools.TakesDoubleFrees, "results", "should raise an error"),
+    Wrong("10-pool", "joins with what is in use", pools.CrashesOnJoin, "results", ""),
+    Wrong("10-pool", "no rounding", pools.NoRounding, "results", "multiples of 256 bytes"),
+    Wrong("10-pool", "gives nothing back", pools.KeepsAll, "results", "after empty_cache()"),
+    Wrong("10-pool", "gives back what is in use", pools.GivesBackTooMuch, "results", "in it"),
+    Wrong("10-pool", "keeps nothing", pools.GivesBackAtOnce, "counts", "Keep what is freed"),
+    Wrong("10-pool", "takes far too much", pools.OneHugeSegment, "counts", "smallest block that fits"),
     Wrong("10-pool", "an instance", pool.MyPool(None), "results", "not MyPool"),
     Right("10-pool", "the reference", pool.MyPool),
-    Right("10-pool", "sorted lists", programs.Lists),
-    Right("10-pool", "first fit", programs.FirstFit),
-    Right("10-pool", "joins when asked", programs.JoinsWhenAsked),
+    Right("10-pool", "sorted lists", pools.Lists),
+    Right("10-pool", "first fit", pools.FirstFit),
+    Right("10-pool", "joins when asked", pools.JoinsWhenAsked),
 )  # fmt: skip
 
 _ROWS = (

@@ -1,0 +1,236 @@
+"""Wrong and right pools that the exercise 10-pool is tried with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpulab.course.n10_allocator.exercises import MIB, round_up
+from gpulab.course.n10_allocator.pool import UNIT_BYTES, MyPool
+
+
+class NeverJoins(MyPool):
+    """Frees, and leaves the pieces as they are."""
+
+    def free(self, address: int) -> None:
+        block = self.blocks.get(address)
+        if block is None or block[3]:
+            raise ValueError(address)
+        block[3] = True
+
+
+class NeverSplits(MyPool):
+    """Gives whole blocks, however large."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        for address, block in self.blocks.items():
+            if block[3] and block[1] == stream and block[0] >= size:
+                block[3] = False
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class JoinsAcrossSegments(MyPool):
+    """Joins whatever is free and lies side by side."""
+
+    def free(self, address: int) -> None:
+        block = self.blocks.get(address)
+        if block is None or block[3]:
+            raise ValueError(address)
+        block[3] = True
+        after = self.blocks.pop(address + block[0], None)
+        if after is not None and after[3] and after[1] == block[1]:
+            block[0] += after[0]
+        elif after is not None:
+            self.blocks[address + block[0]] = after
+        for before, other in self.blocks.items():
+            if other[3] and before + other[0] == address and other[1] == block[1]:
+                other[0] += block[0]
+                del self.blocks[address]
+                break
+
+
+class IgnoresStreams(MyPool):
+    """One arena for all."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        return super().malloc(size, 0)
+
+
+class TakesDoubleFrees(MyPool):
+    """Says nothing to a second free."""
+
+    def free(self, address: int) -> None:
+        if address in self.blocks and not self.blocks[address][3]:
+            super().free(address)
+
+
+class CrashesOnJoin(MyPool):
+    """Joins with the next block even if that is in use."""
+
+    def free(self, address: int) -> None:
+        super().free(address)
+        for start, block in list(self.blocks.items()):
+            after = self.blocks.get(start + block[0])
+            if block[3] and after is not None and after[2] == block[2]:
+                block[0] += after[0]
+                break
+
+
+class NoRounding(MyPool):
+    """Cuts blocks to the byte."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        for address, block in self.blocks.items():
+            if block[3] and block[1] == stream and block[0] >= size:
+                segment, whole = block[2], block[0]
+                self.blocks[address] = [size, stream, segment, False]
+                if whole > size:
+                    self.blocks[address + size] = [whole - size, stream, segment, True]
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class KeepsAll(MyPool):
+    """Gives nothing back."""
+
+    def empty_cache(self) -> None:
+        """Nothing."""
+
+
+class GivesBackTooMuch(MyPool):
+    """Gives segments back that have a block in use."""
+
+    def empty_cache(self) -> None:
+        for segment in {block[2] for block in self.blocks.values() if block[3]}:
+            for address in [a for a, block in self.blocks.items() if block[2] == segment]:
+                del self.blocks[address]
+            self.driver.free(segment)
+
+
+class GivesBackAtOnce(MyPool):
+    """A pool that keeps nothing."""
+
+    def free(self, address: int) -> None:
+        super().free(address)
+        self.empty_cache()
+
+
+class WorstFit(MyPool):
+    """Takes the largest block."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        fits = [(block[0], a) for a, block in self.blocks.items() if block[3] and block[1] == stream]
+        if not fits or max(fits)[0] < size:
+            address = int(self.driver.malloc(size))
+            self.blocks[address] = [size, stream, address, False]
+            return address
+        whole, address = max(fits)
+        segment = self.blocks[address][2]
+        self.blocks[address] = [size, stream, segment, False]
+        if whole > size:
+            self.blocks[address + size] = [whole - size, stream, segment, True]
+        return address
+
+
+class OneHugeSegment(MyPool):
+    """Takes far more than is asked for."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        if not any(block[3] and block[1] == stream and block[0] >= size for block in self.blocks.values()):
+            address = int(self.driver.malloc(64 * MIB))
+            self.blocks[address] = [64 * MIB, stream, address, True]
+        return super().malloc(size, stream)
+
+
+class Lists:
+    """Sorted lists of free blocks by stream, neighbours found by their ends: right, in another way."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+        self.used: dict[int, tuple[int, int, int]] = {}
+        self.idle: dict[int, list[tuple[int, int, int]]] = {}  # stream: (size, start, segment)
+        self.sizes: dict[int, int] = {}
+
+    def malloc(self, size: int, stream: int) -> int:
+        size += -size % 512
+        idle = self.idle.setdefault(stream, [])
+        idle.sort()
+        for i, (whole, start, segment) in enumerate(idle):
+            if whole >= size:
+                del idle[i]
+                if whole > size:
+                    idle.append((whole - size, start + size, segment))
+                break
+        else:
+            start = segment = int(self.driver.malloc(size))
+            self.sizes[segment] = size
+        self.used[start] = size, stream, segment
+        return start
+
+    def free(self, address: int) -> None:
+        size, stream, segment = self.used.pop(address)
+        idle = self.idle[stream]
+        start, end = address, address + size
+        for block in list(idle):
+            whole, begins, of = block
+            if of == segment and begins + whole == start:
+                start = begins
+                idle.remove(block)
+            elif of == segment and begins == end:
+                end += whole
+                idle.remove(block)
+        idle.append((end - start, start, segment))
+
+    def empty_cache(self) -> None:
+        for idle in self.idle.values():
+            for block in list(idle):
+                if block[0] == self.sizes[block[2]]:
+                    idle.remove(block)
+                    self.driver.free(block[1])
+
+
+class FirstFit(MyPool):
+    """The lowest address that fits."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        for address in sorted(self.blocks):
+            whole, of, segment, idle = self.blocks[address]
+            if idle and of == stream and whole >= size:
+                self.blocks[address] = [size, stream, segment, False]
+                if whole > size:
+                    self.blocks[address + size] = [whole - size, stream, segment, True]
+                return address
+        address = int(self.driver.malloc(size))
+        self.blocks[address] = [size, stream, address, False]
+        return address
+
+
+class JoinsWhenAsked(MyPool):
+    """Leaves pieces as they are, and joins all neighbours before each request."""
+
+    free = NeverJoins.free
+
+    def _join(self) -> None:
+        for address in sorted(self.blocks):
+            block = self.blocks.get(address)
+            while block is not None and block[3]:
+                after = self.blocks.get(address + block[0])
+                if after is None or not after[3] or after[2] != block[2]:
+                    break
+                del self.blocks[address + block[0]]
+                block[0] += after[0]
+
+    def malloc(self, size: int, stream: int) -> int:
+        self._join()
+        return super().malloc(size, stream)
+
+    def empty_cache(self) -> None:
+        self._join()
+        super().empty_cache()
