@@ -40,6 +40,13 @@ def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.Ca
         assert (row["target"] is not None) == (row["kernel"] in ("copy_vectors", "transpose_vectors"))
 
 
+def test_a_small_gpu_gets_smaller_arrays() -> None:
+    assert gpu.sizes("histogram", 100 << 30) == [(1 << 30,)]
+    assert gpu.sizes("histogram", 8 << 30) == [(1 << 27,)]
+    assert gpu.sizes("softmax", 8 << 30) == [(1 << 15, 1024)]
+    assert gpu.sizes("sgemm", 8 << 30) == [(4096, 4096, 4096)]
+
+
 def test_a_missed_target_is_slow() -> None:
     row = gpu.Row("copy", "copy_floats", (8,), 1.0, 91.0, "GB/s", "cudaMemcpy", 0.91, 0.92)
     assert row.verdict == "slow"

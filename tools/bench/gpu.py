@@ -34,6 +34,8 @@ SIZES: Mapping[str, tuple[tuple[int, ...], ...]] = {
 SMALL: Mapping[str, tuple[int, ...]] = {"reduction": (1 << 14,), "histogram": (1 << 14,), "scan": (1 << 15,)}
 # What the best rung is to reach of what it is compared with.
 TARGETS = {"copy": 0.92, "reduction": 0.92, "transpose": 0.88, "sgemm": 0.80}
+# With checks in double precision beside it, the largest array takes as much.
+ROOM_BYTES = 24 << 30
 ROUNDS = 11
 
 
@@ -58,6 +60,15 @@ class Row:
         if self.target is None or self.ratio is None:
             return ""
         return "ok" if self.ratio >= self.target else "slow"
+
+
+def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
+    """The sizes that a GPU with so much free memory has room for: on small ones an eighth, and one product."""
+    if free_bytes >= ROOM_BYTES:
+        return [*SIZES[ladder]]
+    if ladder in ("sgemm", "tensor_cores"):
+        return [SIZES[ladder][0]]
+    return [(size[0] // 8, *size[1:]) for size in SIZES[ladder]]
 
 
 def library(ladder: str, example: kernels.Example) -> dict[str, Callable[[], Any]]:
@@ -189,7 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows: list[Row] = []
     for name in options.ladders or SIZES:
         ladder = kernels.ladder(name)
-        for size in SIZES[name] if real else [SMALL.get(name, ladder.size)]:
+        free_bytes = session.cp().cuda.runtime.memGetInfo()[0]
+        for size in sizes(name, free_bytes) if real else [SMALL.get(name, ladder.size)]:
             rows += measure(ladder, size, max(2, options.rounds), all_rungs=options.all)
             session.cp().get_default_memory_pool().free_all_blocks()
     print(table(rows, origin).text())

@@ -32,6 +32,10 @@ CHASE = (
     "one before it ends and no pattern helps. All of the working set is read once before, and the difference "
     "of two chains of different length is taken, so that the launch does not count."
 )
+MODELLED_L1 = (
+    "The modelled clock takes every L1 for one of 128 KiB that keeps sectors of 32 bytes instead of lines, so "
+    "that its first step comes at 512 KiB."
+)
 MIB = 1 << 20
 
 
@@ -70,7 +74,7 @@ def measure() -> MemoryLadder:
         info.as_virtual if virtual else Provenance("measured", info.name),
         sizes,
         times,
-        CHASE,
+        f"{CHASE} {MODELLED_L1}" if virtual else CHASE,
         tuple(bench.bandwidths()),
         tuple(_capacities(info)),
     )
