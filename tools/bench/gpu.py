@@ -63,7 +63,7 @@ class Row:
 
 
 def sizes(ladder: str, free_bytes: int) -> list[tuple[int, ...]]:
-    """The sizes that a GPU with so much free memory has room for: on small ones an eighth, and one product."""
+    """The sizes that so much free memory has room for: an eighth and one product where it is short."""
     if free_bytes >= ROOM_BYTES:
         return [*SIZES[ladder]]
     if ladder in ("sgemm", "tensor_cores"):

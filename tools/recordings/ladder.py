@@ -19,7 +19,7 @@ from virtualgpu.records.io import as_recorded, save
 def main(arguments: Sequence[str] | None = None) -> int:
     """Record the ladder of the session's GPU."""
     parser = argparse.ArgumentParser(prog="ladder", description=__doc__)
-    parser.add_argument("--out", type=Path, default=SHIPPED)
+    parser.add_argument("--out", type=Path, default=SHIPPED / "ladders")
     parser.add_argument("--device", default="cuda", help="for a trial: a virtual one")
     options = parser.parse_args(arguments)
     device = gl.use_device(options.device).device
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     driver = session.backend().device_info().driver
     record = as_recorded(hierarchy.measure(), f"{date}, driver {driver}")
     options.out.mkdir(parents=True, exist_ok=True)
-    path = save(record, options.out / f"{prefix}_ladder.npz")
+    path = save(record, options.out / f"{prefix}.npz")
     print(f"{path.name}: {path.stat().st_size:,} bytes")
     print(LadderChart([record]).describe())
     return 0

@@ -33,7 +33,7 @@ CHASE = (
     "of two chains of different length is taken, so that the launch does not count."
 )
 MODELLED_L1 = (
-    "The modelled clock takes every L1 for one of 128 KiB that keeps sectors of 32 bytes instead of lines, so "
+    "The modelled clock takes every L1 for one of 128 KiB that keeps sectors of 32 bytes, not lines, so "
     "that its first step comes at 512 KiB."
 )
 MIB = 1 << 20

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.lab import recorded
 from gpulab.lab.memory import hierarchy
 from gpulab.lab.recorded import NotRecordedError
+from virtualgpu.records import io
 from virtualgpu.records.memory import MemoryLadder
 
 if TYPE_CHECKING:
     from gpulab.views import LadderChart
 
-_ENDING = "_ladder.npz"
+_ENDING = ".npz"
 
 
 def ladder(device: str | None = None, *, beside: str | None = None) -> LadderChart:
@@ -58,11 +58,8 @@ def ladder(device: str | None = None, *, beside: str | None = None) -> LadderCha
 
 def recorded_names() -> list[str]:
     """The GPUs whose ladders ship, as `ladder` takes them."""
-    folder = resources.files("gpulab") / "data" / "recordings"
-    return sorted(
-        (file.name.removesuffix(_ENDING).upper() for file in folder.iterdir() if file.name.endswith(_ENDING)),
-        reverse=True,
-    )
+    names = (file.name for file in _folder().iterdir() if file.name.endswith(_ENDING))
+    return sorted((name.removesuffix(_ENDING).upper() for name in names), reverse=True)
 
 
 def recorded_ladder(device: str) -> MemoryLadder:
@@ -77,5 +74,9 @@ def recorded_ladder(device: str) -> MemoryLadder:
     if name not in recorded_names():
         there = ", ".join(recorded_names()) or "no GPU yet"
         raise NotRecordedError(f"No ladder of {device!r} was recorded; there is one of {there}.")
-    found: MemoryLadder = recorded.load(name.lower() + _ENDING.removesuffix(".npz"))
+    found: MemoryLadder = io.read((_folder() / f"{name.lower()}{_ENDING}").read_bytes(), name)
     return found
+
+
+def _folder() -> Any:
+    return resources.files("gpulab") / "data" / "recordings" / "ladders"
