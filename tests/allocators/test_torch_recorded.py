@@ -35,10 +35,11 @@ def differences(recording: Recording, index: int, *, own_addresses: bool = False
     if own_addresses:
         return ""
     if index < len(about["statistics"]):
-        said = side.statistics()
-        said["nested"]["max_split_size"] = -1  # PyTorch's figure is that of the program's start
-        if said != about["statistics"][index]:
-            return f"seed {about['seeds'][index]} ({settings}): statistics or their summary"
+        said = side.statistics()["nested"] | {
+            "max_split_size": -1
+        }  # PyTorch's is that of the program's start
+        if said != about["statistics"][index]["nested"]:
+            return f"seed {about['seeds'][index]} ({settings}): statistics"
     found, events = side.finish()
     if found != recording.layouts[index]:
         return f"seed {about['seeds'][index]} ({settings}): blocks at the end"

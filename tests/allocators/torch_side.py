@@ -113,7 +113,7 @@ class ModelSide:
         ]
 
     def statistics(self) -> dict[str, Any]:
-        return {"nested": self.pool.statistics.nested(), "summary": self.pool.statistics.summary()}
+        return {"nested": self.pool.statistics.nested()}
 
     def finish(self) -> tuple[list[int], list[tuple[str, int, int, int]]]:
         pieces: list[tuple[int, int, bool, bool, list[tuple[int, int]]]] = []

@@ -1,8 +1,7 @@
-"""What ``torch.cuda.memory_stats`` counts, and how ``torch.cuda.memory_summary`` prints it."""
+"""What ``torch.cuda.memory_stats`` counts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,70 +96,3 @@ class Statistics:
             "oversize_allocations": self.oversize_allocations.as_dict(),
             "oversize_segments": self.oversize_segments.as_dict(),
         }
-
-    def summary(self, device_id: int = 0) -> str:
-        """As ``torch.cuda.memory_summary()`` prints them."""
-        rule, double = "-" * 75, "=" * 75
-        lines = [
-            double,
-            f"{'PyTorch CUDA memory summary, device ID':>56} {device_id:<17d} ",
-            rule,
-            (
-                f"{'CUDA OOMs':>21}: {self.num_ooms:<12d} | {'cudaMalloc retries':>25}: "
-                f"{self.num_alloc_retries:<8d}  "
-            ),
-            double,
-            f"{'Metric':>14}         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
-        ]
-        for metric, title in _TITLES.items():
-            by_pool = self.figures[metric]
-            shown = _size if metric.endswith("_bytes") else _count
-            lines.append(rule)
-            lines.append(_row(title, by_pool["all"], by_pool["all"], shown))
-            for pool in ("large", "small"):
-                lines.append(_row(f"      from {pool} pool", by_pool[f"{pool}_pool"], by_pool["all"], shown))
-        for title, figure in (
-            ("Oversize allocations", self.oversize_allocations),
-            ("Oversize GPU segments", self.oversize_segments),
-        ):
-            lines += [rule, _row(title, figure, figure, _count)]
-        lines.append(double)
-        return "".join(f"|{line}|\n" for line in lines)
-
-
-_TITLES = {
-    "allocated_bytes": "Allocated memory",
-    "active_bytes": "Active memory",
-    "requested_bytes": "Requested memory",
-    "reserved_bytes": "GPU reserved memory",
-    "inactive_split_bytes": "Non-releasable memory",
-    "allocation": "Allocations",
-    "active": "Active allocs",
-    "segment": "GPU reserved segments",
-    "inactive_split": "Non-releasable allocs",
-}
-
-
-def _row(title: str, figure: Figure, of_all: Figure, shown: Callable[[int, int], str]) -> str:
-    """One line; the pools' figures have the unit of those for all."""
-    parts = ("current", "peak", "allocated", "freed")
-    cells = " | ".join(shown(getattr(figure, part), getattr(of_all, part)) for part in parts)
-    return f" {title:<21} | {cells} "
-
-
-def _size(amount: int, of_all: int) -> str:
-    unit, divisor = _unit(of_all, 768 * 1024, 1024, ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB"))
-    return f"{amount // divisor:6d} {unit}"
-
-
-def _count(amount: int, of_all: int) -> str:
-    unit, divisor = _unit(of_all, 750_000, 1000, (" ", "K", "M"))
-    return f"{amount // divisor:7d} {unit} "
-
-
-def _unit(amount: int, most: int, step: int, units: tuple[str, ...]) -> tuple[str, int]:
-    """The first unit in which an amount stays under `most`, and what it divides by."""
-    power = 0
-    while power < len(units) - 1 and amount >= most * step**power:
-        power += 1
-    return units[power], step**power
