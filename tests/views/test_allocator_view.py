@@ -19,6 +19,7 @@ from gpulab.views.parts import palette
 from tests.allocators.traces import MIB, trace_of
 from tests.views import pools
 from virtualgpu.allocators import steps
+from virtualgpu.records.memory import ACTIONS
 
 BASE = 1 << 40
 
@@ -126,3 +127,22 @@ def test_many_streams_share_the_last_rows() -> None:
     (found,) = places([steps.history(trace_of(rows))], 12)
     assert len(found.groups) == 5
     assert found.rows <= 12
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
+    """Sizes of nothing, overlaps, frees of nothing: whatever a file may hold."""
+    draw = random.Random(seed)
+    addresses, sizes = (
+        (0, 512, 513, 4096, 1 << 20, (1 << 47) - 512),
+        (0, 1, 512, 4096, 1 << 20, 1 << 40, -512),
+    )
+    rows = [
+        (draw.choice(ACTIONS), draw.choice(addresses), draw.choice(sizes), 5, draw.choice((0, 7)), -1)
+        for _ in range(60)
+    ]
+    trace = trace_of(rows, allocator=draw.choice(("PyTorch's caching allocator", "CuPy's pool")))
+    view = AllocatorView(Maps([pools.panel(steps.tail(trace, 30))]))
+    assert len(view.png()) > 1000
+    assert view.describe()
+    view.close()

@@ -202,11 +202,19 @@ class _Lives:
     def _first(self, segment: Segment) -> None:
         kind = (segment.stream, segment.pool, segment.is_expandable, True)
         number = self._kind(*kind)
+        spans: list[list[int]] = []  # mapped stretches; blocks of a damaged trace may overlap
         for block in segment.blocks:
             if block.is_unmapped:
                 continue
-            self._map(block.address, block.size_bytes, number, 0)
-            if not block.is_free:
+            if spans and spans[-1][1] >= block.address:
+                spans[-1][1] = max(spans[-1][1], block.end)
+            else:
+                spans.append([block.address, block.end])
+        for low, high in spans:
+            self._unmap(low, high - low, 0)
+            self._map(low, high - low, number, 0)
+        for block in segment.blocks:
+            if block.state in ("used", "waiting"):
                 row = self._use(block.address, block.size_bytes, block.requested_bytes, segment.stream,
                                 block.stack, number, 0)  # fmt: skip
                 if block.is_waiting:
@@ -217,10 +225,10 @@ class _Lives:
     def _event(
         self, step: int, action: str, address: int, size: int, asked: int, stream: int, _: int, stack: int
     ) -> int:
+        if size <= 0 and not action.startswith("free"):
+            return -1  # a damaged trace
         match action:
             case "alloc":
-                if size <= 0:
-                    return -1
                 old = self.used.pop(address, None)
                 if old is not None:
                     self._end(old, step)

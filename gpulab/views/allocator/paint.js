@@ -19,15 +19,10 @@ export class MapCanvas {
     const { segment } = this.pool.panel;
     const rowBytes = this.pool.contents.row_bytes;
     const scale = segment.wide[number] / Math.max(1, segment.size[number]);
-    let left = segment.start[number] + (from - segment.low[number]) * scale;
-    const right = segment.start[number] + (to - segment.low[number]) * scale;
-    let row = Math.floor(left / rowBytes);
-    do {
-      const end = Math.min(right, (row + 1) * rowBytes);
-      each((left - row * rowBytes) / rowBytes, (end - row * rowBytes) / rowBytes, row);
-      left = end;
-      row += 1;
-    } while (left < right - 1e-6);
+    // A block of a damaged trace may reach beyond its segment.
+    const [left, right] = [from, to].map((at) => segment.start[number] + Math.min(Math.max(0, at - segment.low[number]), segment.size[number]) * scale);
+    const last = Math.floor(Math.max(left, right - 1e-6) / rowBytes);
+    for (let row = Math.floor(left / rowBytes); row <= last; row += 1) each(Math.max(0, left / rowBytes - row), Math.min(1, right / rowBytes - row), row);
   }
 
   draw({ colourOf, emptied, rowPx, textOf }) {

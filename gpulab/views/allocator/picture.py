@@ -158,14 +158,14 @@ def _place(panel: Panel, places: Places, segment: Segment, step: int) -> int:
 
 def _pieces(places: Places, number: int, low: int, high: int) -> Iterator[PIECE]:
     """The parts of rows that a range of addresses takes: left, right, row."""
-    scale = places.wide[number] / max(1, int(places.size_bytes[number]))
-    left = places.start[number] + (low - int(places.low[number])) * scale
-    right = places.start[number] + (high - int(places.low[number])) * scale
-    row = int(left // places.row_bytes)
-    while left < right - 1e-6:
-        end = min(right, (row + 1) * float(places.row_bytes))
-        yield left - row * places.row_bytes, end - row * places.row_bytes, row
-        left, row = end, row + 1
+    size_bytes, first = int(places.size_bytes[number]), int(places.low[number])
+    scale = places.wide[number] / max(1, size_bytes)
+    # A block of a damaged trace may reach beyond its segment.
+    left, right = (places.start[number] + min(max(0, at - first), size_bytes) * scale for at in (low, high))
+    row_bytes = places.row_bytes
+    last = max(left, right - 1e-6) // row_bytes
+    for row in range(int(left // row_bytes), int(last) + 1):
+        yield max(0.0, left - row * row_bytes), min(right - row * row_bytes, float(row_bytes)), row
 
 
 def _colour(
