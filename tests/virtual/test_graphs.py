@@ -522,6 +522,7 @@ class TestRefusals:
                 does(stream, x)
             x.fill(1)
             stream.end_capture().launch()
+        stream.synchronize()  # the default stream does not wait for it
         assert float(x[0]) == 1
 
     @pytest.mark.parametrize(
