@@ -79,6 +79,8 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
     Examples
     --------
+    >>> with gl.allocator() as a:
+    ...     z = cp.zeros(1000)
     >>> gl.open_allocator(a.save("one.pickle"))
     """
     from virtualgpu.allocators.snapshot import read_snapshot
