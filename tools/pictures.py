@@ -91,6 +91,21 @@ def step(x, total):
 
 gl.graph(step, x, total).compare()
 """
+# A segment of which every other block is free, and a request that none of them serves.
+PUZZLE = """\
+gib, pool = 1 << 30, cp.get_default_memory_pool()
+pool.set_limit(size=pool.total_bytes() + 22 * gib // 10)
+with gl.allocator() as puzzle:
+    workspace = cp.empty(22 * gib // 10 - (1 << 20), cp.uint8)
+    del workspace
+    arrays = [cp.empty(205 << 20, cp.uint8) for _ in range(10)]
+    del arrays[::2]
+    try:
+        cp.empty(gib, cp.uint8)
+    except cp.cuda.memory.OutOfMemoryError:
+        pass
+puzzle
+"""
 # Picture -> the cell whose output it shows.
 CELLS = {
     "device_card": "gl.device()",
@@ -99,6 +114,8 @@ CELLS = {
     "occupancy_chart": "gl.occupancy(collatz, block=256)",
     "timeline": CONVEYOR,
     "graph": GRAPH,
+    "memory_map": PUZZLE,
+    "access": "gl.access(stride=2, offset=3)",
 }
 # A view is stepped with the right arrow key until it shows this text.
 STEP_TO = {"warp_stepper": "line 11,"}
