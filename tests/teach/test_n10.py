@@ -45,7 +45,7 @@ def counted(program: Any) -> MemoryUse:
     from gpulab import session
 
     use = MemoryUse()
-    with use.counting(cp, session.backend().machine.current_device):  # type: ignore[attr-defined]
+    with use.counting(session.backend().machine.current_device):  # type: ignore[attr-defined]
         program(cp)
     return use
 
@@ -74,7 +74,25 @@ def test_memory_without_a_pool_counts_as_calls_of_the_driver() -> None:
             cp.cuda.runtime.free(cp.cuda.runtime.malloc(100))
 
     use = counted(program)
-    assert (use.segments, use.driver_calls, use.peak_reserved_bytes, use.peak_used_bytes) == (5, 10, 512, 0)
+    assert (use.segments, use.driver_calls, use.peak_reserved_bytes, use.peak_used_bytes) == (5, 10, 512, 100)
+
+
+@pytest.mark.parametrize("pool", ["default", "own", "ordered", "managed", "none"])
+def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
+    def program(cp: Any) -> None:
+        allocators = {
+            "default": cp.get_default_memory_pool().malloc,
+            "own": cp.cuda.MemoryPool().malloc,
+            "ordered": cp.cuda.MemoryAsyncPool().malloc,
+            "managed": cp.cuda.MemoryPool(cp.cuda.malloc_managed).malloc,
+            "none": None,
+        }
+        with cp.cuda.using_allocator(allocators[pool]):
+            kept = [cp.empty(1000, dtype=cp.uint8) for _ in range(7)]
+            del kept[:5]
+            kept.append(cp.empty(100, dtype=cp.uint8))
+
+    assert 7000 <= counted(program).peak_used_bytes <= 7024
 
 
 def test_traces_keep_the_rules_of_programs() -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpulab as gl
+
 ADD_ONE = 'extern "C" __global__ void add_one(float *a) { a[threadIdx.x] += 1.0f; }'
 SPIN = """extern "C" __global__ void spin(long long clocks, int *out) {
     long long start = clock64(); while (clock64() - start < clocks) { } out[0] = 1; }"""
@@ -767,3 +769,17 @@ def test_unowned_memory_finds_its_device(cp: Any) -> None:
         del memory
         x[:] = 2
         assert (x.get() == 2).all()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_ordered_memory_goes_back_to_its_device_after_a_switch() -> None:
+    """A learner may change the device while arrays of the last one live."""
+    before = gl.use_device("virtual:A100").cp
+    with before.cuda.using_allocator(before.cuda.MemoryAsyncPool().malloc):
+        x = before.zeros(1000)
+    owner = x.data.mem.owner
+    gl.use_device("virtual:T4")
+    used = owner.memory.tracked_bytes
+    del x
+    gc.collect()
+    assert owner.memory.tracked_bytes == used - 8000

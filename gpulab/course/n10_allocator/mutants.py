@@ -36,6 +36,8 @@ _SCALE = (
     Wrong("10-scale", "to 0 ... 1", programs.not_two, "results", ""),
     Wrong("10-scale", "in doubles", programs.in_doubles, "counts", "in place"),
     Wrong("10-scale", "divides by zero", programs.divides_by_zero, "results", ""),
+    Wrong("10-scale", "from another pool", programs.from_another_pool, "counts", "in place"),
+    Wrong("10-scale", "without a pool", programs.without_a_pool, "counts", "in place"),
     Right("10-scale", "the reference", exercises.scaled),
     Right("10-scale", "out=", programs.by_outs),
     Right("10-scale", "a copy, in place", programs.by_a_copy),

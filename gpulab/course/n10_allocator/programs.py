@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.course.n10_allocator.exercises import KEPT, MIB, after_one, round_up
+from gpulab.course.n10_allocator.exercises import KEPT, MIB, after_one, round_up, scaled_at_length
 
 Four = tuple[int, int, int, int]
 
@@ -150,6 +150,20 @@ def by_the_host(x: Any) -> Any:
     low, high = values.min(), values.max()
     scaled = (values - low) / max(high - low, np.float32(1)) * 2 - 1
     return session.cp().asarray(scaled)
+
+
+def from_another_pool(x: Any) -> Any:
+    """Takes its temporaries from a pool that hooks do not see."""
+    cp = session.cp()
+    with cp.cuda.using_allocator(cp.cuda.MemoryAsyncPool().malloc):
+        return scaled_at_length(x)
+
+
+def without_a_pool(x: Any) -> Any:
+    """Takes its temporaries from the driver."""
+    cp = session.cp()
+    with cp.cuda.using_allocator(None):
+        return scaled_at_length(x)
 
 
 def not_two(x: Any) -> Any:

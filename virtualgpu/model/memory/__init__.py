@@ -130,6 +130,8 @@ class DeviceMemory:
         self._segment_starts: list[int] = []
         self._page_bytes_used = 0
         self._tracked: dict[int, Allocation] = {}
+        self.tracked_bytes = 0  # of live allocations, whichever pool they are from
+        self.peak_tracked_bytes = 0  # the most of it; whoever watches a program sets it back
         self._ended: deque[Allocation] = deque(maxlen=REMEMBERED)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
@@ -378,6 +380,8 @@ class DeviceMemory:
             self._tracked[address] = Allocation(address, size_bytes, label)
             if old is None or old.size_bytes != size_bytes:
                 self._starts = None
+                self.tracked_bytes += size_bytes - (0 if old is None else old.size_bytes)
+                self.peak_tracked_bytes = max(self.peak_tracked_bytes, self.tracked_bytes)
 
     def untrack(self, address: int) -> None:
         """End a live allocation; unknown addresses are ignored."""
@@ -385,6 +389,7 @@ class DeviceMemory:
             ended = self._tracked.pop(address, None)
             if ended is not None:
                 self._starts = None
+                self.tracked_bytes -= ended.size_bytes
                 self._ended.append(ended)
 
     def name(self, address: int, parameter: str) -> None:

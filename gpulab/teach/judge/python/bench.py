@@ -51,7 +51,7 @@ class Bench:
         recorder.start()
         self._watching = True
         try:
-            with memory.counting(self.cp, machine.current_device):
+            with memory.counting(machine.current_device):
                 return program()
         finally:
             self._watching = False

@@ -209,8 +209,14 @@ def take_ordered(size: int, stream: _BaseStream, pool: OrderedPool | None = None
     return address
 
 
-def give_ordered(address: int, stream: _BaseStream) -> None:
+def give_ordered(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
     """``cudaFreeAsync``: free in the order of a stream; 0 is ignored.
+
+    Parameters
+    ----------
+    owner
+        The device that gave the memory, which may be of a machine that serves no more; by default the one of
+        the current machine that has the address.
 
     Raises
     ------
@@ -219,8 +225,8 @@ def give_ordered(address: int, stream: _BaseStream) -> None:
     """
     if not address:
         return
-    device = device_at(address) or _machine.current().current_device
-    of_graph = driver_pools().of_graphs.get(address)
+    device = owner or device_at(address) or _machine.current().current_device
+    of_graph = device.machine.own(_Pools).of_graphs.get(address)
     if is_capturing(stream, device):
         if of_graph is None:
             raise _invalid(f"{address:#x} is no allocation of a graph: free it outside of the capture.")

@@ -38,7 +38,7 @@ class MemoryAsync(BaseMemory):
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            give_ordered(self.ptr, self.stream_ref() or get_current_stream(self.device_id))
+            give_ordered(self.ptr, self.stream_ref() or get_current_stream(self.device_id), self.owner)
             self.ptr = 0
 
 
