@@ -56,6 +56,7 @@ _FIT = (
     Wrong("10-fit", "without the root", programs.tops(abs_only=True), "results", ""),
     Wrong("10-fit", "the largest of all", programs.tops_by_shared_max, "results", ""),
     Wrong("10-fit", "managed memory", programs.tops_managed, "counts", ""),
+    Wrong("10-fit", "the driver's own pool", programs.tops_ordered, "counts", "cannot go back"),
     Wrong("10-fit", "empties the cache, what stays first",
           programs.tops(fixed_work=False, clean=True), "counts", "One workspace serves all"),
     Right("10-fit", "the reference", exercises.tops),

@@ -20,6 +20,7 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model.memory.arena import Arena
 from virtualgpu.model.memory.heap import HEAP_BYTES, DeviceHeap
 from virtualgpu.model.memory.host import host_view
+from virtualgpu.model.memory.ledger import Ledger
 from virtualgpu.model.memory.managed import ManagedPages
 from virtualgpu.model.memory.ordered import OrderedPool
 from virtualgpu.model.memory.textures import Textures
@@ -130,8 +131,7 @@ class DeviceMemory:
         self._segment_starts: list[int] = []
         self._page_bytes_used = 0
         self._tracked: dict[int, Allocation] = {}
-        self.tracked_bytes = 0  # of live allocations, whichever pool they are from
-        self.peak_tracked_bytes = 0  # the most of it; whoever watches a program sets it back
+        self.ledger = Ledger()
         self._ended: deque[Allocation] = deque(maxlen=REMEMBERED)
         self._starts: npt.NDArray[np.int64] | None = None
         self._ends = np.empty(0, dtype=np.int64)
@@ -226,6 +226,7 @@ class DeviceMemory:
                 address = self._take_pages(size, size_bytes)
             self._segments[address] = size
             insort(self._segment_starts, address)
+            self.ledger.taken(size)
             if self.watched is not None:
                 self.watched(address, size, True)
             return address
@@ -269,6 +270,7 @@ class DeviceMemory:
                     "into the middle of one).",
                 )
             del self._segment_starts[bisect_left(self._segment_starts, address)]
+            self.ledger.given_back(size)
             if self.watched is not None:
                 self.watched(address, size, False)
             if size >= PAGE_BYTES:
@@ -349,9 +351,11 @@ class DeviceMemory:
         """Take free pages at a given place."""
         self._pages.remove(address, size_bytes)
         self._page_bytes_used += size_bytes
+        self.ledger.taken(size_bytes)
 
     def return_pages(self, address: int, size_bytes: int) -> None:
         """Give back what `take_pages_at` took."""
+        self.ledger.given_back(size_bytes)
         self._release_pages(address, size_bytes)
 
     def open_block(self, address: int, size_bytes: int) -> None:
@@ -380,8 +384,7 @@ class DeviceMemory:
             self._tracked[address] = Allocation(address, size_bytes, label)
             if old is None or old.size_bytes != size_bytes:
                 self._starts = None
-                self.tracked_bytes += size_bytes - (0 if old is None else old.size_bytes)
-                self.peak_tracked_bytes = max(self.peak_tracked_bytes, self.tracked_bytes)
+                self.ledger.owned(size_bytes - (0 if old is None else old.size_bytes))
 
     def untrack(self, address: int) -> None:
         """End a live allocation; unknown addresses are ignored."""
@@ -389,7 +392,7 @@ class DeviceMemory:
             ended = self._tracked.pop(address, None)
             if ended is not None:
                 self._starts = None
-                self.tracked_bytes -= ended.size_bytes
+                self.ledger.owned(-ended.size_bytes)
                 self._ended.append(ended)
 
     def name(self, address: int, parameter: str) -> None:

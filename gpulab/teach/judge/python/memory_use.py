@@ -8,7 +8,7 @@ from typing import Any
 
 
 class MemoryUse:
-    """Counts while a program runs.
+    """Counts while a program runs, whichever pools it uses.
 
     Attributes
     ----------
@@ -19,13 +19,12 @@ class MemoryUse:
     peak_reserved_bytes : int
         The most that the program held of the device, beyond what was taken before.
     peak_used_bytes : int
-        The most bytes of its arrays at once, whichever pool they are from.
+        The most bytes of its arrays at once.
     """
 
     def __init__(self) -> None:
         self.driver_calls = self.segments = 0
         self.peak_reserved_bytes = self.peak_used_bytes = 0
-        self._reserved_bytes = 0
 
     @property
     def wasted_bytes(self) -> int:
@@ -34,21 +33,14 @@ class MemoryUse:
 
     @contextmanager
     def counting(self, device: Any) -> Iterator[None]:
-        """Count in a block. Where somebody else watches the segments, they are not counted."""
-        memory = device.memory
-        alone = memory.watched is None
-        before_bytes = memory.peak_tracked_bytes = memory.tracked_bytes
-        if alone:
-            memory.watched = self._segment
+        """Count in a block."""
+        ledger = device.memory.ledger
+        ledger.mark()
+        calls, segments = ledger.driver_calls, ledger.segments
+        reserved_bytes, array_bytes = ledger.reserved_bytes, ledger.array_bytes
         try:
             yield
         finally:
-            if alone:
-                memory.watched = None
-            self.peak_used_bytes = memory.peak_tracked_bytes - before_bytes
-
-    def _segment(self, _address: int, size_bytes: int, taken: bool) -> None:
-        self.driver_calls += 1
-        self.segments += taken
-        self._reserved_bytes += size_bytes if taken else -size_bytes
-        self.peak_reserved_bytes = max(self.peak_reserved_bytes, self._reserved_bytes)
+            self.driver_calls, self.segments = ledger.driver_calls - calls, ledger.segments - segments
+            self.peak_reserved_bytes = ledger.peak_reserved_bytes - reserved_bytes
+            self.peak_used_bytes = ledger.peak_array_bytes - array_bytes
