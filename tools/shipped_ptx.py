@@ -2,7 +2,8 @@
 
 Which kernels those are is found out by running everything that compiles one: the corpus, the notebooks
 with their folded solutions, the README's example and ``gpulab doctor``. ``--check`` writes nothing and
-fails if a kernel is missing or NVRTC, if it is the one that made the file, makes something else now.
+fails if a kernel is missing or NVRTC, if it is the one that made the file, makes something else now; an
+image's key is its source's, so of the other targets than the first it looks only whether they are there.
 """
 
 from __future__ import annotations
@@ -134,9 +135,13 @@ def refresh(*, check: bool) -> int:
     for r in wanted:
         for target in shipped.TARGETS:
             asked: dict[str, Any] = {"options": r.options, "name_expressions": r.name_expressions}
-            image = nvrtc.compile_ptx(r.code, target=target, **asked)
-            key, ptx = shipped.key_of(r.code, target, r.options, r.name_expressions), shipped.strip(image.ptx)
+            key = shipped.key_of(r.code, target, r.options, r.name_expressions)
             there = shipped.image(key) if check and key in known else None
+            if there is not None and target != shipped.TARGETS[0]:
+                made[key] = there
+                continue
+            image = nvrtc.compile_ptx(r.code, target=target, **asked)
+            ptx = shipped.strip(image.ptx)
             if there is not None and (there.ptx, there.lowered_names) == (ptx, image.lowered_names):
                 made[key] = there  # of the same PTX the same compiler makes the same machine code
                 continue

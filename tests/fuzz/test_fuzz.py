@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not nvrtc.available(), reason="needs NVRTC")
 TARGET = 90
 QUICK_PACKS = 10
 # A slow run takes a sample of the other packs; GPULAB_FUZZ=all takes them all (some ten minutes).
-SAMPLE = 1 if os.environ.get("GPULAB_FUZZ") == "all" else 12
+SAMPLE = 1 if os.environ.get("GPULAB_FUZZ") == "all" else 20
 
 # Kernels whose threads recurse apart from each other and then meet at a barrier. On the H200 (code of
 # NVRTC 13.0) the barrier lets some of them through too early: 989 gave two answers in two runs, and 363,

@@ -13,6 +13,8 @@ import pytest
 from tools.bench import simulator as bench_simulator
 from tools.bench import table as bench
 from tools.bench.timelines import recorded_launches
+from tools.bench.traces import slowest_trace
+from tools.corpus import CASES
 from virtualgpu.records import Provenance
 
 
@@ -88,9 +90,10 @@ def test_recording_a_timeline_is_timed_beside_the_plain_run() -> None:
 
 @pytest.mark.slow
 def test_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        bench, "recorded_launches", lambda: recorded_launches(200)
-    )  # 10,000 take half a minute
+    # All of it would take a minute.
+    monkeypatch.setattr(bench, "recorded_launches", lambda: recorded_launches(200))
+    monkeypatch.setattr(bench, "slowest_trace", lambda: slowest_trace(CASES[:3]))
+    monkeypatch.setattr(bench, "TARGETS_MS", {256: None})
     assert bench.main(["--json", "--rounds", "1", "--no-simulator"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["provenance"]["source"] == "measured"

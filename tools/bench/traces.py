@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import io
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
 from gpulab import session
-from tools.corpus import CASES
+from tools.corpus import CASES, Case
 from virtualgpu.protocol import Launch, Warp
 
 TRACE_TARGET_MS = 200.0
 
 
-def slowest_trace() -> tuple[str, list[float]]:
-    """Trace one warp of every kernel of the course on the virtual A100.
+def slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]:
+    """Trace one warp of every kernel of the course, or of some, on the virtual A100.
 
     Returns
     -------
@@ -25,7 +26,7 @@ def slowest_trace() -> tuple[str, list[float]]:
     """
     slowest: tuple[str, list[float]] = ("", [0.0])
     with session.on_device("virtual:A100") as cp, contextlib.redirect_stdout(io.StringIO()):
-        for case in CASES:
+        for case in cases:
             args = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values)
             kernel = cp.RawKernel(case.code, case.kernel, options=case.options)
             times = []
