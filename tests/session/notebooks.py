@@ -19,3 +19,9 @@ def run(client: NotebookClient, source: str) -> list[Any]:
         time.sleep(0.5)  # old kernels drop what is asked right after an error
         raise
     return list(cell.outputs)
+
+
+def printed(client: NotebookClient, code: str) -> str:
+    """What a cell prints. Older kernels may send a line and its end in two messages."""
+    outputs = run(client, code)
+    return "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")

@@ -9,7 +9,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 
 from tests.session.kernels import FOREVER, NO_TAIL_CHECK, VECTOR_ADD
-from tests.session.notebooks import run
+from tests.session.notebooks import printed, run
 
 SETUP = f"""
 import numpy as np
@@ -54,15 +54,15 @@ def test_a_learners_first_minutes(jupyter: NotebookClient) -> None:
         assert ("published" if "device" in call else "modelled") in data["text/plain"], call
     data = shown(run(jupyter, "gl.count(kernel, (n + 255) // 256, 256, args)"))
     assert "<table" in data["text/html"]
-    (output,) = run(jupyter, "print(bool((y == x + x).all()))")
-    assert output.text.strip() == "True"
+    text = printed(jupyter, "print(bool((y == x + x).all()))")
+    assert text.strip() == "True"
 
 
 def test_captured_views_bring_their_picture_and_leave_none_behind(jupyter: NotebookClient) -> None:
     run(jupyter, "import gpulab as gl")
     assert run(jupyter, "%%capture kept\ngl.device()") == []
-    (output,) = run(jupyter, "print(*sorted(kept.outputs[0].data))")
-    assert output.text.split() == ["application/vnd.jupyter.widget-view+json", "image/png", "text/plain"]
+    text = printed(jupyter, "print(*sorted(kept.outputs[0].data))")
+    assert text.split() == ["application/vnd.jupyter.widget-view+json", "image/png", "text/plain"]
 
 
 def test_running_cells_again_leaves_no_models_in_the_kernel(jupyter: NotebookClient) -> None:
@@ -79,8 +79,8 @@ def test_running_cells_again_leaves_no_models_in_the_kernel(jupyter: NotebookCli
             # As JupyterLab, which tells the kernel which cell it runs.
             told = f"get_ipython().get_parent()['metadata']['cellId'] = 'call-{number}'"
             view_and_picture(run(jupyter, f"{told}\n{call}"))
-        (output,) = run(jupyter, "import ipywidgets.widgets.widget as w; print(len(w._instances))")
-        counts.append(int(output.text))
+        text = printed(jupyter, "import ipywidgets.widgets.widget as w; print(len(w._instances))")
+        counts.append(int(text))
     assert counts[-1] == counts[0]
 
 
@@ -88,8 +88,8 @@ def test_a_crashing_kernel_leaves_the_notebook_alive(jupyter: NotebookClient) ->
     run(jupyter, SETUP)
     with pytest.raises(CellExecutionError, match=r"(?s)cudaErrorIllegalAddress.*double_all.*line\s4"):
         run(jupyter, f"cp.RawKernel(r'''{NO_TAIL_CHECK}''', 'double_all')((40,), (256,), (x,))")
-    (output,) = run(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
-    assert output.text.strip() == "True"
+    text = printed(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
+    assert text.strip() == "True"
 
 
 def test_an_endless_kernel_can_be_interrupted(jupyter: NotebookClient) -> None:
@@ -101,5 +101,5 @@ def test_an_endless_kernel_can_be_interrupted(jupyter: NotebookClient) -> None:
     source = f"cp.RawKernel(r'''{FOREVER}''', 'forever')((1,), (32,), (cp.zeros(1, cp.int32),))"
     with pytest.raises(CellExecutionError, match=r"KeyboardInterrupt|LaunchTimeout"):
         run(jupyter, source)
-    (output,) = run(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
-    assert output.text.strip() == "True"
+    text = printed(jupyter, "kernel((40,), (256,), args); print(bool((y == x + x).all()))")
+    assert text.strip() == "True"
