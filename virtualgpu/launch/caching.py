@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.model.caches.geometry import LINE_BYTES, cache_sizes
+from virtualgpu.model.caches.geometry import cache_sizes
 from virtualgpu.records import SECTOR_BYTES, AccessCounters, CacheCounters, KernelCounters
+from virtualgpu.records.kernel import LINE_BYTES
 
 if TYPE_CHECKING:
     from virtualgpu.engine.caches.notes import AccessNotes

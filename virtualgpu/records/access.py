@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records.counters import AccessCounters, KernelCounters, Space
-from virtualgpu.records.kernel import SECTOR_BYTES, WARP_SIZE, Dim3
+from virtualgpu.records.kernel import LINE_BYTES, SECTOR_BYTES, WARP_SIZE, Dim3
 from virtualgpu.records.origin import Provenance
 
 # "count" is an atomic that adds 1 and drops the result, "swap" a compare-and-swap.
 Rule = Literal["load", "store", "atomic", "count", "swap"]
 ATOMIC_RULES = ("atomic", "count", "swap")
 ELEMENT_BYTES = (1, 2, 4, 8, 16)
-BANKS, WORD_BYTES, LINE_BYTES = 32, 4, 128
+BANKS, WORD_BYTES = 32, 4
 ROW_ELEMENTS = 32
 """Elements in a row of the tile that `AccessPattern` pads and swizzles."""
 MOST_ELEMENTS = 4096

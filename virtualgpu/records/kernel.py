@@ -12,6 +12,7 @@ Dim3 = tuple[int, int, int]
 WARP_SIZE = 32
 # The piece in which global memory is moved: a quarter of a cache line.
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)

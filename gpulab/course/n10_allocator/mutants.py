@@ -76,7 +76,7 @@ _SIDE = (
     Wrong("10-side", "results swapped", programs.swapped, "results", ""),
     Wrong("10-side", "a copy, and freed all the same", programs.keeps_by_copy_on_main, "hazards",
           "while side may still be reading"),
-    Wrong("10-side", "its own array for the rest", programs.frees_the_cache, "hazards",
+    Wrong("10-side", "its own array for the rest", programs.own_array_for_the_rest, "hazards",
           "uses its memory again"),
     Wrong("10-side", "no order at all", programs.both(wait_first=False, join=False), "hazards", ""),
     Right("10-side", "the reference", exercises.both),

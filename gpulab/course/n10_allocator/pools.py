@@ -120,24 +120,6 @@ class GivesBackAtOnce(MyPool):
         self.empty_cache()
 
 
-class WorstFit(MyPool):
-    """Takes the largest block."""
-
-    def malloc(self, size: int, stream: int) -> int:
-        size = round_up(size, UNIT_BYTES)
-        fits = [(block[0], a) for a, block in self.blocks.items() if block[3] and block[1] == stream]
-        if not fits or max(fits)[0] < size:
-            address = int(self.driver.malloc(size))
-            self.blocks[address] = [size, stream, address, False]
-            return address
-        whole, address = max(fits)
-        segment = self.blocks[address][2]
-        self.blocks[address] = [size, stream, segment, False]
-        if whole > size:
-            self.blocks[address + size] = [whole - size, stream, segment, True]
-        return address
-
-
 class OneHugeSegment(MyPool):
     """Takes far more than is asked for."""
 

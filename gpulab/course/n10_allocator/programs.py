@@ -392,8 +392,8 @@ def keeps_by_copy_on_main(x: Any) -> Any:
     return y, z
 
 
-def frees_the_cache(x: Any) -> Any:
-    """An emptied cache is no wait."""
+def own_array_for_the_rest(x: Any) -> Any:
+    """Asks for the array of the rest itself: the same arena gives the same block."""
     cp = session.cp()
     main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
     doubled = x * 2

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from gpulab import session
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.records import DeviceInfo, Provenance
+from virtualgpu.records.kernel import LINE_BYTES
 from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
 
-LINE_BYTES = 128
 VECTOR_BYTES = 16
 WARM_LOADS = 8192  # more lines than any L1 holds
 CHASE = (

@@ -9,7 +9,8 @@ from gpulab.views.parts.boxes import Box, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
 from gpulab.views.parts.plots import labels, plot, rects, y_ticks
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE
-from virtualgpu.records.access import BANKS, LINE_BYTES, Access
+from virtualgpu.records.access import BANKS, Access
+from virtualgpu.records.kernel import LINE_BYTES
 
 LEFT_PX, TOP_PX, BELOW_PX, LANE_PX = 62, 16, 16, 26
 ROOM_PX, LEAST_PX, MOST_PX = 224, 7, 40

@@ -9,11 +9,11 @@ from gpulab.views._text import count, number
 from virtualgpu.records import SECTOR_BYTES
 from virtualgpu.records.access import (
     BANKS,
-    LINE_BYTES,
     WORD_BYTES,
     Access,
     AccessPattern,
 )
+from virtualgpu.records.kernel import LINE_BYTES
 
 TYPES = {1: "char", 2: "short", 4: "float", 8: "double", 16: "float4"}
 ATOMIC_NOTE = "An atomic takes a sector once for each lane that wants the sector's most wanted word."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulab.views._text import count, duration, size
-from virtualgpu.records.memory import MemoryMarks, MemorySamples
+from virtualgpu.records.memory import MemorySamples
 
 NOT_AVAILABLE = "not available"
 
@@ -62,15 +62,3 @@ def line_text(record: MemorySamples, line: int) -> str:
         return "no line of the program, or several"
     source = record.lines[line]
     return f"{source}: {source.text}" if source.text else str(source)
-
-
-def mark_text(record: MemorySamples, marks: MemoryMarks, at: int) -> str:
-    """One mark in words."""
-    parts = []
-    if marks.failures[at]:
-        parts.append(f"{count(int(marks.failures[at]), 'request')} failed: out of memory")
-    if marks.allocations[at]:
-        parts.append(f"{count(int(marks.allocations[at]), 'allocation')}, {size(marks.allocated_bytes[at])}")
-    if marks.frees[at]:
-        parts.append(f"{count(int(marks.frees[at]), 'free')}, {size(marks.freed_bytes[at])}")
-    return f"{duration(marks.time_ns[at])}: {'; '.join(parts)}; {line_text(record, int(marks.line[at]))}"

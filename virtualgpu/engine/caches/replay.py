@@ -19,7 +19,8 @@ from virtualgpu.engine.caches import notes
 from virtualgpu.engine.caches.notes import scrambled
 from virtualgpu.engine.ir.compiled import address_of, load64, store64, struct, translate
 from virtualgpu.engine.run import jit
-from virtualgpu.model.caches.geometry import LINE_BYTES, CacheSizes
+from virtualgpu.model.caches.geometry import CacheSizes
+from virtualgpu.records.kernel import LINE_BYTES
 
 L1_WAYS, L2_WAYS = 16, 16
 # An entry: its line plus 1 (0: none); sectors that are there, those that memory does not have yet, and how

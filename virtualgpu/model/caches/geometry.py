@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from virtualgpu.records import DeviceInfo
 
 KIB = 1024
-LINE_BYTES = 128
 # Memory of an SM that L1 and shared memory divide, and the sizes that the shared part may have, in KiB: CUDA
 # C++ Programming Guide, "Shared Memory" of each compute capability.
 _UNIFIED: tuple[tuple[tuple[int, int], int, tuple[int, ...]], ...] = (

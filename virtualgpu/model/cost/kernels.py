@@ -24,6 +24,7 @@ from virtualgpu.model.cost.instructions import PIPES, pipe_clk
 from virtualgpu.model.cost.pace import LATENCIES, Pace
 from virtualgpu.model.cost.rates import DRAM_HEADROOM, clock_ghz, dram_gbps
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE, AccessCounters, DeviceInfo, KernelCounters
+from virtualgpu.records.kernel import LINE_BYTES
 
 # --- start of a kernel --------------------------------------------------------------------------
 KERNEL_FLOOR_NS = 490.0  # an empty kernel takes 0.66 us in a graph on an H200, its block included
@@ -62,7 +63,6 @@ ATOMIC_APART_BYTES = 595.0
 ATOMIC_UNITS = 60.0
 ATOMIC_ANSWER_CLK = 500.0  # until the value that was there comes back
 DRAM_GRANULE_BYTES = 64
-LINE_BYTES = 128
 SCATTERED = 16  # sectors of one request from which on it counts as scattered
 
 

@@ -151,9 +151,7 @@ def _row(figure: Figure, first: Figure, of: Any) -> str:
 
 
 def _size(value: int, unit_of: int) -> str:
-    return "{:6d} {}".format(
-        *_scaled(value, unit_of, 1024, 768 * 1024, ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB"))
-    )
+    return "{:6d} {}".format(*_scaled(value, unit_of, 1024, 768 * 1024, _BYTES))
 
 
 def _count(value: int, unit_of: int) -> str:
