@@ -23,7 +23,8 @@ from virtualgpu.trace.critical_path import critical_path
 from virtualgpu.trace.flow import Flow
 from virtualgpu.trace.gaps import gaps_of
 from virtualgpu.trace.overlap import by_engine, by_stream, engine_of, pairs
-from virtualgpu.trace.words import at_lines, count, duration, listing, percent
+from virtualgpu.trace.sentences import at_lines
+from virtualgpu.words import count, duration, listing, percent
 
 MOST = 4
 # What is worth a sentence.
@@ -44,6 +45,8 @@ _WAITS: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
 def advice(timeline: Timeline) -> tuple[Advice, ...]:
     """At most four pieces of advice, the one with the largest gain first; none where nothing stands out.
 
+    A graph comes behind the waits that keep it from being captured.
+
     Examples
     --------
     >>> print(advice(timeline)[0].text)
@@ -62,7 +65,9 @@ def advice(timeline: Timeline) -> tuple[Advice, ...]:
     ]
     whole = timeline.duration_ns
     found = [each for each in found if each.gain_ns >= max(1, _LEAST_FRACTION * whole)]
-    found.sort(key=lambda each: -each.gain_ns)
+    # A wait cannot be captured: where there are some, they go first.
+    waits = any(each.topic == "wait" for each in found)
+    found.sort(key=lambda each: (waits and each.topic == "graph", -each.gain_ns))
     return tuple(
         Advice(each.topic, f"{each.text}: {_gain(each.gain_ns, whole)}.", each.gain_ns, each.sources)
         for each in found[:MOST]
@@ -129,7 +134,10 @@ def _graph(flow: Flow, idle: Sequence[Gap]) -> Iterable[Advice]:
     launches = [gap for gap in late if not flow.operations[gap.before].graph_id]
     if len(launches) >= _FEWEST_LAUNCHES:
         lines = [gap.source for gap in launches]
-        text = f"Capture the launches in a CUDA Graph{at_lines(lines)}: {_times(launches)} the device "
+        what = "Capture the launches in a CUDA Graph"
+        if any(gap.cause in _WAITS for gap in idle):
+            what = "Once nothing waits between the launches, capture them in a CUDA Graph"
+        text = f"{what}{at_lines(lines)}: {_times(launches)} the device "
         text += "stood idle because the host gives out work more slowly than it runs"
         spaced = sum(max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launches)
         yield Advice("graph", text, _total(launches) - spaced, _distinct(lines))

@@ -14,7 +14,7 @@ from collections import Counter
 from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timeline
 from virtualgpu.trace.flow import Flow, within_ns
 from virtualgpu.trace.overlap import stream_names
-from virtualgpu.trace.words import listing
+from virtualgpu.words import listing
 
 
 def critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
@@ -110,4 +110,9 @@ class _Walk:
         number: int = 0, source: SourceLine | None = None,
     ) -> None:  # fmt: skip
         if end_ns > start_ns:
-            self._steps.append(PathStep(kind, name, start_ns, end_ns, where, number, source))
+            self._steps.append(
+                PathStep(
+                    kind=kind, name=name, start_ns=start_ns, end_ns=end_ns, where=where,
+                    correlation_id=number, source=source,
+                )
+            )  # fmt: skip

@@ -45,7 +45,10 @@ def hazard(
     called = array or "the same memory"
     cause = _what(kind, first, second, old, called, freed) + _why(kind, old, new, order, names)
     where, remedy = _remedy(kind, old, new, called, names)
-    return StreamHazard(kind, first, second, array, cause, remedy, where, count)
+    return StreamHazard(
+        kind=kind, first=first, second=second, array=array, cause=cause, remedy=remedy, where=where,
+        count=count,
+    )  # fmt: skip
 
 
 def _side(use: Use, other: Use, names: dict[StreamKey, str]) -> StreamUse:
@@ -140,7 +143,8 @@ def _remedy(
         return f"Keep {array} until {first} has done with it, or add before it is given back:", code
     if old.source == new.source and old.source is not None:
         return f"After {_line(old.source)} and before it runs again, add:", code
-    return f"After {_line(old.source)} and before {_line(new.source)}, add:", code
+    after = f"After {_line(old.source)} and before" if old.source else "Before"
+    return f"{after} {_line(new.source)}, add:", code
 
 
 def _line(source: SourceLine | None) -> str:

@@ -29,7 +29,7 @@ import numpy as np
 from virtualgpu.records import Activity, Gap, GapCause, SourceLine, Timeline
 from virtualgpu.trace.flow import Flow, Wait, idle, within_ns
 from virtualgpu.trace.overlap import by_engine, by_stream, engine_of, intervals, stream_names, union
-from virtualgpu.trace.words import count, duration, size
+from virtualgpu.words import count, duration, size
 
 # Calls that give a stream something to do, and return.
 _GIVING_OUT = tuple(
@@ -69,11 +69,12 @@ def gaps_of(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
     """The gaps of each group of operations."""
     timeline, causes = flow.timeline, _Causes(flow)
     return [
-        Gap(where, begin, until, *told, 0 if after is None else after.correlation_id)
+        Gap(where=where, start_ns=begin, end_ns=until, cause=cause, reason=reason, source=source,
+            before=0 if after is None else after.correlation_id)
         for where, activities in groups.items()
         for start, end, after in idle(list(activities), timeline.start_ns, timeline.end_ns)
-        for begin, until, told in causes.of(start, end, after)
-    ]
+        for begin, until, (cause, reason, source) in causes.of(start, end, after)
+    ]  # fmt: skip
 
 
 class _Causes:

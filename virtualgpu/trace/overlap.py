@@ -15,12 +15,15 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.records import Activity, Timeline
+from virtualgpu.records import Activity, NvtxRange, Timeline
 from virtualgpu.records.analysis import Overlap
 
 _COPY_ENGINES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
 _ENGINES = {"CONCURRENT_KERNEL": "compute", "MEMSET": "memset", "RANGE": "range"}
 ENGINES = ("compute", "H2D", "D2H", "D2D", "P2P", "memset", "range", "other copies")
+
+# Streams that are compared with each other: pairs grow with the square.
+MOST_STREAMS = 64
 
 Intervals = npt.NDArray[np.int64]
 
@@ -41,9 +44,11 @@ def stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
     keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *told))
     several = len({device for device, _ in keys}) > 1
     found: dict[tuple[int, int], str] = {}
+    taken: set[str] = set()
     for key in keys:
         name = told.get(key, f"stream {key[1]}") + (f" of device {key[0]}" if several else "")
-        found[key] = f"{name} ({key[1]})" if name in found.values() else name
+        found[key] = f"{name} ({key[1]})" if name in taken else name
+        taken.add(found[key])
     return found
 
 
@@ -71,7 +76,7 @@ def by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
     return {names[key]: found[key] for key in found}
 
 
-def intervals(activities: Sequence[Activity]) -> Intervals:
+def intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
     """Start and end of each, in ns: shape (2, n)."""
     pairs = [(a.start_ns, a.end_ns) for a in activities]
     return np.array(pairs, np.int64).reshape(-1, 2).T
@@ -109,11 +114,15 @@ def pairs(groups: Mapping[str, Sequence[Activity]]) -> tuple[Overlap, ...]:
 def overlap(timeline: Timeline) -> tuple[Overlap, ...]:
     """The overlap of each pair of engines, then of each pair of streams.
 
-    See the module's text for what is busy, and percent of what.
+    See the module's text for what is busy, and percent of what. Of more streams than `MOST_STREAMS`
+    those with the most operations are compared.
 
     Examples
     --------
     >>> overlap(timeline)[0].percent
     62.5
     """
-    return (*pairs(by_engine(timeline)), *pairs(by_stream(timeline)))
+    streams = by_stream(timeline)
+    most = {*sorted(streams, key=lambda name: -len(streams[name]))[:MOST_STREAMS]}
+    compared = {name: streams[name] for name in streams if name in most}
+    return (*pairs(by_engine(timeline)), *pairs(compared))

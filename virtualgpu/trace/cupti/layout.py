@@ -25,7 +25,7 @@ KERNEL = _layout(
     correlation=("u4", 92), graph=("u4", 156), node=("u8", 144), name=("u8", 104),
     grid_x=("i4", 52), grid_y=("i4", 56), grid_z=("i4", 60),
     block_x=("i4", 64), block_y=("i4", 68), block_z=("i4", 72), static_shared=("i4", 76),
-    dynamic_shared=("i4", 80),
+    dynamic_shared=("i4", 80), registers=("u2", 6),
 )  # fmt: skip
 _ON_DEVICE = {
     "start": ("u8", 16), "end": ("u8", 24), "device": ("u4", 32), "context": ("u4", 36), "stream": ("u4", 40)

@@ -17,7 +17,7 @@ def kernel_name(symbol: str) -> str:
     name = demangled(symbol) if symbol.startswith("_Z") else symbol
     depth, end, start, last, open_at = 0, len(name), 0, 0, len(name)
     for at, letter in enumerate(name):
-        if letter in "<[{" or (letter == "(" and name.startswith("(anonymous", at)):
+        if letter in "<[{" or (letter == "(" and (depth or _is_part(name, at))):
             open_at = at if letter == "<" and not depth else open_at
             depth += 1
         elif letter in ">]}" or (letter == ")" and depth):
@@ -32,6 +32,11 @@ def kernel_name(symbol: str) -> str:
     if end - start > _LONG:
         return f"{name[last : min(open_at, end)]}<...>" if open_at < end else name[last:end]
     return name[start:end] or symbol
+
+
+def _is_part(name: str, at: int) -> bool:
+    """Whether a bracket belongs to a name, and does not begin the parameters."""
+    return name.startswith("(anonymous", at) or name.endswith("operator", 0, at)
 
 
 def demangled(symbol: str) -> str:

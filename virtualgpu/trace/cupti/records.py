@@ -140,7 +140,7 @@ class Records:
             start, end, device, context, stream, correlation, graph, node, name = row[:9]
             grid, block, static, dynamic = row[9:12], row[12:15], row[15], row[16]
             rest = {"grid": grid, "block": block, "shared_bytes": static + dynamic, "graph_id": graph,
-                    "graph_node_id": node}  # fmt: skip
+                    "graph_node_id": node, "registers_per_thread": row[17]}  # fmt: skip
             made.append(
                 _Operation("CONCURRENT_KERNEL", kernel_name(self._string(name)), device, (context, stream),
                            correlation, start, end, rest)
@@ -241,8 +241,11 @@ class Records:
             after = {each.number: order.operation(each.stream, each.number) for each in group}
         for each in group:
             parts.activities.append(
-                Activity(each.kind, each.name, each.device, each.stream[1], each.number, each.start, each.end,
-                         after=after[each.number], **each.rest)
+                Activity(
+                    kind=each.kind, name=each.name, device_id=each.device, stream_id=each.stream[1],
+                    correlation_id=each.number, start_ns=each.start, end_ns=each.end,
+                    after=after[each.number], **each.rest,
+                )
             )  # fmt: skip
 
     @staticmethod
@@ -265,15 +268,20 @@ class Records:
         if _WAITS[kind] == "STREAM_WAIT_EVENT":
             of, after = order.wait((context, stream), sync)
             parts.synchronizations.append(
-                Synchronization("STREAM_WAIT_EVENT", device, waiting, start, end, name, event_id,
-                                None if of is None else of[1], after, source=source)
+                Synchronization(
+                    type="STREAM_WAIT_EVENT", device_id=device, stream_id=waiting, start_ns=start, end_ns=end,
+                    name=name, event_id=event_id, event_stream_id=None if of is None else of[1], after=after,
+                    source=source,
+                )
             )  # fmt: skip
             return
         hidden = source is not None and not any(word in source.text for word in _ASKING)
         after = order.frontier((context, stream)) if waiting is not None else ()
         parts.synchronizations.append(
-            Synchronization(_WAITS[kind], device, waiting, start, end, name, event_id, after=after,
-                            hidden=hidden, source=source)
+            Synchronization(
+                type=_WAITS[kind], device_id=device, stream_id=waiting, start_ns=start, end_ns=end, name=name,
+                event_id=event_id, after=after, hidden=hidden, source=source,
+            )
         )  # fmt: skip
 
     @staticmethod
@@ -286,9 +294,11 @@ class Records:
             staged = each.rest["copy_kind"] == "DtoH" and each.rest["pinned"] is False
             if (staged or call.name == "cudaMemcpy") and call.end_ns >= each.end:
                 parts.synchronizations.append(
-                    Synchronization("STREAM_SYNCHRONIZE", each.device, each.stream[1], call.start_ns,
-                                    call.end_ns, call.name, after=(each.number,), hidden=True,
-                                    source=call.source)
+                    Synchronization(
+                        type="STREAM_SYNCHRONIZE", device_id=each.device, stream_id=each.stream[1],
+                        start_ns=call.start_ns, end_ns=call.end_ns, name=call.name, after=(each.number,),
+                        hidden=True, source=call.source,
+                    )
                 )  # fmt: skip
         freeing = [(correlation, call) for correlation, call in by_call.items() if call.name in _FREEING]
         told = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
@@ -303,8 +313,11 @@ class Records:
             if waited_for and (call.name, call.start_ns) not in told:
                 last = waited_for[-1]
                 parts.synchronizations.append(
-                    Synchronization("CONTEXT_SYNCHRONIZE", last.device, None, call.start_ns, call.end_ns,
-                                    call.name, after=(last.number,), hidden=True, source=call.source)
+                    Synchronization(
+                        type="CONTEXT_SYNCHRONIZE", device_id=last.device, stream_id=None,
+                        start_ns=call.start_ns, end_ns=call.end_ns, name=call.name, after=(last.number,),
+                        hidden=True, source=call.source,
+                    )
                 )  # fmt: skip
 
     def _ranges(self, seen: Seen) -> list[NvtxRange]:
@@ -318,15 +331,22 @@ class Records:
         ):
             of = seen.threads.get(thread, thread) if object_kind == _OF_THREAD else 0
             if flags & _MARK:
-                mark = self._string(name), colors.get(number), time, time, of, depths[of]
-                made.append(NvtxRange(*mark, is_mark=True))
+                made.append(
+                    NvtxRange(name=self._string(name), color=colors.get(number), start_ns=time, end_ns=time,
+                              thread=of, depth=depths[of], is_mark=True)
+                )  # fmt: skip
             elif flags & _BEGIN:
                 open_[number] = self._string(name), time, of, depths[of]
                 depths[of] += 1
             elif number in open_:  # the flag of an end is missing in some versions
                 label, start, of, depth = open_.pop(number)
                 depths[of] -= 1
-                made.append(NvtxRange(label, colors.get(number), start, time, of, depth))
+                made.append(
+                    NvtxRange(
+                        name=label, color=colors.get(number), start_ns=start, end_ns=time, thread=of,
+                        depth=depth,
+                    )
+                )  # fmt: skip
         return sorted(made, key=lambda each: (each.start_ns, each.depth))
 
     def _string(self, address: int) -> str:

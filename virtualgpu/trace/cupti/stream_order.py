@@ -36,7 +36,7 @@ class StreamOrder:
         """Operation `number` is given to a stream; returns what it has to follow."""
         # What comes right after an operation of the same stream follows that one alone.
         after = (self._newest[1],) if self._newest[0] == stream else self.frontier(stream)
-        self._note(self._order.work(Work(number, "", *self._key(stream))), number)
+        self._note(self._order.work(self._work(stream, number)), number)
         self._newest = stream, number
         return after
 
@@ -53,7 +53,7 @@ class StreamOrder:
         self._newest = None, 0
         after = within_graph(spans, self.frontier(stream))
         places = {number: at for at, (number, _, _) in enumerate(spans)}
-        nodes = tuple(Work(number, "", *self._key(stream)) for number, _, _ in spans)
+        nodes = tuple(self._work(stream, number) for number, _, _ in spans)
         edges = tuple((places[n], at) for number, at in places.items() for n in after[number] if n in places)
         moments = self._order.graph(GraphLaunch(*self._key(stream), nodes, edges))
         for (number, _, _), moment in zip(spans, moments, strict=True):
@@ -86,6 +86,10 @@ class StreamOrder:
 
     def _key(self, stream: StreamKey) -> StreamKey:
         return (stream[0], _LEGACY) if stream in self._legacy else stream
+
+    def _work(self, stream: StreamKey, number: int) -> Work:
+        device, handle = self._key(stream)
+        return Work(number=number, name="", device_id=device, stream_id=handle)
 
     def _note(self, moment: Moment, number: int) -> None:
         self._ran[moment.chain, moment.tick] = number, moment.clock

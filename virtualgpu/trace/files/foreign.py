@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -29,6 +29,7 @@ from virtualgpu.records import (
     Timeline,
 )
 from virtualgpu.records.io import TraceFormatError
+from virtualgpu.words import count, noun
 
 _OPERATIONS: dict[str, ActivityKind] = {
     "kernel": "CONCURRENT_KERNEL",
@@ -50,7 +51,14 @@ _LEFT_OUT = ("gpu_user_annotation", "cuda_sync", "Trace", "overhead", "python_fu
 _WAYS: tuple[CopyKind, ...] = ("HtoD", "DtoH", "DtoD", "PtoP")
 _MAX_NS = 1 << 61
 _YEAR_2015_NS, _YEAR_2100_NS = 1_420_070_400 * 10**9, 4_102_444_800 * 10**9
-_MAX_DEPTH_OF_B = 10_000
+# Slices begun and not ended yet, on a track and in all; tracks with a name.
+_MAX_DEPTH_OF_B, _MAX_OPEN, _MAX_TRACKS = 10_000, 200_000, 100_000
+_MOST_LETTERS = 20
+_MOST_LOST = 1_000_000
+_FACTS = (
+    "correlation", "device", "stream", "bytes", "grid", "block", "shared memory", "graph id", "graph node id",
+    "wait_on_stream", "wait_on_cuda_event_record_corr_id", "wait_on_cuda_event_id",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +74,41 @@ class _Slice:
 
 
 @dataclass(slots=True)
-class _Found:
+class Found:
+    """What was found in a file: slices, the names of tracks, and how many events are not among them.
+
+    ``later``: they begin later than the first `most`. ``lost``: they have no time or name.
+    """
+
+    most: int
     slices: list[_Slice] = field(default_factory=list)
     tracks: dict[tuple[Any, Any], str] = field(default_factory=dict)
+    met: int = 0
+    later: int = 0
     lost: int = 0
+    until_ns: float = math.inf
+
+    def cut(self) -> None:
+        """Leave out all but the first."""
+        if len(self.slices) > self.most:
+            self.slices.sort(key=lambda each: each.start_ns)
+            self.later += len(self.slices) - self.most
+            del self.slices[self.most :]
+            self.until_ns = self.slices[-1].start_ns
 
 
-def timeline(data: Any, name: str) -> Timeline:
-    """The timeline of a parsed file.
+def timeline(found: Found, about: dict[str, Any], name: str) -> Timeline:
+    """The timeline of the events of a file that holds this beside them.
 
     Raises
     ------
     TraceFormatError
-        If it holds no trace events, or none that has a time.
+        If no event has a time.
     """
-    events = data.get("traceEvents") if isinstance(data, dict) else data
-    if not isinstance(events, list):
-        raise TraceFormatError(f"{name} holds no trace events; choose a file that a profiler has exported.")
-    found = _read(events)
     if not found.slices:
-        raise TraceFormatError(f"{name} holds no timeline: none of its {len(events):,} events has a time.")
-    about = data if isinstance(data, dict) else {}
+        raise TraceFormatError(
+            f"{name} holds no timeline: none of its {count(found.met, 'event')} has a time."
+        )
     base = min(each.start_ns for each in found.slices)
     found.slices.sort(key=lambda each: (each.start_ns, -each.end_ns))
     operations = _operations(found.slices)
@@ -94,21 +116,45 @@ def timeline(data: Any, name: str) -> Timeline:
     waits = (*_host_waits(calls, operations), *_event_waits(found.slices, operations))
     activities = _ordered(operations, waits)
     end = max(each.end_ns for each in found.slices)
-    note = f"{found.lost:,} events without a time or name were left out." if found.lost else ""
     return Timeline(
-        _origin(about, name, base), "file", base, end, activities, tuple(calls),
-        tuple(wait for wait, _ in waits), tuple(_ranges(found.slices, threads)),
-        _streams(activities, found.tracks), note=note,
+        provenance=_origin(about, name, base), method="file", start_ns=base, end_ns=end,
+        activities=activities, calls=tuple(calls), synchronizations=tuple(wait for wait, _ in waits),
+        ranges=tuple(_ranges(found.slices, threads)), streams=_streams(activities, found.tracks),
+        note=_note(found, name),
     )  # fmt: skip
+
+
+def _note(found: Found, name: str) -> str:
+    """What of the file is not there."""
+    words = []
+    if found.later:
+        first = len(found.slices)
+        words.append(
+            f"The first {first:,} of {count(first + found.later, 'event')}; "
+            f"gl.open_timeline({name!r}, most_events={first + found.later}) reads all, and takes long."
+        )
+    if found.lost:
+        lost = f"{count(found.lost, 'event')} without a time or name {noun(found.lost, 'was', 'were')}"
+        words.append(f"{lost} left out.")
+    return " ".join(words)
 
 
 # Events
 
 
-def _read(events: list[Any]) -> _Found:
-    found = _Found()
-    opened: dict[tuple[Any, Any], list[dict[str, Any]]] = defaultdict(list)
+def read(events: Iterable[Any], most: int, name: str) -> Found:
+    """Read events, and keep the first `most` of them by time.
+
+    Raises
+    ------
+    TraceFormatError
+        If a million of them have no time or name.
+    """
+    found = Found(most)
+    opened: dict[tuple[Any, Any], list[tuple[Any, ...]]] = defaultdict(list)
+    open_now = 0
     for event in events:
+        found.met += 1
         phase = event.get("ph") if isinstance(event, dict) else None
         if phase == "M":
             _track_name(event, found)
@@ -118,41 +164,64 @@ def _read(events: list[Any]) -> _Found:
             if time_ns is None or key is None:
                 found.lost += 1
             elif phase == "B":
-                if len(opened[key]) < _MAX_DEPTH_OF_B:
-                    opened[key].append(event)
+                if len(opened[key]) < _MAX_DEPTH_OF_B and open_now < _MAX_OPEN:
+                    opened[key].append((event.get("name"), event.get("cat"), time_ns, _facts(event)))
+                    open_now += 1
             elif phase == "E":
                 if opened[key]:
-                    begun = opened[key].pop()
-                    args = {**_dict(begun.get("args")), **_dict(event.get("args"))}
-                    _add(found, {**begun, "args": args}, key, _ns(begun.get("ts")), time_ns)
+                    name, category, begun_ns, args = opened[key].pop()
+                    open_now -= 1
+                    _add(found, name, category, key, begun_ns, time_ns, {**args, **_facts(event)})
                 else:
                     found.lost += 1
-            elif phase == "X":
-                length_ns = _ns(event.get("dur", 0))
-                _add(found, event, key, time_ns, None if length_ns is None else time_ns + length_ns)
             else:
-                _add(found, event, key, time_ns, time_ns, is_mark=True)
+                length_ns = _ns(event.get("dur", 0)) if phase == "X" else 0
+                end_ns = None if length_ns is None else time_ns + length_ns
+                args = _facts(event)
+                _add(found, event.get("name"), event.get("cat"), key, time_ns, end_ns, args, phase != "X")
         elif phase is None:
             found.lost += 1
+        if found.lost > _MOST_LOST:
+            raise TraceFormatError(f"{name} holds more than {_MOST_LOST:,} events without a time or name.")
     found.lost += sum(map(len, opened.values()))
+    found.cut()
     return found
 
 
+def _facts(event: dict[str, Any]) -> dict[str, Any]:
+    """What is asked of an event's arguments, of which others may be large."""
+    args = event.get("args")
+    if not isinstance(args, dict):
+        return {}
+    return {key: args[key] for key in _FACTS if key in args and _is_small(args[key])}
+
+
+def _is_small(value: Any) -> bool:
+    """Whether it is a number, in letters perhaps, or a few of them."""
+    if isinstance(value, list):
+        return len(value) == 3 and all(isinstance(each, int) for each in value)
+    return isinstance(value, int) or (isinstance(value, str) and len(value) <= _MOST_LETTERS)
+
+
 def _add(
-    found: _Found,
-    event: dict[str, Any],
+    found: Found,
+    name: Any,
+    category: Any,
     key: tuple[Any, Any],
-    start_ns: int | None,
+    start_ns: int,
     end_ns: int | None,
+    args: dict[str, Any],
     is_mark: bool = False,
 ) -> None:
-    name = event.get("name")
-    if start_ns is None or end_ns is None or end_ns < start_ns or not isinstance(name, str):
+    if end_ns is None or end_ns < start_ns or not isinstance(name, str):
         found.lost += 1
-        return
-    category, args = event.get("cat"), _dict(event.get("args"))
-    category = category if isinstance(category, str) else ""
-    found.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
+    elif start_ns > found.until_ns:
+        found.later += 1
+    else:
+        category = category if isinstance(category, str) else ""
+        found.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
+        if len(found.slices) >= 2 * found.most:
+            found.cut()
 
 
 def _key(event: dict[str, Any]) -> tuple[Any, Any] | None:
@@ -185,9 +254,10 @@ def _int(value: Any, otherwise: int = 0) -> int:
     return value if fits else otherwise
 
 
-def _track_name(event: dict[str, Any], found: _Found) -> None:
+def _track_name(event: dict[str, Any], found: Found) -> None:
     key, named = _key(event), _dict(event.get("args")).get("name")
-    if event.get("name") == "thread_name" and key is not None and isinstance(named, str):
+    room = len(found.tracks) < _MAX_TRACKS
+    if event.get("name") == "thread_name" and key is not None and isinstance(named, str) and room:
         found.tracks[key] = named.strip()
 
 
@@ -227,22 +297,15 @@ def _activity(each: _Slice, number: int) -> Activity:
     # Kineto names both ends of a copy: Memcpy HtoD (Pageable -> Device).
     pinned = False if "Pageable" in each.name else True if "Pinned" in each.name else None
     return Activity(
-        "MEMCPY2" if copied == "PtoP" else kind,
-        each.name,
-        _int(args.get("device"), _int(each.pid)),
-        _int(args.get("stream"), _int(each.tid)),
-        number,
-        each.start_ns,
-        each.end_ns,
-        _int(args.get("bytes")),
-        copied,
-        pinned if copied in ("HtoD", "DtoH") else None,
-        _dim3(args.get("grid")),
-        _dim3(args.get("block")),
-        _int(args.get("shared memory")),
-        graph_id=_int(args.get("graph id")),
-        graph_node_id=_int(args.get("graph node id")),
-    )
+        kind="MEMCPY2" if copied == "PtoP" else kind, name=each.name,
+        device_id=_int(args.get("device"), _int(each.pid)),
+        stream_id=_int(args.get("stream"), _int(each.tid)), correlation_id=number, start_ns=each.start_ns,
+        end_ns=each.end_ns, size_bytes=_int(args.get("bytes")), copy_kind=copied,
+        pinned=pinned if copied in ("HtoD", "DtoH") else None, grid=_dim3(args.get("grid")),
+        block=_dim3(args.get("block")), shared_bytes=_int(args.get("shared memory")),
+        graph_id=_int(args.get("graph id")), graph_node_id=_int(args.get("graph node id")),
+        registers_per_thread=_int(args.get("registers per thread")),
+    )  # fmt: skip
 
 
 def _dim3(value: Any) -> Dim3 | None:
@@ -279,17 +342,14 @@ def _host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wai
             continue
         yield (
             Synchronization(
-                _WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
-                0 if copy is None else copy.device_id,
-                None if copy is None else copy.stream_id,
-                call.start_ns,
-                call.end_ns,
-                call.name,
-                after=() if copy is None else (copy.correlation_id,),
+                type=_WAITS.get(call.name, "STREAM_SYNCHRONIZE"),
+                device_id=0 if copy is None else copy.device_id,
+                stream_id=None if copy is None else copy.stream_id, start_ns=call.start_ns,
+                end_ns=call.end_ns, name=call.name, after=() if copy is None else (copy.correlation_id,),
                 hidden=pageable or call.name == "cudaMemcpy",
             ),
             0,
-        )
+        )  # fmt: skip
 
 
 def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wait]:
@@ -307,18 +367,13 @@ def _event_waits(slices: list[_Slice], operations: _Operations) -> Iterator[_Wai
             before = bisect_left(calls, _int(args.get("wait_on_cuda_event_record_corr_id")))
             yield (
                 Synchronization(
-                    "STREAM_WAIT_EVENT",
-                    _int(args.get("device"), _int(each.pid)),
-                    _int(args.get("stream"), -1),
-                    each.start_ns,
-                    each.start_ns,
-                    "cudaStreamWaitEvent",
-                    _int(args.get("wait_on_cuda_event_id")),
-                    awaited,
-                    tuple(numbers[:before][-1:]),
+                    type="STREAM_WAIT_EVENT", device_id=_int(args.get("device"), _int(each.pid)),
+                    stream_id=_int(args.get("stream"), -1), start_ns=each.start_ns, end_ns=each.start_ns,
+                    name="cudaStreamWaitEvent", event_id=_int(args.get("wait_on_cuda_event_id")),
+                    event_stream_id=awaited, after=tuple(numbers[:before][-1:]),
                 ),
                 _int(args.get("correlation")),
-            )
+            )  # fmt: skip
 
 
 def _ordered(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple[Activity, ...]:
@@ -353,7 +408,10 @@ def _ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterat
         while stack and stack[-1] <= each.start_ns:
             stack.pop()
         thread = _thread(each, threads)
-        yield NvtxRange(each.name, None, each.start_ns, each.end_ns, thread, len(stack), each.is_mark)
+        yield NvtxRange(
+            name=each.name, color=None, start_ns=each.start_ns, end_ns=each.end_ns, thread=thread,
+            depth=len(stack), is_mark=each.is_mark,
+        )  # fmt: skip
         if not each.is_mark:
             stack.append(each.end_ns)
 

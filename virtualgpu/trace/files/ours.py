@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -35,20 +35,20 @@ _RECORDS: dict[str, type[Any]] = {
 _MAX_NS = 1 << 62
 
 
-def timeline(data: dict[str, Any], name: str) -> Timeline:
-    """The timeline of a file of gpulab's format.
+def timeline(whole: dict[str, Any], events: Iterable[Any], name: str) -> Timeline:
+    """The timeline of a file of gpulab's format: its events, and what else it holds.
 
     Raises
     ------
     TraceFormatError
         If a newer gpulab wrote it, or something in it is missing or of another kind.
     """
-    about = data["otherData"]
+    about = whole["otherData"]
     version = about.get("version")
     if isinstance(version, int) and version > VERSION:
         raise TraceFormatError(f"{name} was written by a newer gpulab; update this one to read it.")
     try:
-        return _timeline(data, about)
+        return _timeline(events, about)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise TraceFormatError(f"{name} is damaged or incomplete: {_why(error)}.") from error
 
@@ -57,18 +57,18 @@ def _why(error: Exception) -> str:
     return f"{error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-def _timeline(data: dict[str, Any], about: dict[str, Any]) -> Timeline:
+def _timeline(events: Iterable[Any], about: dict[str, Any]) -> Timeline:
     origin = record(Provenance, about["provenance"])
     if origin.source == "measured":
         detail = "; ".join(part for part in (origin.detail, str(about["saved"])) if part)
         origin = Provenance("recorded", origin.device, detail)
     base = about["start_ns"]
     found: dict[type[Any], list[Any]] = {kind: [] for kind in _RECORDS.values()}
-    for event in data["traceEvents"]:
+    for event in events:
         kind = _RECORDS.get(event.get("cat")) if event["ph"] in ("X", "i") else None
         if kind is not None:
-            start = base + round(event["ts"] * 1_000)
-            end = start + round(event.get("dur", 0) * 1_000)
+            start = base + _ns(event["ts"])
+            end = start + _ns(event.get("dur", 0))
             args = {"name": event["name"], **event["args"], "start_ns": start, "end_ns": end}
             found[kind].append(record(kind, args))
     whole = {key: about[key] for key in ("method", "start_ns", "end_ns", "lost", "note")}
@@ -84,6 +84,13 @@ def _timeline(data: dict[str, Any], about: dict[str, Any]) -> Timeline:
             "streams": tuple(record(StreamInfo, stream) for stream in about["streams"]),
         },
     )
+
+
+def _ns(time_us: Any) -> int:
+    """A time in µs as ns. Text and lists can be multiplied, too."""
+    if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
+        raise ValueError(f"a time cannot be {time_us!r:.40}")
+    return round(time_us * 1_000)
 
 
 def record(kind: type[R], values: dict[str, Any]) -> R:

@@ -48,7 +48,7 @@ def save(timeline: Timeline, path: str | Path) -> Path:
     """
     path = Path(path)
     content = json.dumps(document(timeline), separators=(",", ":"), ensure_ascii=False).encode()
-    path.write_bytes(gzip.compress(content, 6) if path.suffix == ".gz" else content)
+    path.write_bytes(gzip.compress(content, 6) if path.suffix.lower() == ".gz" else content)
     return path
 
 

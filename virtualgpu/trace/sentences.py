@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from virtualgpu.records import Activity, SourceLine, Timeline
+from virtualgpu.words import count, duration, listing
 
 _KINDS = {
     "CONCURRENT_KERNEL": ("kernel", "kernels"),
@@ -14,40 +15,6 @@ _KINDS = {
     "RANGE": ("range between events", "ranges between events"),
 }
 _COPIES = {"HtoD": "H2D", "DtoH": "D2H", "DtoD": "D2D", "PtoP": "P2P"}
-
-
-def duration(time_ns: float) -> str:
-    """A time in the unit that suits it: ``640 ns``, ``12.3 µs``, ``4.10 ms``."""
-    unit, scale = next((u for u in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)) if time_ns >= u[1]), ("ns", 1.0))
-    return f"{_three(time_ns / scale)} {unit}" if scale > 1 else f"{time_ns:,.0f} ns"
-
-
-def _three(value: float) -> str:
-    return f"{value:,.0f}" if value >= 99.5 else f"{value:.3g}"
-
-
-def size(size_bytes: float) -> str:
-    """A byte count in binary units: ``227 KiB``, ``1.5 GiB``."""
-    unit, scale = next(
-        (u for u in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)) if size_bytes >= u[1]), ("B", 1)
-    )
-    return f"{_three(size_bytes / scale)} {unit}" if scale > 1 else f"{size_bytes:,.0f} B"
-
-
-def percent(fraction: float) -> str:
-    """``0.5`` as ``50 %``, a small part with one digit."""
-    share = 100 * fraction
-    return f"{share:.0f} %" if share == 0 or share >= 1 else f"{share:.1g} %"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """``1 copy``, ``2 copies``."""
-    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
-
-
-def listing(words: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
-    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def what_ran(activities: Sequence[Activity]) -> str:
@@ -76,7 +43,7 @@ def sentence(timeline: Timeline) -> str:
     if streams:
         ran += f" in {count(len(streams), 'stream')}"
     if len(devices) > 1:
-        ran += f" of {len(devices)} devices"
+        ran += f" of {count(len(devices), 'device')}"
     told = [ran, *([f"{count(waits, 'wait')} of the host"] if waits else [])]
     if timeline.lost:
         told.append(f"{count(timeline.lost, 'record')} lost")

@@ -1,0 +1,216 @@
+"""Trace events one by one, however large the file: what has been read is not kept.
+
+JSON takes up to thirty times its size in Python's memory, and a file of a few hundred kB may unpack to
+hundreds of MB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from virtualgpu.records.io import TraceFormatError
+
+# Characters of a file, packed or not; of one event; and of all that is no event.
+MAX_BYTES = 512 << 20
+MAX_PART = 4 << 20
+MAX_ABOUT = 8 << 20
+_PIECE = 1 << 20
+_GZIP = b"\x1f\x8b"
+_OTHERS = {
+    b"SQLite format 3\0": "an SQLite database, as nsys exports it",
+    b"PK\x03\x04": "a zip archive",
+    b"\x0a": "a trace of Perfetto's own format",
+}
+_TEXT = (b"\x0a",)  # JSON may begin like this
+_SPACE = re.compile(r"[ \t\n\r]*")
+_EVENTS = "traceEvents"
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+class Document:
+    """A file of trace events while it is read: an object with ``traceEvents``, or the array alone.
+
+    Attributes
+    ----------
+    about : dict
+        What the object holds beside its events, as far as it has been read.
+    has_events : bool
+        Whether an array of events has been met.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.about: dict[str, Any] = {}
+        self.has_events = False
+        self._name, self._path = path.name, path
+        self._scan = json.JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
+        self._text, self._at, self._passed, self._kept = "", 0, 0, 0
+        self._ended = False
+        self._files = ExitStack()
+
+    def __enter__(self) -> Self:
+        file: Any = self._files.enter_context(self._path.open("rb"))
+        self._head = file.peek(16)[:16]
+        if self._head.startswith(_GZIP):
+            file = self._files.enter_context(gzip.GzipFile(fileobj=file))
+        elif any(self._head.startswith(begin) for begin in _OTHERS if begin not in _TEXT):
+            self._files.close()
+            self._refuse_bytes(None)
+        self._file = io.TextIOWrapper(file, "utf-8-sig", newline="")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.close()
+
+    def events(self) -> Iterator[Any]:
+        """All events in the file's order; ``about`` is whole when they are over.
+
+        Raises
+        ------
+        TraceFormatError
+            If the file is empty, damaged, too large or no JSON.
+        """
+        try:
+            begin = self._next()
+            if not begin:
+                raise TraceFormatError(f"{self._name} is empty.")
+            if begin == "[":
+                yield from self._array(alone=True)
+            elif begin == "{":
+                yield from self._object()
+            else:
+                self._value(MAX_PART)
+            if self._next():
+                self._fail("it goes on after its end")
+        except RecursionError as error:
+            raise TraceFormatError(f"{self._name} is no trace: its parts are nested too deeply.") from error
+
+    def _object(self) -> Iterator[Any]:
+        self._at += 1
+        if self._next() == "}":
+            self._at += 1
+            return
+        while True:
+            key = self._value(MAX_PART)
+            if not isinstance(key, str) or self._next() != ":":
+                self._fail()
+            self._at += 1
+            if key == _EVENTS and self._next() == "[":
+                yield from self._array(alone=False)
+            else:
+                before = self._passed + self._at
+                self.about[key] = self._value(MAX_ABOUT - self._kept)
+                self._kept += self._passed + self._at - before
+            after = self._next()
+            self._at += 1
+            if after == "}":
+                return
+            if after != ",":
+                self._fail()
+
+    def _array(self, *, alone: bool) -> Iterator[Any]:
+        """Its elements; where it is the whole file, a program that stopped early may leave out its end."""
+        self.has_events = True
+        self._at += 1
+        element: Any = None
+        if self._next() == "]":
+            self._at += 1
+            return
+        while True:
+            element = self._value(MAX_PART)
+            yield element
+            after = self._next()
+            if after == ",":
+                self._at += 1
+                after = self._next()
+                if after:
+                    continue
+            if not after and alone and isinstance(element, dict):
+                return
+            if after != "]":
+                self._fail()
+            self._at += 1
+            return
+
+    def _next(self) -> str:
+        """The next character that is no space; none at the end."""
+        while True:
+            found = _SPACE.match(self._text, self._at)
+            assert found is not None
+            self._at = found.end()
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                return ""
+
+    def _value(self, most: int) -> Any:
+        """The value that begins here, of so many characters at most."""
+        self._next()
+        while True:
+            try:
+                value, end = self._scan(self._text, self._at)
+                if end < len(self._text) or not isinstance(value, (int, float)) or not self._more():
+                    if end - self._at > most:
+                        self._too_large()
+                    self._at = end
+                    return value
+            except (StopIteration, json.JSONDecodeError) as error:
+                if len(self._text) - self._at > most:
+                    self._too_large()
+                if not self._more():
+                    self._fail("", error.pos if isinstance(error, json.JSONDecodeError) else self._at)
+            except ValueError as error:
+                self._fail(str(error))
+
+    def _more(self) -> bool:
+        """Read on; whether there was anything."""
+        if self._ended:
+            return False
+        try:
+            piece = self._file.read(_PIECE)
+        except UnicodeDecodeError as error:
+            self._refuse_bytes(error)
+        except EOFError as error:
+            raise TraceFormatError(f"{self._name} is damaged: its compressed data breaks off.") from error
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
+        self._passed += self._at
+        self._text, self._at = self._text[self._at :] + piece, 0
+        self._ended = not piece
+        if self._passed + len(self._text) > MAX_BYTES:
+            raise TraceFormatError(
+                f"{self._name} holds more than {MAX_BYTES >> 20} MB; record a shorter stretch of the program."
+            )
+        return bool(piece)
+
+    def _refuse_bytes(self, error: Exception | None) -> NoReturn:
+        what = next((what for begin, what in _OTHERS.items() if self._head.startswith(begin)), "no text")
+        raise TraceFormatError(
+            f"{self._name} is {what}, and gpulab opens Chrome trace events: export the trace as JSON."
+        ) from error
+
+    def _too_large(self) -> NoReturn:
+        raise TraceFormatError(
+            f"{self._name} holds a single event, or something else than events, of more than "
+            f"{MAX_PART >> 20} MB, and is no trace."
+        )
+
+    def _fail(self, why: str = "", at: int | None = None) -> NoReturn:
+        place = self._passed + (self._at if at is None else at)
+        raise TraceFormatError(
+            f"{self._name} is damaged or no JSON: it cannot be read at character {place:,}"
+            f"{f' ({why})' if why else ''}."
+        )
