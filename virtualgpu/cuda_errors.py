@@ -119,12 +119,20 @@ class MisalignedAddressError(KernelFault):
 class Progress:
     """How far a launch had come that was stopped.
 
-    ``moving``: not long before, blocks or threads were still coming to their end.
+    ``moving``: not long before, blocks or threads were still coming to their end. ``writing``: something new
+    was stored or printed not long before. ``spent_s``: processor time that it had taken.
     """
 
     ended: int
     blocks: int
     moving: bool
+    writing: bool
+    spent_s: float
+
+    @property
+    def endless(self) -> bool:
+        """Whether nothing came of it any more."""
+        return not (self.moving or self.writing)
 
 
 class LaunchTimeoutError(KernelFault):

@@ -19,8 +19,12 @@ class UnknownDeviceError(GpulabError, ValueError):
     """A device name that is in no table; the message suggests the nearest."""
 
 
+class UnknownProcessorError(GpulabError, ValueError):
+    """A processor that kernels cannot be compiled for, or not on this computer; the message lists those."""
+
+
 class ArgumentWarning(UserWarning):
-    """A number that a kernel reads as another one, which CuPy passes without a word."""
+    """An argument that a kernel reads as another one or not at all, which CuPy passes without a word."""
 
 
 class NotSupportedError(GpulabError, NotImplementedError):

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from virtualgpu.launch.launch import Launch, Shape, dims, kernel_source
 from virtualgpu.records import (
@@ -20,7 +20,6 @@ from virtualgpu.records import (
     KernelCounters,
     KernelStats,
     LaunchTrace,
-    NotAvailable,
     Occupancy,
     Provenance,
     SanitizerReport,
@@ -29,6 +28,7 @@ from virtualgpu.records import (
 )
 from virtualgpu.records.access import AccessTrace
 from virtualgpu.records.acts import Act
+from virtualgpu.records.launch.causes import LaunchCosts
 from virtualgpu.records.memory import MemoryReading
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
     "Backend",
     "Block",
     "Blocks",
+    "Caches",
+    "Costs",
     "Counters",
     "Hazards",
     "Launch",
@@ -45,6 +47,7 @@ __all__ = [
     "StreamWatcher",
     "TimelineRecorder",
     "Warp",
+    "caches_of",
     "dims",
     "kernel_source",
 ]
@@ -53,6 +56,7 @@ TOOLS = ("memory", "race", "init", "sync")
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
+Caches = Literal["", "cold", "warm"]
 
 
 class Observation(Generic[R_co]):
@@ -66,10 +70,11 @@ class Blocks(Observation[LaunchTrace]):
     """Where and when each block ran.
 
     ``restore`` puts back the contents of every array argument afterwards, so that a view can run the
-    launch again.
+    launch again. ``caches`` is ``"cold"`` if L2 is to hold nothing before, else it is as it was left.
     """
 
     restore: bool = False
+    caches: Caches = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +106,17 @@ class Counters(Observation[KernelCounters]):
     (``"cold"``, as Nsight Compute has it by default), or as earlier launches left L2 (``"warm"``).
     """
 
-    caches: Literal["", "cold", "warm"] = ""
+    caches: Caches = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs(Observation[LaunchCosts]):
+    """What the modelled time is made of, and what it would be without each cause. Only a virtual GPU can.
+
+    ``caches`` as for `Blocks`.
+    """
+
+    caches: Caches = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +130,7 @@ class Accesses(Observation[AccessTrace]):
 
 @dataclass(frozen=True, slots=True)
 class Hazards(Observation[SanitizerReport]):
-    """What checks of a launch find; array arguments get their contents back. Only a virtual GPU can.
+    """What checks of a launch find. Only a virtual GPU can.
 
     Parameters
     ----------
@@ -126,6 +141,9 @@ class Hazards(Observation[SanitizerReport]):
         The order of blocks, see `virtualgpu.sanitizer.block_sequence`.
     nan
         Stop at the first NaN that arithmetic makes of operands that are none.
+    restore
+        Give array arguments their contents back. If not, they show what comes of undefined values: those
+        that a shuffle takes from a lane that is not there differ from a plain launch's.
 
     Raises
     ------
@@ -137,6 +155,7 @@ class Hazards(Observation[SanitizerReport]):
     order: str = "in order"
     seed: int = 0
     nan: bool = False
+    restore: bool = True
 
     def __post_init__(self) -> None:
         for name in self.tools:
@@ -144,8 +163,29 @@ class Hazards(Observation[SanitizerReport]):
                 raise ValueError(f"`tools` are {', '.join(map(repr, TOOLS))}, not {name!r}.")
 
 
+def caches_of(what: Sequence[Observation[Any]]) -> Caches:
+    """The state of the caches that observations of one launch declare.
+
+    Raises
+    ------
+    ValueError
+        If they declare two.
+    """
+    states: set[Caches] = {each.caches for each in what if isinstance(each, Blocks | Costs | Counters)}
+    if {"cold", "warm"} <= states:
+        raise ValueError(
+            "One launch begins with cold caches or warm ones: observe it with `caches` the same."
+        )
+    return next(iter(states - {""}), "")
+
+
 class TimelineRecorder(Protocol):
     """Records one timeline, from `start` to `stop`, each called once; `stop` also after an error."""
+
+    @property
+    def blind(self) -> str:
+        """Since `start`: why single operations are not seen, in a few words; empty where they are."""
+        ...
 
     def start(self) -> None:
         """Begin.
@@ -183,6 +223,19 @@ class StreamWatcher(Protocol):
         ...
 
 
+class LoadReader(Protocol):
+    """Gives a row of `records.device.load.LOAD_COLUMNS` at each call; None is what is not available."""
+
+    missing: dict[str, str]
+    processes: tuple[tuple[int, float | None], ...]
+
+    def facts(self) -> dict[str, Any]:
+        """What does not change, by its name in `LoadSamples`."""
+        ...
+
+    def __call__(self) -> Sequence[float | None]: ...
+
+
 class Backend(Protocol):
     """One device's answers, all of them records."""
 
@@ -192,6 +245,10 @@ class Backend(Protocol):
     def device_info(self) -> DeviceInfo: ...
 
     def metrics(self) -> DeviceMetrics: ...
+
+    def setup(self) -> DeviceMetrics:
+        """How the device is set up: the driver's limits, how it is cut up and linked."""
+        ...
 
     def kernel_stats(self, kernel: Any) -> KernelStats: ...
 
@@ -211,13 +268,21 @@ class Backend(Protocol):
         """
         ...
 
-    def observe(self, launch: Launch, what: Observation[R]) -> R:
-        """Run the launch once and tell what was asked.
+    @overload
+    def observe(self, launch: Launch, what: Observation[R], /) -> R: ...
+    @overload
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
+        """Run the launch once and tell what was asked: a record, or of several observations one each.
+
+        What cannot be seen in the same run repeats it, from the same caches and with arrays put back.
 
         Raises
         ------
         NotSupportedError
             If this kind of device cannot.
+        ValueError
+            If two observations declare different caches.
         """
         ...
 
@@ -247,14 +312,18 @@ class Backend(Protocol):
         """
         ...
 
-    def graph_loop(
-        self, graph: Any, flag: Any, turns: Any, most: int
-    ) -> Callable[[Any], None] | NotAvailable:
-        """Launches a graph in a stream that runs again while ``flag[0]`` is not 0, at most so often."""
-        ...
-
     def memory_reader(self) -> Callable[[], MemoryReading]:
         """Reads the memory of the device that is current now; may be called on any thread."""
+        ...
+
+    def load_reader(self) -> LoadReader:
+        """Reads what the device that is current now is doing; may be called on any thread.
+
+        Raises
+        ------
+        NotSupportedError
+            If nothing on this machine tells.
+        """
         ...
 
     def host_ns(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +25,17 @@ class CacheWatch:
     """What notes the accesses of a launch, as its observer, and what of its arrays L2 holds before it."""
 
     notes: AccessNotes
-    start: Literal["cold", "warm"]
     resident: dict[int, int]
 
 
-def watch_caches(prepared: PreparedLaunch, start: Literal["cold", "warm"]) -> CacheWatch:
-    """Make ready to see a launch's accesses, from empty caches or as earlier launches left L2."""
+def watch_caches(prepared: PreparedLaunch) -> CacheWatch:
+    """Make ready to see a launch's accesses, from empty caches if it is cold, or as earlier ones left L2."""
     from virtualgpu.engine.caches.notes import AccessNotes
 
     device = prepared.device
     kernel = prepared.module.program(device).counting(prepared.packed.name)
-    resident = device.l2.resident(prepared.arrays) if start == "warm" else {}
-    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), start, resident)
+    resident = {} if prepared.cold else device.l2.resident(prepared.arrays)
+    return CacheWatch(AccessNotes([i for _, i in kernel.tables.accesses]), resident)
 
 
 def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
@@ -71,17 +70,14 @@ def with_caches(finished: FinishedLaunch, watch: CacheWatch) -> KernelCounters:
             totals[name] += sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(sums["l1_hit"])))
     found = CacheCounters(
-        watch.start,
-        l1_sectors=round(totals["l1"]),
-        l1_hit_sectors=round(totals["l1_hit"]),
-        l2_sectors=round(totals["l2"]),
+        start="cold" if prepared.cold else "warm", l1_sectors=round(totals["l1"]),
+        l1_hit_sectors=round(totals["l1_hit"]), l2_sectors=round(totals["l2"]),
         l2_hit_sectors=round(totals["l2_hit"]),
         dram_read_bytes=(round(totals["dram"]) + played.completed * notes.one_in) * SECTOR_BYTES,
         dram_write_bytes=played.written * notes.one_in * SECTOR_BYTES,
-        constant_requests=round(totals["requests"]),
-        constant_passes=round(totals["passes"]),
+        constant_requests=round(totals["requests"]), constant_passes=round(totals["passes"]),
         one_in=notes.one_in,
-    )
+    )  # fmt: skip
     return replace(counters, accesses=tuple(accesses), caches=found)
 
 

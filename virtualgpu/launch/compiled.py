@@ -7,19 +7,20 @@ import functools
 import re
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from virtualgpu.compile import nvrtc
 from virtualgpu.compile.advice import advice
 from virtualgpu.compile.cubin import KernelResources, kernel_resources
-from virtualgpu.compile.cupy_headers import with_headers
-from virtualgpu.compile.includes import stamp
+from virtualgpu.compile.headers.cupy import with_headers
+from virtualgpu.compile.headers.includes import stamp
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import CompileException, CUDADriverError
 from virtualgpu.launch.signature import SourceParam, kernel_names, source_params
 from virtualgpu.model.occupancy import occupancy
-from virtualgpu.records import DeviceInfo, KernelStats
+from virtualgpu.records import DeviceInfo, KernelStats, Occupancy
 
 if TYPE_CHECKING:
     from virtualgpu.engine import Program
@@ -53,7 +54,7 @@ class CompiledModule:
     target: int
     ptx: str
     lowered_names: dict[str, str]
-    resources: dict[str, KernelResources]
+    resources: Mapping[str, KernelResources]
     in_advance: bool = False
     log: str = ""
     _programs: weakref.WeakKeyDictionary[VirtualDevice, Program] = field(
@@ -154,11 +155,24 @@ def max_threads_per_block(info: DeviceInfo, found: KernelResources) -> int:
     """Threads that one block of a kernel can have on a device: launch bounds and registers."""
     bound = found.launch_bound_threads or info.max_threads_per_block
     bound = min(bound, info.max_threads_per_block)
+    if found.estimated:  # ptxas would have kept to what the largest block may have
+        return bound
     for threads in range(info.max_threads_per_block, 0, -32):
         fits = occupancy(info, threads, found.registers_per_thread).blocks_by_limit["registers"]
         if fits:
             return min(bound, threads)
     return 0
+
+
+def fit(info: DeviceInfo, found: KernelResources, block_threads: int, shared_bytes: int) -> Occupancy:
+    """Occupancy of a kernel; an estimate of registers is taken for no more than a block may have."""
+    registers = found.registers_per_thread
+    if not found.estimated:
+        return occupancy(info, block_threads, registers, shared_bytes)
+    origin = replace(info.as_virtual, detail="occupancy rules, with registers estimated from PTX")
+    while registers > 1 and not occupancy(info, block_threads, registers).blocks_by_limit["registers"]:
+        registers -= 1
+    return occupancy(info, block_threads, registers, shared_bytes, provenance=origin)
 
 
 def compiled_module(
@@ -172,7 +186,12 @@ def compiled_module(
         With NVRTC's (or ptxas's) log, whose line numbers are the learner's.
     NvrtcMissingError
         If NVRTC is not installed.
+    UnknownProcessorError
+        If ``VIRTUALGPU_CPU`` names a processor that the code could not run on.
     """
+    from virtualgpu.engine.machine import processor
+
+    processor.chosen()
     return _compile(code, options, name_expressions, target_for(capability), stamp(code, options))
 
 

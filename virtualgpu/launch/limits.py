@@ -9,6 +9,9 @@ from virtualgpu.records import DeviceInfo, Dim3, KernelStats
 
 _AXES = "xyz"
 
+# Of a thread, of every compute capability (CUDA C++ Programming Guide, technical specifications).
+_MOST_LOCAL_BYTES = 512 << 10
+
 
 def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
     """Raise ``CUDA_ERROR_INVALID_VALUE`` for a grid or block that no kernel can have on the device."""
@@ -33,6 +36,14 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
 def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
     """Raise for a block over the kernel's launch bounds or over what its registers allow."""
     threads = prod(block)
+    if stats.local_bytes > _MOST_LOCAL_BYTES:
+        raise CUDADriverError(
+            701,
+            "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+            f"too many resources requested for launch: kernel '{stats.name}' needs {stats.local_bytes:,} "
+            f"bytes of local memory a thread, and a thread can have {_MOST_LOCAL_BYTES:,} (512 KiB). Keep "
+            "large arrays in global memory, a piece for each thread.",
+        )
     if bound is not None and threads > bound:
         raise _invalid(
             f"{threads:,} threads per block, but kernel '{stats.name}' was compiled with "

@@ -6,11 +6,12 @@ estimate is the largest number of 32-bit registers that hold values at once, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import ceil
 
 from virtualgpu.compile.cubin import KernelResources
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.launch.compiled import CompiledModule
 
@@ -19,17 +20,45 @@ _OVERHEAD_REGISTERS = 4
 _MAX_REGISTERS = 255
 
 
-def loose_module(ptx: str) -> CompiledModule:
+def loose_module(ptx: str, module: ir.Module | None = None) -> CompiledModule:
     """A module of PTX text, with estimated registers and the shared and local memory that it declares.
+
+    Parameters
+    ----------
+    ptx
+        The text.
+    module
+        What it was read as, if it was.
 
     Raises
     ------
     PtxError
         If it is no PTX.
     """
-    module = parse(ptx)
-    resources = {name: _resources(module, function) for name, function in module.entries.items()}
-    return CompiledModule("", (), target_of(module), ptx, {}, resources)
+    module = module or parse(ptx)
+    return CompiledModule("", (), target_of(module), ptx, {}, _Estimates(module))
+
+
+class _Estimates(Mapping[str, KernelResources]):
+    """Resources of a module's kernels, each worked out when it is asked for."""
+
+    def __init__(self, module: ir.Module) -> None:
+        self._module = module
+        self._known: dict[str, KernelResources] = {}
+
+    def __getitem__(self, name: str) -> KernelResources:
+        if name not in self._known:
+            self._known[name] = _resources(self._module, self._module.entries[name])
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._module.entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._module.entries)
+
+    def __len__(self) -> int:
+        return len(self._module.entries)
 
 
 def target_of(module: ir.Module) -> int:
@@ -50,6 +79,7 @@ def _resources(module: ir.Module, kernel: ir.Function) -> KernelResources:
         local_bytes=sum(_packed_bytes(list(function.local.values())) for function in functions),
         constant_bytes=_packed_bytes([v for v in module.variables.values() if v.space == "const"]),
         launch_bound_threads=kernel.max_threads or None,
+        estimated=True,
     )
 
 

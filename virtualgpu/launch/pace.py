@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.observe import results
 from virtualgpu.model.cost.instructions import (
@@ -74,7 +75,8 @@ def pace(kernel: Kernel, capability: tuple[int, int]) -> Pace:
         waits = any(m.waits in ("global", "atomic") for m in piece.made)
         for column, latency in enumerate(LATENCIES):
             chain[row, column] = _chain_clk(piece, latency, clk) if waits or not column else chain[row, 0]
-    return Pace(pipes, chain, tuple(loads), _combined(functions[0], ignored[0]), merged)
+    chased = frozenset[int]().union(*map(_chased, functions))
+    return Pace(pipes, chain, tuple(loads), _combined(functions[0], ignored[0]), merged, chased)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,11 @@ def _combined(function: ir.Function, ignored: frozenset[int]) -> frozenset[int]:
     All lanes go to one address, known since nothing in it differs between threads, and none asks for the
     value that was there.
     """
+    atomics = [
+        i for i in function.instructions if i.pc in ignored and "global" in i.parts and i.type[0] in "us"
+    ]
+    if not atomics:
+        return frozenset()
     varied: set[str] = set()
     flow = [cfg.definitions_and_uses(i) for i in function.instructions]
     while True:
@@ -234,12 +241,30 @@ def _combined(function: ir.Function, ignored: frozenset[int]) -> frozenset[int]:
         if len(varied) == before:
             break
     found = set()
-    for i in function.instructions:
-        if i.pc in ignored and "global" in i.parts and i.type[0] in "us":
-            at = next((o for o in i.operands if isinstance(o, ir.Address)), None)
-            if at and isinstance(at.base, ir.Register) and at.base.name not in varied:
-                found.add(results.place(i))
+    for i in atomics:
+        at = next((o for o in i.operands if isinstance(o, ir.Address)), None)
+        if at and isinstance(at.base, ir.Register) and at.base.name not in varied:
+            found.add(results.place(i))
     return frozenset(found)
+
+
+def _chased(function: ir.Function) -> frozenset[int]:
+    """Places of loads from global memory whose address is made of what another one gave."""
+    flow = [cfg.definitions_and_uses(i) for i in function.instructions]
+    loads = [
+        i.root == "ld" and "param" not in i.parts and "shared" not in i.parts for i in function.instructions
+    ]
+    given: set[str] = set()
+    found: set[int] = set()
+    while True:
+        before = len(given)
+        for i, load, (defined, used) in zip(function.instructions, loads, flow, strict=True):
+            if load or not given.isdisjoint(used):
+                given.update(defined)
+            if load and not given.isdisjoint(used):
+                found.add(results.place(i))
+        if len(given) == before:
+            return frozenset(found)
 
 
 class _Alignment:

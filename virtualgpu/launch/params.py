@@ -1,8 +1,9 @@
 """Kernel arguments to the parameter buffer a launch hands over, with every mismatch explained.
 
 CuPy copies the bytes it is given and the GPU reads as many as the parameter has, so a wrong type
-turns into a wrong number in silence. The virtual GPU knows both sides: it reads the same number and
-warns (`ArgumentWarning`), or raises where a GPU would read beyond what was given.
+turns into a wrong number in silence, and what is passed beyond the last parameter is not looked at. The
+virtual GPU knows both sides: it reads the same and warns (`ArgumentWarning`), or raises where a GPU would
+read beyond what was given.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from virtualgpu.cp.cuda.texture import SurfaceObject, TextureObject
 from virtualgpu.errors import warn
 from virtualgpu.launch.signature import SourceParam
 from virtualgpu.model.machine import VirtualDevice
+from virtualgpu.words import count, noun
 
 _FLOAT_TYPES = frozenset({"f16", "f32", "f64"})
 _INTEGER_KINDS = "biu"
@@ -42,6 +44,8 @@ def pack(
     source: Sequence[SourceParam] | None,
     args: tuple[Any, ...],
     device: VirtualDevice,
+    *,
+    surplus: bool = False,
 ) -> Packed:
     """Lay out `args` as the kernel's PTX expects them.
 
@@ -57,32 +61,44 @@ def pack(
         What the learner passed.
     device
         Where the kernel will run.
+    surplus
+        Whether arguments beyond the kernel's parameters are passed over with a warning, as CuPy does
+        without one.
 
     Raises
     ------
     TypeError
-        For a wrong number of arguments, or one whose type or size does not fit its parameter.
+        For too few arguments or too many, or one whose type or size does not fit its parameter.
     OverflowError
         For a Python int of more than 64 bits.
     ValueError
-        For an array on another device.
+        For an array of a machine that is gone.
     """
     known = source if source is not None and len(source) == len(params) else None
-    if len(args) != len(params):
+    if len(args) < len(params) or (len(args) > len(params) and not surplus):
         names = ", ".join(f"{p.type_text} {p.name}".strip() for p in known) if known else ""
         raise TypeError(
-            f"Kernel '{kernel}' takes {_plural(len(params), 'argument')} but {len(args)} "
-            f"{'was' if len(args) == 1 else 'were'} passed. Pass one value per parameter"
+            f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} "
+            f"{noun(len(args), 'was', 'were')} passed. Pass one value per parameter"
             f"{f': ({names})' if names else ''}."
+        )
+    if len(args) > len(params):
+        extra = len(args) - len(params)
+        ignored = "the last one is" if extra == 1 else f"the last {extra} are"
+        warn(
+            f"Kernel '{kernel}' takes {count(len(params), 'argument')} but {len(args)} were passed. As "
+            f"with CuPy, {ignored} not looked at: leave out what the kernel does not take."
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
     called: dict[int, str] = {}
-    for index, (value, param) in enumerate(zip(args, params, strict=True)):
+    for index, (value, param) in enumerate(zip(args, params, strict=False)):
         spelled = known[index] if known else None
         where = f"Kernel '{kernel}', argument {index + 1}" + (f" ('{spelled.name}')" if spelled else "")
         data = _bytes_of(value, param, spelled, where, device, arrays)
         buffer[param.offset : param.offset + len(data)] = data
+        if device.memory.reaches_out and isinstance(value, int | np.integer | MemoryPointer):
+            _note_reach(int.from_bytes(data, "little"), device, arrays)
         if isinstance(value, ndarray) and value.nbytes and spelled and spelled.name:
             called.setdefault(value.data.ptr, spelled.name)
     return Packed(bytes(buffer), arrays, called)
@@ -97,9 +113,11 @@ def _bytes_of(
     arrays: dict[int, int],
 ) -> bytes:
     if isinstance(value, ndarray):
-        check_device(value, device)
+        if value._mem.owner.machine is not device.machine:
+            check_device(value, device)
         address = value.data.ptr if value.nbytes else 0
-        if address:
+        # A kernel is given any address; without peer access the array of another device is out of its reach.
+        if address and (value._mem.owner is device or device.memory.peer_of(address)):
             arrays[address] = max(arrays.get(address, 0), value.nbytes)
         if param.type == "b8" and param.size_bytes == 16 + 16 * value.ndim:
             # CuPy's CArray: of a whole description a pointer takes the first part.
@@ -138,6 +156,16 @@ def _bytes_of(
     raise TypeError(f"{where}: Unsupported type {type(value)}. Pass a device array or a NumPy scalar.")
 
 
+def _note_reach(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
+    """Let a bare address of page-locked or managed memory cost what an array there costs."""
+    memory = device.memory
+    start = memory.segment(address)[0]
+    managed = memory.managed.get(start)
+    size_bytes = memory.lent.get(start, 0) if managed is None else managed.size_bytes
+    if size_bytes:
+        arrays[address] = max(arrays.get(address, 0), start + size_bytes - address)
+
+
 def _check_pointer(array: ndarray, param: ir.Param, spelled: SourceParam | None, where: str) -> None:
     if param.size_bytes != 8 or param.type in _FLOAT_TYPES:
         raise TypeError(
@@ -168,13 +196,13 @@ def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
     is_python = not isinstance(value, np.generic)
     called = f"a Python {type(value).__name__}" if is_python else f"numpy.{value.dtype.name}"
     number = _as_numpy(value, where)
-    kind, count = number.dtype.kind, _plural(number.itemsize, "byte")
+    kind, held = number.dtype.kind, count(number.itemsize, "byte")
     is_structure = param.type == "b8"
     is_pointer = spelled is not None and spelled.type_text.endswith("*")
     if (is_structure and is_python and kind != "c") or (is_pointer and kind not in _INTEGER_KINDS):
         raise TypeError(f"{where}: {called} was passed where the kernel takes {wanted}. {remedy}")
     if number.itemsize < size or (is_structure and number.itemsize > size and kind != "c"):
-        raise TypeError(f"{where}: {called} has {count} but the kernel takes {wanted}. {remedy}")
+        raise TypeError(f"{where}: {called} has {held} but the kernel takes {wanted}. {remedy}")
     data = bytes(number.tobytes()[:size])
     if is_structure and number.itemsize == size:
         return data
@@ -188,7 +216,7 @@ def _number_bytes(value: Any, param: ir.Param, spelled: SourceParam | None, wher
             )
     elif number.itemsize > size:
         warn(
-            f"{where}: {called} has {count} but the kernel takes {wanted}. As with CuPy, it reads a part of "
+            f"{where}: {called} has {held} but the kernel takes {wanted}. As with CuPy, it reads a part of "
             f"{value}, as {_read(data, param)}. {remedy}"
         )
     elif (kind == "f") != (param.type in _FLOAT_TYPES):
@@ -218,7 +246,7 @@ def _read(data: bytes, param: ir.Param) -> str:
 
 
 def _wanted(param: ir.Param, spelled: SourceParam | None) -> str:
-    size = _plural(param.size_bytes, "byte")
+    size = count(param.size_bytes, "byte")
     if spelled is not None and spelled.type_text:
         return f"'{spelled.type_text}' ({size})"
     if param.type in _FLOAT_TYPES:
@@ -233,12 +261,8 @@ def _remedy(param: ir.Param, spelled: SourceParam | None) -> str:
     if param.type in _FLOAT_TYPES:
         return f"Pass np.float{8 * param.size_bytes}({name})."
     if param.type == "b8":
-        return f"Pass a structured NumPy scalar of {_plural(param.size_bytes, 'byte')}."
+        return f"Pass a structured NumPy scalar of {count(param.size_bytes, 'byte')}."
     unsigned = spelled is not None and (
         "unsigned" in spelled.type_text or spelled.type_text.startswith("uint")
     )
     return f"Pass np.{'uint' if unsigned else 'int'}{8 * param.size_bytes}({name})."
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from virtualgpu.launch import limits
-from virtualgpu.launch.compiled import CompiledModule
+from virtualgpu.launch.compiled import CompiledModule, fit
 from virtualgpu.launch.launch import Launch
 from virtualgpu.launch.pace import pace
 from virtualgpu.launch.params import pack
 from virtualgpu.model import bus, cost
-from virtualgpu.model.graph import Operation
+from virtualgpu.model.graph import Counted, Operation
+from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.placement import Placement, place_blocks
 from virtualgpu.model.recording.watch import Regions, RunWatched
 from virtualgpu.records import (
@@ -30,6 +30,7 @@ from virtualgpu.records import (
     NodeParameter,
     Occupancy,
 )
+from virtualgpu.records.launch.causes import LaunchCosts
 
 if TYPE_CHECKING:
     from virtualgpu.engine import LaunchResult, PackedLaunch, RunOptions
@@ -42,7 +43,7 @@ class PreparedLaunch:
     """A launch that a device has checked: everything the engine and the time model need.
 
     ``launch`` keeps its arguments alive until it has run. ``arrays`` maps the addresses of array arguments
-    to their bytes, ``names`` to their parameters.
+    to their bytes, ``names`` to their parameters. ``cold`` takes L2 to hold none of them when it begins.
     """
 
     launch: Launch
@@ -54,6 +55,7 @@ class PreparedLaunch:
     names: dict[int, str]
     occupancy: Occupancy
     max_dynamic_bytes: int | None = None
+    cold: bool = False
 
     @property
     def grid(self) -> Dim3:
@@ -94,9 +96,12 @@ class PreparedLaunch:
             sm_count=device.info.sm_count,
             resident_blocks=self.resident_blocks,
             watchdog_s=device.watchdog_s,
+            idle_s=device.idle_s,
             stdout=device.machine.stdout,
+            onlooker=device.machine.onlooker,
             independent_threads=device.independent_threads,
             block_order=None if device.block_order is None else device.block_order(prod(self.grid)),
+            turns_seed=device.turns_seed,
         )
 
     def run(self, options: RunOptions | None = None) -> FinishedLaunch:
@@ -107,7 +112,8 @@ class PreparedLaunch:
             device.memory.name(address, name)
         program = self.module.program(device)
         result = program.launch(self.packed, device.memory, options or self.options)
-        return FinishedLaunch(self, result, device.l2.touch(self.arrays))
+        missing = device.l2.touch(self.arrays)
+        return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
         """Give the launch to a stream, which executes it and lets it take its modelled time.
@@ -115,10 +121,11 @@ class PreparedLaunch:
         None where the stream captures a graph, which will run it.
         """
         done: list[FinishedLaunch] = []
+        about = self._about
 
         def finished(launch: FinishedLaunch) -> float:
             done[:] = [launch]
-            return launch.stream_ns
+            return launch.taken_ns(about["counted"], about["passage"])
 
         def run() -> float:
             return finished(self.run(options))
@@ -128,7 +135,7 @@ class PreparedLaunch:
             return finished(launch), touched
 
         stream.enqueue(
-            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **self._about
+            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **about
         )
         return done[0] if done else None
 
@@ -141,19 +148,23 @@ class PreparedLaunch:
             "grid": self.grid,
             "block": self.block,
             "shared_bytes": self.packed.shared_bytes,
+            "counted": Counted(),
+            "passage": Passage(),
             "call": self,
         }
 
     @property
     def _operation(self) -> Operation:
+        about = self._about
+
         def run() -> float:
-            return self.run().stream_ns
+            return self.run().taken_ns(about["counted"], about["passage"])
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
             launch, touched = run_watched(self, None)
-            return launch.stream_ns, touched
+            return launch.taken_ns(about["counted"], about["passage"]), touched
 
-        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **self._about)
+        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **about)
 
     # As a node of a graph
 
@@ -260,8 +271,9 @@ class FinishedLaunch:
             sectors=result.block_sectors,
             counters=result.counters,
             executions=result.executions,
+            lane_executions=result.lane_executions,
             pace=prepared.module.program(prepared.device).kept(
-                ("pace", result.kernel.name), lambda: pace(result.kernel, capability)
+                ("pace", result.kernel.name, capability), lambda: pace(result.kernel, capability)
             ),
             arrays=cost.ArrayBytes(
                 sum(prepared.arrays.values()), min(prepared.arrays.values(), default=0), self.cold_bytes
@@ -284,10 +296,40 @@ class FinishedLaunch:
         return cost.kernel_start_ns(self._work) + float(end.max(initial=0.0))
 
     @property
+    def costs(self) -> LaunchCosts:
+        """What its time is made of, and what it would be without each cause."""
+        from virtualgpu.model.cost.causes import costs
+
+        prepared = self.prepared
+        found = costs(prepared.device.info, self._work, prepared.occupancy, prepared.launch.source.code)
+        own = any(each.space == "local" for each in self._work.counters.accesses)
+        return replace(found, spilled_bytes=0 if own else prepared.stats.local_bytes)
+
+    @property
     def stream_ns(self) -> float:
         """What the stream is busy for: the kernel, and moving the managed or host memory that it asks for."""
         asked = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.kernel_ns(self.prepared.device, self.duration_ns, self.prepared.arrays, asked)
+
+    def taken_ns(self, counted: Counted, passage: Passage) -> float:
+        """`stream_ns`, or what it takes over the links that it uses; what it moves there is noted, as is what
+        a timeline that is being recorded says of the kernel."""
+        if self.prepared.device.machine.clock.recorder is not None:
+            work = self._work
+            sectors = work.missed_sectors + sum(access.sectors for access in work.of("store", "atomic"))
+            counted.moved_bytes = SECTOR_BYTES * sectors
+            counted.flop = sum(work.counters.flops.values())
+            counted.double_flop = work.counters.flops.get("f64", 0)
+        prepared, device = self.prepared, self.prepared.device
+        if not device.memory.peers:
+            return self.stream_ns
+        from virtualgpu.launch.reach import moved_between
+
+        assert self.result.counters is not None
+        entry = prepared.module.entry(prepared.packed.name, device)
+        accesses = self.result.counters.accesses
+        moved = moved_between(device, entry, prepared.packed.params, accesses, prepared.arrays)
+        return bus.over_links_ns(device, self.stream_ns, moved, passage)
 
     @property
     def trace(self) -> LaunchTrace:
@@ -311,7 +353,12 @@ class FinishedLaunch:
 
 
 def prepare(
-    device: VirtualDevice, module: CompiledModule, launch: Launch, max_dynamic_bytes: int | None = None
+    device: VirtualDevice,
+    module: CompiledModule,
+    launch: Launch,
+    max_dynamic_bytes: int | None = None,
+    *,
+    surplus: bool = False,
 ) -> PreparedLaunch:
     """Check a launch against the device's limits and pack its arguments.
 
@@ -323,6 +370,8 @@ def prepare(
         The launch.
     max_dynamic_bytes
         Dynamic shared memory that the kernel has opted in to; None: as much as the device can give.
+    surplus
+        Whether there may be more arguments than parameters, as in a call of the kernel itself.
 
     Raises
     ------
@@ -337,9 +386,8 @@ def prepare(
     symbol = module.symbol(launch.kernel.name)
     stats, fits = _checked(device, module, launch, max_dynamic_bytes)
     entry = module.entry(symbol, device)
-    packed = pack(
-        stats.name, entry.params, entry.param_bytes, module.source_params(symbol), launch.args, device
-    )
+    source = module.source_params(symbol)
+    packed = pack(stats.name, entry.params, entry.param_bytes, source, launch.args, device, surplus=surplus)
     return PreparedLaunch(
         launch,
         device,
@@ -365,4 +413,4 @@ def _checked(
     limits.check_kernel(info, stats, module.resources[symbol].launch_bound_threads, launch.block)
     limits.check_shared(info, stats, launch.shared_bytes, max_dynamic_bytes)
     shared = stats.static_shared_bytes + launch.shared_bytes
-    return stats, occupancy(info, launch.block_threads, stats.registers_per_thread, shared)
+    return stats, fit(info, module.resources[symbol], launch.block_threads, shared)

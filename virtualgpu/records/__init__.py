@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from virtualgpu.records.analysis import Advice, Gap, GapCause, Overlap, PathStep, StepKind
 from virtualgpu.records.counters import AccessCounters, BranchCounters, CacheCounters, KernelCounters, Space
-from virtualgpu.records.device import DeviceInfo, DeviceMetrics, Metric
+from virtualgpu.records.device.facts import DeviceInfo, DeviceMetrics, Metric
 from virtualgpu.records.graph import (
     DanglingArray,
     GraphArray,

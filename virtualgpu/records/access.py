@@ -171,7 +171,7 @@ class MemoryCost:
 
 @dataclass(frozen=True, slots=True)
 class BankPiece:
-    """One lane's words in the banks: in which pass, and the how manieth of its bank (0: no conflict)."""
+    """One lane's words in the banks: in which pass, and how many of its bank come before (0: no conflict)."""
 
     lane: int
     row: int
@@ -231,7 +231,7 @@ class AccessPattern:
         return Access(self.places(), self.element_bytes, space, rule)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessTrace:
     """Memory accesses of a launch: counters of all warps, and the addresses of one.
 

@@ -85,7 +85,7 @@ class NewStream:
     blocking: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """An operation given to a stream, with the bytes that it reads and writes.
 

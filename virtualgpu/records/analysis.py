@@ -47,7 +47,7 @@ class Overlap:
         return 100 * self.fraction
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
     """A stretch in which a stream or an engine (``where``) was idle, and why.
 
@@ -68,7 +68,7 @@ class Gap:
         return self.end_ns - self.start_ns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PathStep:
     """A link of the chain that determines how long a timeline is: each begins when the one before ends.
 

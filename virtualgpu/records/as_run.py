@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from virtualgpu.records import Dim3, Provenance, Space
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessAsRun:
     """One memory access of the PTX in machine code.
 
@@ -37,7 +37,7 @@ class AccessAsRun:
     column: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BranchAsRun:
     """One conditional branch of the PTX in machine code; ``opcode`` is empty where it is gone.
 
@@ -54,7 +54,7 @@ class BranchAsRun:
     column: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AsRun:
     """Counts of one launch as the machine code of ``target`` has them, and why they differ.
 

@@ -11,7 +11,7 @@ from virtualgpu.records.origin import Provenance
 Space = Literal["global", "shared", "local", "const", "generic"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccessCounters:
     """Counts of one memory instruction over a whole launch (names follow Nsight Compute).
 
@@ -66,7 +66,7 @@ class BranchCounters:
     column: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounters:
     """What a model of the caches makes of one launch's accesses, in sectors of 32 bytes.
 
@@ -86,7 +86,7 @@ class CacheCounters:
         Accesses of warps to constant memory, and how often they went through the constant cache: once for
         each different word, one after another.
     one_in : int
-        The caches' part that was modelled: all of it (1), or each so manieth line, as where a launch makes
+        The caches' part that was modelled: all of it (1), or one line in so many, as where a launch makes
         more accesses than are kept.
     """
 
@@ -117,13 +117,15 @@ class CacheCounters:
         return self.constant_passes - self.constant_requests
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounters:
     """Counters of one launch, summed over the grid, as the PTX is written.
 
     ``longest_warp_instructions`` is what the busiest warp executed; ``opcode_warp_instructions`` counts by
-    the first word of an opcode, such as ``shfl`` or ``bar``. ``caches`` is None where no model of them was
-    asked for.
+    the first word of an opcode, such as ``shfl`` or ``bar``. ``flops`` are floating-point operations by type
+    (``f16``, ``bf16``, ``tf32``, ``f32``, ``f64``), ``tensor_flops`` those of them that tensor cores did: a
+    multiply-add counts two, a sum, product, quotient, root or function one, for each active lane, also one
+    that a predicate switches off. ``caches`` is None where no model of them was asked for.
     """
 
     provenance: Provenance
@@ -139,6 +141,8 @@ class KernelCounters:
     line_thread_instructions: dict[int, int] = field(default_factory=dict)
     longest_warp_instructions: int = 0
     opcode_warp_instructions: dict[str, int] = field(default_factory=dict)
+    flops: dict[str, int] = field(default_factory=dict)
+    tensor_flops: dict[str, int] = field(default_factory=dict)
     caches: CacheCounters | None = field(default=None, compare=False)
 
     def total(self, counter: str, space: str | None = None, kind: str | None = None) -> int:

@@ -45,7 +45,7 @@ class NodeParameter:
         return replace(self, data=bytes(data), addresses=tuple(moves.get(a, a) for a in self.addresses))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphNode:
     """One node: a kernel's name, launch shape and parameters, or what is copied or set and how much of it.
 
@@ -192,7 +192,7 @@ class GraphRecord:
         return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphComparison:
     """The same work given to a stream piece by piece and launched as a graph, `repeats` times each.
 

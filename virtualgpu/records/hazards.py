@@ -22,7 +22,7 @@ class Place:
     thread: Dim3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
     """One kind of mistake between two source lines, or at one, with its first occurrence.
 
@@ -47,7 +47,7 @@ class Hazard:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SanitizerReport:
     """What checking one launch found. ``hazards`` come in the order of their severity.
 
@@ -105,7 +105,7 @@ class StreamUse:
     writes: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamHazard:
     """Two uses of the same bytes that nothing orders, with the first pair of them and how many there were.
 

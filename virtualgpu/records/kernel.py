@@ -25,7 +25,7 @@ class KernelSource:
     name_expressions: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelStats:
     """What the compiler decided for one kernel on one target."""
 

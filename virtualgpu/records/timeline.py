@@ -21,13 +21,16 @@ SynchronizationType = Literal[
 TimelineMethod = Literal["CUPTI", "events", "model", "file"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
     """One operation of a stream: what it was, and from when to when it ran.
 
     ``correlation_id`` numbers the operations of a machine in the order in which the program gave them;
     ``after`` names those that had to end first (of the same stream, of events waited for, of the legacy
-    default stream). Operations of a graph launch share its ``graph_id`` (0: none).
+    default stream). Operations of a graph launch share its ``graph_id`` (0: none). Of a kernel are known
+    ``registers_per_thread`` (0: not known) and, where it was counted, ``moved_bytes``, what the SMs and L2
+    exchanged, ``flop``, its floating-point operations, and ``double_flop``, those of them in FP64.
+    ``between`` are the devices that a copy from one GPU to another went from and to.
     """
 
     kind: ActivityKind
@@ -46,6 +49,11 @@ class Activity:
     after: tuple[int, ...] = ()
     graph_id: int = 0
     graph_node_id: int = 0
+    registers_per_thread: int = 0
+    moved_bytes: int | None = None
+    flop: int | None = None
+    double_flop: int | None = None
+    between: tuple[int, int] | None = None
 
     @property
     def duration_ns(self) -> int:
@@ -80,7 +88,7 @@ class HostCall:
     source: SourceLine | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Synchronization:
     """The host waited for the device, or one stream for another's event.
 
@@ -103,7 +111,7 @@ class Synchronization:
     source: SourceLine | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NvtxRange:
     """A named stretch of the host's time, or a mark, which takes none.
 
@@ -131,7 +139,7 @@ class StreamInfo:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """What devices and host did from ``start_ns`` to ``end_ns``, all on one clock.
 

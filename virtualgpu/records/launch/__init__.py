@@ -14,7 +14,7 @@ from virtualgpu.records.origin import Provenance
 Times = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
     """Theoretical occupancy of one launch shape and what limits it.
 
@@ -37,7 +37,7 @@ class Occupancy:
         return self.warps_per_sm / self.max_warps_per_sm if self.max_warps_per_sm else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchTrace:
     """Block placement of one launch: block -> SM, start, end. Columns have one row a block.
 

@@ -92,6 +92,18 @@ class LaunchWaves:
         running = np.cumsum(np.bincount(where, weights=change, minlength=moments.size))
         return moments.astype(np.float64), running.astype(np.float64)
 
+    def running_on_busy(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Running blocks per SM, over the SMs that are busy at that moment, in the form of `running`."""
+        moments, blocks = self.running()
+        _, start, end = self.trace.busy()
+        if self.trace.sampled > 1:
+            ran = _before(moments, start) - _before(moments, end)
+            busy = np.append(np.diff(ran) / max(1e-9, float(moments[1])), 0.0)
+        else:
+            begun = np.searchsorted(np.sort(start), moments, side="right")
+            busy = begun - np.searchsorted(np.sort(end), moments, side="right").astype(np.float64)
+        return moments, np.divide(blocks, busy, out=np.zeros_like(blocks), where=busy > 0)
+
 
 def _before(moments: npt.NDArray[np.float64], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The sum, for each moment, of how long before it each of the times lies."""

@@ -10,7 +10,7 @@ from virtualgpu.records.origin import Provenance
 BlockState = Literal["used", "waiting", "free", "unmapped"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A piece of a segment, in use or free.
 

@@ -49,7 +49,7 @@ Stack = tuple[Frame, ...]
 """Innermost frame first, as PyTorch's snapshots have them."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorEvents:
     """Events as columns of equal length, in the order in which they happened.
 
@@ -85,7 +85,7 @@ class AllocatorEvents:
         yield from zip(named, *(c.tolist() for c in columns), self.stacks.tolist(), strict=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorTrace:
     """All that one allocator of one device did from a first state on.
 

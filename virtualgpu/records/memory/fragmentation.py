@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from virtualgpu.records.origin import Provenance
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arena:
     """The free blocks that serve one stream (and one of an allocator's pools), and no other one.
 
@@ -25,7 +25,7 @@ class Arena:
     largest_request_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fragmentation:
     """A pool's memory at one moment, in bytes.
 

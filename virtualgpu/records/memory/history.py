@@ -13,7 +13,7 @@ Column = npt.NDArray[np.int64]
 Steps = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLives:
     """All blocks that ever were in use, in the order of their addresses, as columns of equal length.
 

@@ -13,7 +13,7 @@ Stay = Literal["before the call", "kept", "temporary", "at the failure"]
 """Whether a block was there before, outlived the call, was freed within it, or was there when it failed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AliveBlocks:
     """Blocks that one line allocated and that were alive at the peak.
 
@@ -54,7 +54,7 @@ class Room:
     times: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
     """What one call needed of the pool's device.
 

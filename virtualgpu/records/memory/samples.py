@@ -39,7 +39,7 @@ class MemoryReading:
     others_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryMarks:
     """Allocations and frees of one line of the program between two readings: columns of equal length.
 
@@ -69,10 +69,10 @@ class MemoryMarks:
     @classmethod
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
         """From a table with these columns."""
-        return cls(*table.T.copy())
+        return cls(**dict(zip(MARKS, table.T.copy(), strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySamples:
     """Readings over time: columns of equal length, NaN where one is not available.
 

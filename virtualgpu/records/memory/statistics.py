@@ -43,7 +43,7 @@ class Figure:
     freed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorStatistics:
     """Statistics of one allocator, under the names of ``torch.cuda.memory_stats``.
 

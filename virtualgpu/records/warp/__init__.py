@@ -13,7 +13,7 @@ from virtualgpu.records.origin import Provenance
 from virtualgpu.records.warp.columns import SharedWrites, StepDetail, Variable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WarpTrace:
     """Every step of one warp. Columns have one row a step; ``[n, 32]`` columns one entry a lane.
 
@@ -59,7 +59,7 @@ class WarpTrace:
         return int(self.pc.size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTrace:
     """Every step of all warps of one block, in the order in which the virtual GPU ran them.
 

@@ -12,7 +12,7 @@ from virtualgpu.records.kernel import WARP_SIZE
 WORD_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SharedWrites:
     """What a block's warps wrote to its shared memory. Columns have one row for each piece a step wrote.
 
@@ -52,7 +52,7 @@ class Variable:
     written_by: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepDetail:
     """What else the steps of one warp did; `WarpTrace.value` is the first register each wrote.
 

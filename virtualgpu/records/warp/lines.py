@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"\b(?:if|else|for|while|do|switch|case)\b|\?|&&|\|\|")
 _COMMENT = re.compile(r"//.*|/\*.*?\*/")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Visits:
     """Visits of source lines in the order of time; visit i is the steps ``begin[i]`` to ``end[i]``.
 
@@ -54,7 +54,9 @@ def find_visits(trace: WarpTrace) -> Visits:
     total = len(trace)
     if not total:
         none, masks = np.zeros(0, np.int32), np.zeros(0, np.uint32)
-        return Visits(none, none, none, masks, masks, (), none, none)
+        return Visits(
+            begin=none, end=none, line=none, active=masks, lanes=masks, moved=(), of=none, step_line=none
+        )
     here, mask = np.arange(total), trace.active_mask
     plumbing, effect, jump = (
         np.array([bool(found.match(text.strip())) for text in trace.instruction], np.bool_)[trace.text_index]
@@ -106,7 +108,10 @@ def find_visits(trace: WarpTrace) -> Visits:
     active = mask[begin].astype(np.uint32)
     step_line = np.where(trace.line > 0, trace.line, line).astype(np.int32)
     strayed = tuple(tuple(sorted(lines)) for lines in moved)
-    return Visits(begin, end, its, active, np.where(took > 0, took, active), strayed, of, step_line)
+    return Visits(
+        begin=begin, end=end, line=its, active=active, lanes=np.where(took > 0, took, active), moved=strayed,
+        of=of, step_line=step_line,
+    )  # fmt: skip
 
 
 def _lines(

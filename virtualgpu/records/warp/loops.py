@@ -13,7 +13,7 @@ from virtualgpu.records import WarpTrace
 Ints = npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Loops:
     """Every time a warp went through a loop, if it took at least two turns; outer loops first.
 
@@ -73,7 +73,10 @@ def find_loops(trace: WarpTrace) -> Loops:
     begin, end, of = (np.concatenate(parts).astype(np.int32) for parts in (begins, ends, runs))
     moves = {"next_iteration": on, "previous_iteration": back, "past_loop": past}
     starts, inside_of = np.array(ats, np.int32), np.array(outer, np.int32)
-    return Loops(starts, inside_of, begin, end, of, tuple(words), tuple(alone), turn, moves)
+    return Loops(
+        run_turns=starts, run_outer=inside_of, turn_begin=begin, turn_end=end, turn_run=of,
+        words=tuple(words), alone=tuple(alone), turn=turn, moves=moves,
+    )  # fmt: skip
 
 
 def calls_of(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:

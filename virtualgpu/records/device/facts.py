@@ -8,7 +8,7 @@ from virtualgpu.records.kernel import WARP_SIZE, Dim3
 from virtualgpu.records.origin import Provenance
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceInfo:
     """Capability and limits of one device. ``None`` means: not known on this machine."""
 

@@ -1,0 +1,84 @@
+"""What a driver is given to load: machine code, PTX or both in one file, and for which devices each is.
+
+Layouts: cubins are ELF files whose ``e_flags`` name the target, in bits 8 to 15 since ABI version 8 and in
+bits 0 to 7 before; a fat binary is a header of 16 bytes, then entries, each with its kind (1 PTX, 2 machine
+code), size and target. Which runs where is the CUDA Programming Guide's "binary compatibility", "PTX
+compatibility" and "architecture-specific features".
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["cubin", "PTX"]
+Capability = tuple[int, int]
+
+ELF, _FAT = b"\x7fELF", b"\x50\xed\x55\xba"
+_TARGET = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
+_COMPRESSED = 0xA000  # flags of an entry: packed by LZ4 or by zstd
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Machine code or PTX for one target: ``number`` is 90 for sm_90a, ``suffix`` its ``a`` or ``f``."""
+
+    kind: Kind
+    number: int
+    suffix: str = ""
+    data: bytes = b""
+
+    @classmethod
+    def of(cls, target: str) -> Part:
+        """``sm_90a`` as machine code, ``compute_90a`` as PTX."""
+        found = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", target)
+        if found is None:
+            raise ValueError(f"{target!r} is no target such as sm_90, sm_90a or compute_90.")
+        return cls("cubin" if found[1] == "sm" else "PTX", int(found[2]), found[3])
+
+    @property
+    def capability(self) -> Capability:
+        return divmod(self.number, 10)
+
+    def runs_on(self, capability: Capability) -> bool:
+        """Whether a device takes it. (A cubin says nothing of its suffix: those it cannot tell apart.)"""
+        if self.suffix == "a":
+            return capability == self.capability
+        if self.kind == "cubin" or self.suffix == "f":
+            return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
+        return capability >= self.capability
+
+
+def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
+    """The part that a driver takes for a device: machine code before PTX, then the newest; None for none."""
+    fits = [part for part in parts if part.runs_on(capability)]
+    return max(fits, key=lambda part: (part.kind == "cubin", part.number, part.suffix), default=None)
+
+
+def parts(image: bytes) -> tuple[Part, ...]:
+    """What an image holds; nothing for what is neither."""
+    if image.startswith(ELF) and len(image) >= 64:
+        flags = struct.unpack_from("<I", image, 48)[0]
+        return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)
+    if image.startswith(_FAT):
+        return tuple(_entries(image))
+    found = _TARGET.search(image)
+    return (Part("PTX", int(found[1]), found[2].decode(), image),) if found else ()
+
+
+def _entries(image: bytes) -> Iterator[Part]:
+    at = struct.unpack_from("<H", image, 6)[0]
+    while at + 48 <= len(image):
+        kind, _, header, size = struct.unpack_from("<HHIQ", image, at)
+        data, number = image[at + header : at + header + size], struct.unpack_from("<I", image, at + 28)[0]
+        if kind == 2:
+            yield Part("cubin", number, data=data)
+        elif struct.unpack_from("<I", image, at + 40)[0] & _COMPRESSED:
+            yield Part("PTX", number)
+        else:
+            found = _TARGET.search(data)
+            yield Part("PTX", number, found[2].decode() if found else "", data)
+        at += header + size

@@ -1,0 +1,193 @@
+"""What a GPU is doing, over time: shares of its units, power, clocks, temperature, and what holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from virtualgpu.records.origin import Provenance
+
+Column = npt.NDArray[np.float64]
+FORMAT = "gpulab-monitor"
+
+
+class Reading(NamedTuple):
+    """A column of `LoadSamples`: its name, its unit, and what it says."""
+
+    name: str
+    unit: str
+    says: str
+
+
+LOAD_READINGS = (
+    Reading("utilization", "%", "time in which a kernel ran, whatever it used (utilization.gpu)"),
+    Reading(
+        "memory_utilization",
+        "%",
+        "time in which memory was read or written (utilization.memory)",
+    ),
+    Reading("sm_active", "%", "SMs that held a warp, mean over SMs and time"),
+    Reading("sm_occupancy", "%", "warps held, of those that all SMs can hold"),
+    Reading("tensor", "%", "of the tensor cores' peak"),
+    Reading("fp16", "%", "of the FP16 pipe's peak"),
+    Reading("fp32", "%", "of the FP32 pipe's peak"),
+    Reading("fp64", "%", "of the FP64 pipe's peak"),
+    Reading("integer", "%", "of the integer pipe's peak"),
+    Reading("dram", "%", "of the memory's peak bandwidth"),
+    Reading("pcie_tx", "MiB/s", "sent over PCIe"),
+    Reading("pcie_rx", "MiB/s", "received over PCIe"),
+    Reading("nvlink_tx", "MiB/s", "sent over NVLink"),
+    Reading("nvlink_rx", "MiB/s", "received over NVLink"),
+    Reading("power", "W", "NVML's power: on most GPUs a mean over the last second"),
+    Reading("energy", "J", "counted since the driver was loaded"),
+    Reading("temperature", "°C", "of the GPU"),
+    Reading("sm_clock", "MHz", "clock of the SMs"),
+    Reading("memory_clock", "MHz", "clock of the memory"),
+    Reading("memory_used", "MiB", "memory taken by anyone"),
+    Reading("clock_reasons", "", "bits of what holds the clocks (`clock_reasons` has the words)"),
+    Reading("processes", "", "compute processes that NVML sees"),
+)
+LOAD_COLUMNS = tuple(each.name for each in LOAD_READINGS)
+GPM_COLUMNS = LOAD_COLUMNS[2:14]
+"""What GPUs from Hopper on count of their own units (GPM), as a mean between two readings."""
+
+# nvmlClocksEventReasons bits (nvml.h), in words.
+CLOCK_REASONS = (
+    (0x001, "idle"),
+    (0x002, "application clocks"),
+    (0x004, "software power cap"),
+    (0x008, "hardware slowdown"),
+    (0x010, "sync boost"),
+    (0x020, "software thermal slowdown"),
+    (0x040, "hardware thermal slowdown"),
+    (0x080, "power brake"),
+    (0x100, "display clocks"),
+)
+
+
+def clock_reasons(bits: float) -> str:
+    """What holds the clocks back, in words, of NVML's bits; ``"none"`` for 0.
+
+    Examples
+    --------
+    >>> clock_reasons(0x4 | 0x20)
+    'software power cap, software thermal slowdown'
+    """
+    return ", ".join(words for bit, words in CLOCK_REASONS if int(bits) & bit) or "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSamples:
+    """Readings over time: columns of equal length, NaN where one is not available.
+
+    Parameters
+    ----------
+    time_ns
+        Since the recording began. A row of NaN is a pause, or a time in which NVML did not answer.
+    columns
+        `LOAD_COLUMNS` by name.
+    missing
+        Why a column has no readings, in words.
+    sms, memory_mib, power_limit_w
+        Of the device; None: not known.
+    mig
+        Whether the GPU is split (multi-instance GPU); None: not known.
+    processes
+        Process number and MiB held of each compute process at the last reading; in a container NVML has none
+        or the host's numbers.
+    phases
+        Name and beginning in nanoseconds of what ran, in order.
+    driver, date
+        With what it was read, and when.
+    note
+        What else there is to know; empty for nothing.
+    """
+
+    provenance: Provenance
+    time_ns: Column
+    columns: Mapping[str, Column]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    sms: int | None = None
+    memory_mib: float | None = None
+    power_limit_w: float | None = None
+    mig: bool | None = None
+    processes: Sequence[tuple[int, float | None]] = ()
+    phases: Sequence[tuple[str, float]] = ()
+    driver: str = ""
+    date: str = ""
+    note: str = ""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
+
+    @property
+    def duration_ns(self) -> float:
+        """From the recording's beginning to the last reading."""
+        return float(self.time_ns[-1]) if len(self) else 0.0
+
+    def latest(self, name: str) -> float | None:
+        """The last reading of a column that is available."""
+        known = self.columns[name][~np.isnan(self.columns[name])]
+        return float(known[-1]) if len(known) else None
+
+    def within(self, phase: str) -> LoadSamples:
+        """The readings of one phase alone, times since it began.
+
+        Raises
+        ------
+        KeyError
+            If there is no phase of that name.
+        """
+        names = [name for name, _ in self.phases]
+        if phase not in names:
+            raise KeyError(f"There is no phase {phase!r}; there are {', '.join(names) or 'none'}.")
+        at = names.index(phase)
+        begin = self.phases[at][1]
+        end = self.phases[at + 1][1] if at + 1 < len(names) else np.inf
+        # A reading speaks of the time before it: those that began earlier belong to what came before.
+        before = np.concatenate(([-np.inf], self.time_ns[:-1]))
+        mine = (before >= begin) & (self.time_ns <= end)
+        kept = {name: column[mine] for name, column in self.columns.items()}
+        return replace(self, time_ns=self.time_ns[mine] - begin, columns=kept, phases=((phase, 0.0),))
+
+    def mean(self, name: str) -> float | None:
+        """The mean of a column's readings, None without any."""
+        known = self.columns[name][~np.isnan(self.columns[name])]
+        return float(known.mean()) if len(known) else None
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules from the first reading to the last one, by the GPU's own counter."""
+        known = self.columns["energy"][~np.isnan(self.columns["energy"])]
+        return float(known[-1] - known[0]) if len(known) > 1 else None
+
+    @property
+    def mean_power_w(self) -> float | None:
+        """Energy over time: a mean of just these readings, which NVML's own power is not."""
+        known = ~np.isnan(self.columns["energy"])
+        if known.sum() < 2 or self.energy_j is None:
+            return None
+        return self.energy_j / float(np.ptp(self.time_ns[known])) * 1e9
+
+    def as_data(self) -> dict[str, Any]:
+        """What a JSON file holds of it."""
+        return {"format": FORMAT, "version": 1, **asdict(self)}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Self:
+        """From what `as_data` gave, as it was read from JSON; its numbers are recorded ones now."""
+        told = {name: value for name, value in data.items() if name not in ("format", "version")}
+        detail = ", ".join(filter(None, (data["date"], data["driver"] and f"driver {data['driver']}")))
+        told["provenance"] = Provenance("recorded", data["provenance"]["device"], detail)
+        told["time_ns"] = np.array(data["time_ns"], np.float64)
+        told["columns"] = {name: np.array(data["columns"][name], np.float64) for name in LOAD_COLUMNS}
+        for name in ("processes", "phases"):
+            told[name] = tuple(tuple(each) for each in data[name])
+        return cls(**told)

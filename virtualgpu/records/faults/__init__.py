@@ -1,0 +1,1 @@
+"""What became of faulty code: in a sandbox, and to one element."""

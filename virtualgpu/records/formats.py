@@ -1,0 +1,231 @@
+"""Formats of floating-point numbers: their bits, their neighbours, and rounding to the nearest, ties to even.
+
+All of it is exact: numbers are fractions or float64 arrays, and each is rounded once. The formats and their
+special values: IEEE 754-2019 (FP64, FP32, FP16), Google's BF16, NVIDIA's TF32 (PTX ISA, "Alternate
+floating-point data formats"), and Micikevicius et al., "FP8 formats for deep learning", 2022 (E4M3, E5M2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+Number = int | float | Fraction
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A floating-point format of a sign bit, an exponent and a fraction.
+
+    Parameters
+    ----------
+    name
+        Such as ``"BF16"``.
+    exponent_bits, fraction_bits
+        How many of each.
+    has_infinity
+        False for E4M3: its highest exponent holds numbers, too, and only a fraction of ones there is NaN.
+
+    Examples
+    --------
+    >>> FP16.round(2049)
+    2048.0
+    >>> FP16.neighbours(0.1)
+    (0.09991455078125, 0.10003662109375)
+    """
+
+    name: str
+    exponent_bits: int
+    fraction_bits: int
+    has_infinity: bool = True
+
+    @property
+    def bits(self) -> int:
+        """Bits that carry information: sign, exponent and fraction."""
+        return 1 + self.exponent_bits + self.fraction_bits
+
+    @property
+    def bias(self) -> int:
+        """What is taken off a stored exponent."""
+        return int(2 ** (self.exponent_bits - 1) - 1)
+
+    @property
+    def least_exponent(self) -> int:
+        """The exponent, as a power of two, of the smallest normal number and of all subnormal ones."""
+        return 1 - self.bias
+
+    @cached_property
+    def _top(self) -> int:
+        """The bits of the largest finite number."""
+        highest = (1 << self.exponent_bits + self.fraction_bits) - 1
+        return highest - (1 << self.fraction_bits if self.has_infinity else 1)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite number."""
+        return float(self.value(self._top))
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest positive number with a full fraction."""
+        return 2.0**self.least_exponent
+
+    @property
+    def smallest(self) -> float:
+        """The smallest positive number, a subnormal one."""
+        return math.ldexp(1.0, self.least_exponent - self.fraction_bits)
+
+    @property
+    def roundoff(self) -> float:
+        """u: the largest relative error of rounding a number in the normal range, 2**-(fraction bits + 1)."""
+        return 2.0 ** -(self.fraction_bits + 1)
+
+    def code(self, number: Number) -> int:
+        """The bits of the nearest number; of two equally near ones the even one.
+
+        Beyond the largest by half a step or more it is infinity, or NaN where there is none. Zero keeps its
+        sign if it is a float's.
+        """
+        sign = 0
+        if isinstance(number, float):
+            sign = int(math.copysign(1.0, number) < 0)
+            if math.isnan(number):
+                return self._signed(0, self._nan)
+            if math.isinf(number):
+                return self._signed(sign, self._beyond)
+        exact = Fraction(number)
+        sign = sign or int(exact < 0)
+        exact = abs(exact)
+        if not exact:
+            return self._signed(sign, 0)
+        power = exact.numerator.bit_length() - exact.denominator.bit_length()
+        if exact < Fraction(2) ** power:
+            power -= 1
+        power = max(power, self.least_exponent)
+        # round() of a Fraction takes the even one of two. A fraction that is rounded up to 2 carries into the
+        # exponent, as the bits themselves do.
+        steps = round(exact / Fraction(2) ** (power - self.fraction_bits))
+        found = (power - self.least_exponent << self.fraction_bits) + steps
+        return self._signed(sign, found if found <= self._top else self._beyond)
+
+    def value(self, code: int) -> Fraction | float:
+        """The number that these bits are: exact, or an infinity, NaN or a negative zero as a float."""
+        sign = -1 if code >> self.bits - 1 else 1
+        exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
+        fraction = code & (1 << self.fraction_bits) - 1
+        size = code & (1 << self.bits - 1) - 1
+        if size > self._top:
+            return sign * math.inf if self.has_infinity and not fraction else math.nan
+        if not size and sign < 0:
+            return -0.0
+        hidden = (1 << self.fraction_bits) if exponent else 0
+        power = max(exponent, 1) - self.bias - self.fraction_bits
+        return sign * (hidden + fraction) * Fraction(2) ** power
+
+    def round(self, number: Number) -> float:
+        """The nearest number of this format, as a float, which holds all of them exactly."""
+        return float(self.value(self.code(number)))
+
+    def neighbours(self, number: Number) -> tuple[float, float]:
+        """The next numbers below and above the one that `number` is rounded to; NaN has itself twice."""
+        here = self.round(number)
+        if math.isnan(here):
+            return here, here
+        size = self.code(abs(here))
+        away = self._at(size + 1)
+        toward = self._at(size - 1) if size else -self.smallest
+        return (-away, -toward) if here < 0 else (toward, away)
+
+    def parts(self, code: int) -> tuple[str, str, str]:
+        """Sign, exponent and fraction as strings of bits."""
+        text = f"{code:0{self.bits}b}"
+        return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
+
+    def round_all(self, numbers: npt.ArrayLike) -> Doubles:
+        """Each number of an array (float64) rounded to this format, as float64.
+
+        The same rule as `round`, for many at once. FP64 gives what it gets.
+        """
+        with np.errstate(invalid="ignore"):  # of signalling NaN
+            x = np.asarray(numbers, np.float64)
+        if self.fraction_bits >= 52:
+            return x.copy()
+        _, power = np.frexp(x)  # x = m 2**power, m in [0.5, 1)
+        step = np.maximum(power - 1, self.least_exponent) - self.fraction_bits
+        with np.errstate(invalid="ignore"):
+            found = np.ldexp(np.rint(np.ldexp(x, -step)), step)
+        beyond = np.inf if self.has_infinity else np.nan
+        over = np.abs(found) > self.largest
+        return np.where(np.isfinite(x) & ~over, found, np.where(np.isnan(x), x, np.copysign(beyond, x)))
+
+    @property
+    def _beyond(self) -> int:
+        """The bits of what comes after the largest number: infinity, or NaN."""
+        return self._top + 1
+
+    @property
+    def _nan(self) -> int:
+        quiet = 1 << self.fraction_bits - 1 if self.has_infinity else 0
+        return self._top + 1 + quiet
+
+    def _at(self, size: int) -> float:
+        return float(self.value(min(size, self._beyond)))
+
+    def _signed(self, sign: int, size: int) -> int:
+        return sign << self.bits - 1 | size
+
+
+FP64 = Format("FP64", 11, 52)
+FP32 = Format("FP32", 8, 23)
+TF32 = Format("TF32", 8, 10)
+BF16 = Format("BF16", 8, 7)
+FP16 = Format("FP16", 5, 10)
+E4M3 = Format("FP8 E4M3", 4, 3, has_infinity=False)
+E5M2 = Format("FP8 E5M2", 5, 2)
+FORMATS = (FP64, FP32, TF32, BF16, FP16, E4M3, E5M2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounded:
+    """A number in a format.
+
+    Attributes
+    ----------
+    form : Format
+        The format.
+    given : Fraction or float
+        The number as it was asked for; a float where it is infinite, NaN or a zero.
+    code : int
+        The bits of the nearest number.
+    value, below, above : float
+        That number, and the next ones on both sides.
+    """
+
+    form: Format
+    given: Number
+    code: int
+    value: float
+    below: float
+    above: float
+
+    @classmethod
+    def of(cls, number: Number, form: Format) -> Rounded:
+        """Round a number."""
+        code = form.code(number)
+        below, above = form.neighbours(number)
+        return cls(
+            form=form, given=number, code=code, value=float(form.value(code)), below=below, above=above
+        )
+
+    @property
+    def error(self) -> float | None:
+        """How much more the nearest number is than the given one; None if one of them is not finite."""
+        if not math.isfinite(self.value) or (isinstance(self.given, float) and not math.isfinite(self.given)):
+            return None
+        return float(Fraction(self.value) - Fraction(self.given))

@@ -1,0 +1,136 @@
+"""What a timeline adds up to: kernels, copies, waits and ranges by name, as PyTorch's profiler names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from virtualgpu.records.kernel import Dim3
+from virtualgpu.records.origin import Provenance
+from virtualgpu.records.timeline import CopyKind, SourceLine, TimelineMethod
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledLine:
+    """A line of the program, the names of the operations that it gave to streams, and how long they took."""
+
+    source: SourceLine
+    keys: tuple[str, ...]
+    count: int
+    device_time_total_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledKernel:
+    """All launches of one kernel.
+
+    ``key``, ``count``, ``device_time_total`` and ``device_time`` (the mean) are PyTorch's names, which were
+    ``cuda_time_total`` and ``cuda_time``; PyTorch gives microseconds. ``grid`` and ``block`` are None where
+    launches differ. ``occupancy`` is the theoretical one, 0 to 1, as a mean over the device time.
+    ``moved_bytes`` (between SMs and L2) and ``flop`` are None where they were not counted.
+    """
+
+    key: str
+    count: int
+    device_time_total_ns: int
+    grid: Dim3 | None = None
+    block: Dim3 | None = None
+    occupancy: float | None = None
+    moved_bytes: int | None = None
+    flop: int | None = None
+
+    @property
+    def device_time_ns(self) -> float:
+        """The mean time of a launch."""
+        return self.device_time_total_ns / self.count
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes moved in a nanosecond."""
+        return _rate(self.moved_bytes, self.device_time_total_ns)
+
+    @property
+    def gflop_per_s(self) -> float | None:
+        """Floating-point operations in a nanosecond."""
+        return _rate(self.flop, self.device_time_total_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledCopy:
+    """All copies of one direction, or all memsets (no direction), from or to host memory of one kind."""
+
+    way: CopyKind | None
+    pinned: bool | None
+    count: int
+    size_bytes: int
+    device_time_total_ns: int
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes copied in a nanosecond."""
+        return _rate(self.size_bytes, self.device_time_total_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledWait:
+    """All waits of the host in one call, at one line; ``hidden``: the line does not ask for one."""
+
+    key: str
+    source: SourceLine | None
+    hidden: bool
+    count: int
+    cpu_time_total_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfiledRange:
+    """All NVTX ranges of one name.
+
+    ``cpu_time_total_ns`` is the host's time in them. ``device_time_total_ns`` is that of the operations
+    whose calls were made in them, by the same thread, each once; None where calls were not seen.
+    """
+
+    key: str
+    count: int
+    cpu_time_total_ns: int
+    device_time_total_ns: int | None
+    operations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What a program did between two moments, added up; the longest first.
+
+    ``busy_ns`` is how long any operation ran. ``peak_bytes`` is the most that the pool held,
+    ``before_bytes`` what it held before; None where that was not seen.
+    """
+
+    provenance: Provenance
+    method: TimelineMethod
+    name: str
+    wall_ns: int
+    busy_ns: int
+    kernels: tuple[ProfiledKernel, ...] = ()
+    copies: tuple[ProfiledCopy, ...] = ()
+    waits: tuple[ProfiledWait, ...] = ()
+    ranges: tuple[ProfiledRange, ...] = ()
+    lines: tuple[ProfiledLine, ...] = ()
+    before_bytes: int | None = None
+    peak_bytes: int | None = None
+    note: str = ""
+
+    def kernel(self, key: str) -> ProfiledKernel:
+        """The kernel of that name.
+
+        Raises
+        ------
+        KeyError
+            If none ran; the message names those that did.
+        """
+        for each in self.kernels:
+            if each.key == key:
+                return each
+        raise KeyError(f"{key!r} did not run; {', '.join(k.key for k in self.kernels) or 'no kernel'} did.")
+
+
+def _rate(amount: int | None, time_ns: int) -> float | None:
+    return None if amount is None or not time_ns else amount / time_ns
