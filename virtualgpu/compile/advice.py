@@ -24,7 +24,6 @@ _HOST_HEADERS = {
     "float.h": "#include <cuda/std/cfloat> has its constants",
     "cfloat": "#include <cuda/std/cfloat> has its constants",
     "algorithm": "min, max and cuda::std::swap (#include <cuda/std/utility>) work in a kernel",
-    "curand_kernel.h": "it comes with the CUDA toolkit only; cp.random makes random arrays",
     "vector": "kernels work on arrays that cp has made",
     "string": "kernels have no strings but those of printf",
 }
@@ -104,6 +103,11 @@ def _found(log: str, code: str) -> Iterator[str]:
         stand_in = _HOST_HEADERS.get(header[1])
         if stand_in:
             yield f"Leave out #include <{header[1]}>: {stand_in}."
+        elif header[1].startswith("curand"):
+            yield (
+                "cuRAND's headers are not installed: pip install nvidia-curand, or gpulab's extra curand. "
+                "cp.random makes random arrays without them."
+            )
         elif header[1].startswith("crt/"):
             yield "CUDA's headers are incomplete here: pip install nvidia-cuda-crt."
     size = re.search(r"function '([^']+)' uses too much shared data \((\w+) bytes, (\w+) max\)", log)

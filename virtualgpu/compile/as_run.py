@@ -16,10 +16,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from virtualgpu.compile import nvrtc, sass
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.entry_text import code_of
+from virtualgpu.compile.ptx.flow import cfg
+from virtualgpu.compile.ptx.flow.regions import regions
 from virtualgpu.compile.ptx.parser import parse
-from virtualgpu.compile.ptx.regions import regions
 from virtualgpu.compile.sass import SassInstruction
 from virtualgpu.records import AccessCounters, BranchCounters, KernelCounters, KernelSource, Provenance
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
@@ -140,15 +141,10 @@ def anchor(
     provenance = counters.provenance
     detail = f"machine code by NVRTC for sm_{target}"
     return AsRun(
-        Provenance(provenance.source, provenance.device, detail),
-        counters.kernel_name,
-        f"sm_{target}",
-        counters.grid,
-        counters.block,
-        tuple(accesses),
-        tuple(_branch(site) for site in sites if site.branch),
-        tuple(sorted(extra.items())),
-    )
+        provenance=Provenance(provenance.source, provenance.device, detail), kernel_name=counters.kernel_name,
+        target=f"sm_{target}", grid=counters.grid, block=counters.block, accesses=tuple(accesses),
+        branches=tuple(_branch(site) for site in sites if site.branch), extra=tuple(sorted(extra.items())),
+    )  # fmt: skip
 
 
 def _a_loop_splits(sites: Sequence[_Site]) -> bool:
@@ -224,8 +220,9 @@ def _access(site: _Site, passing: int) -> AccessAsRun:
     counted = site.access
     assert counted is not None
     row = AccessAsRun(
-        counted.pc, counted.line, counted.text, counted.space, counted.kind, "", counted.size_bytes,
-        counted.requests, 0, 0, column=counted.column,
+        pc=counted.pc, line=counted.line, text=counted.text, space=counted.space, kind=counted.kind,
+        opcode="", size_bytes=counted.size_bytes, written=counted.requests, requests=0, executions=0,
+        column=counted.column,
     )  # fmt: skip
     if not site.machine:
         return row
@@ -345,7 +342,10 @@ def _left_over(row: AccessAsRun) -> AccessAsRun:
 def _branch(site: _Site) -> BranchAsRun:
     counted = site.branch
     assert counted is not None
-    row = BranchAsRun(counted.pc, counted.line, counted.text, "", counted.divergent, 0, column=counted.column)
+    row = BranchAsRun(
+        pc=counted.pc, line=counted.line, text=counted.text, opcode="", written=counted.divergent,
+        divergent=0, column=counted.column,
+    )  # fmt: skip
     if not site.machine:
         return replace(row, note=_UNSPLIT if counted.divergent else "")
     branches = [i for i in site.machine if i.root != "EXIT"]

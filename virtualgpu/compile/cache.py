@@ -1,8 +1,8 @@
 """Compiled code kept on disk by content: PTX, cubins, machine code.
 
-A key is a digest of everything the result depends on, so entries never go stale; the oldest leave
-when there are many. Nothing here is needed for correct work: a folder that cannot be read or
-written only costs time.
+A key is a digest of everything the result depends on, so entries never go stale; those whose last use
+is longest ago leave when there are many. Nothing here is needed for correct work: a folder that cannot
+be read or written only costs time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def load(kind: str, name: str) -> bytes | None:
     if hasattr(os, "getuid") and (status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o022):
         return None
     # Bad machine code would crash the process: a file cut short, or another's under this name.
-    return data[32:] if _signed(name, data[32:]) == data[:32] else None
+    if _signed(name, data[32:]) != data[:32]:
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(path)
+    return data[32:]
 
 
 def _signed(name: str, data: bytes) -> bytes:

@@ -33,7 +33,8 @@ _RESERVED_SHARED_SECTION = ".nv.shared.reserved.0"
 class KernelResources:
     """Resources of one kernel. Bytes of local memory are per thread, of shared memory per block.
 
-    ``launch_bound_threads`` is what ``__launch_bounds__`` says, None where it says nothing.
+    ``launch_bound_threads`` is what ``__launch_bounds__`` says, None where it says nothing. ``estimated``
+    tells that the registers are, by no compiler that hands them out.
     """
 
     registers_per_thread: int
@@ -41,6 +42,7 @@ class KernelResources:
     local_bytes: int
     constant_bytes: int
     launch_bound_threads: int | None
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.entry_text import EntryText, apply_edits, find_entry
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import PtxError
 from virtualgpu.records import Dim3

@@ -10,19 +10,24 @@ from __future__ import annotations
 import ctypes
 import functools
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from virtualgpu.compile import cache as disk_cache
 from virtualgpu.compile import shipped
+from virtualgpu.compile.child import server
+from virtualgpu.compile.child.process import CompilerEndedError, compiler
 from virtualgpu.compile.cubin import KernelResources
-from virtualgpu.compile.includes import stamp
+from virtualgpu.compile.headers.includes import stamp
 from virtualgpu.compile.interruptible import interruptible
 from virtualgpu.errors import GpulabError, NotSupportedError, ToolMissingError
 
-_HEADER_LIBRARIES = ("cudart", "cccl")
+# Seconds of processor time that one compilation may take.
+LIMIT_VARIABLE = "VIRTUALGPU_COMPILE_S"
+_LIMIT_S, _LIMIT_BYTES = 20.0, 3 << 30
+_HEADER_LIBRARIES = ("cudart", "cccl", "curand")
 
 # What CuPy adds to every RawKernel's options (cupy/cuda/compiler.py, 14.x): subnormal floats become
 # zero, and functions without a qualifier are device functions.
@@ -91,7 +96,7 @@ def _load() -> ctypes.CDLL | Exception:
 
 @functools.cache
 def include_options() -> tuple[str, ...]:
-    """``-I`` options for the CUDA headers found here (cooperative groups, cuda_fp16, libcu++)."""
+    """``-I`` options for the CUDA headers found here (cooperative groups, cuda_fp16, libcu++, cuRAND)."""
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories: list[str] = []
@@ -237,9 +242,10 @@ def _compile(
     """
     _refuse_unlinked(flags)
     options = _merge_options(flags)
-    compile_now = _compile_apart if expressions else _compile_now
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
-        return interruptible(lambda: compile_now(code, file_name, options, expressions, kinds))
+        return interruptible(
+            lambda: _compile_now(code, file_name, options, expressions, kinds), compiler.interrupt
+        )
     version_text = ".".join(map(str, version()))
     asked = (file_name, *options, "", *expressions, "", code, stamp(code))
     keys = [disk_cache.key(version_text, kind, *asked) for kind in kinds]
@@ -249,88 +255,66 @@ def _compile(
         return [image for _, _, image in stored], facts["log"], facts["lowered"]
 
     def compile_and_keep() -> tuple[list[bytes], str, dict[str, str]]:
-        images, log, lowered = compile_now(code, file_name, options, expressions, kinds)
+        images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
         head = json.dumps({"log": log, "lowered": lowered}).encode()
         for key, image in zip(keys, images, strict=True):
             disk_cache.store("nvrtc", key, head + b"\n" + image)
         return images, log, lowered
 
-    return interruptible(compile_and_keep)
-
-
-def _compile_apart(
-    code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
-) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile with name expressions, in a process of its own.
-
-    NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
-    as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
-    """
-    request = {"code": code, "file_name": file_name, "options": list(options), "kinds": list(kinds)}
-    program = "import sys, json; r = json.load(sys.stdin); sys.path[:] = r.pop('path'); "
-    program += "from virtualgpu.compile import nvrtc; nvrtc.answer(**r)"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=json.dumps({**request, "expressions": list(expressions), "path": sys.path}).encode(),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode == 0:
-        head, _, rest = done.stdout.partition(b"\n")
-        facts = json.loads(head)
-        if facts["error"]:
-            raise NvrtcCompileError(facts["log"])
-        images = []
-        for size in facts["sizes"]:
-            images.append(rest[:size])
-            rest = rest[size:]
-        return images, facts["log"], facts["lowered"]
-    _compile_now(code, file_name, options, (), kinds)
-    raise NvrtcCompileError(
-        f"NVRTC ended without a word while it made {', '.join(expressions)}. Check that every type in the "
-        "source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs <cuda_fp16.h>."
-    )
-
-
-def answer(code: str, file_name: str, options: list[str], expressions: list[str], kinds: list[str]) -> None:
-    """Compile, and write a line of facts and the images to standard output: the child of `_compile_apart`."""
-    try:
-        images, log, lowered = _compile_now(code, file_name, options, expressions, kinds)
-        sizes = [len(image) for image in images]
-        facts: dict[str, object] = {"error": False, "log": log, "lowered": lowered, "sizes": sizes}
-    except NvrtcCompileError as error:
-        images, facts = [], {"error": True, "log": error.log}
-    sys.stdout.buffer.write(b"".join([json.dumps(facts).encode(), b"\n", *images]))
-    sys.stdout.flush()
+    return interruptible(compile_and_keep, compiler.interrupt)
 
 
 def _compile_now(
     code: str, file_name: str, options: Sequence[str], expressions: Sequence[str], kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    library = _library()
-    program = ctypes.c_void_p()
-    _check(
-        library.nvrtcCreateProgram(ctypes.byref(program), code.encode(), file_name.encode(), 0, None, None)
-    )
+    """Compile in a process of its own, within limits of processor time and memory.
+
+    NVRTC (13.5) ends its process over a template kernel with a pointer to a type that nobody declared, such
+    as ``uint32_t*`` without its header. Without name expressions the same source gets an ordinary error.
+    """
+    limit_s = _limit_s()
+    request = {
+        "code": code, "file_name": file_name, "options": list(options), "expressions": list(expressions),
+        "kinds": list(kinds), "limit_s": limit_s, "limit_bytes": _LIMIT_BYTES,
+        "folder": str(Path.cwd()),
+    }  # fmt: skip
     try:
-        for expression in expressions:
-            _check(library.nvrtcAddNameExpression(program, expression.encode()))
-        encoded = [option.encode() for option in options]
-        array = (ctypes.c_char_p * len(encoded))(*encoded)
-        status = library.nvrtcCompileProgram(program, len(encoded), array)
-        log = _read(library, program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
-        if status:
-            reason = library.nvrtcGetErrorString(status).decode()
-            told = log.replace("__nv_name_map", "name_expressions")
-            raise NvrtcCompileError(told or f"NVRTC gave up: {reason}.")
-        lowered = {}
-        for expression in expressions:
-            name = ctypes.c_char_p()
-            _check(library.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
-            lowered[expression] = (name.value or b"").decode()
-        return [_read(library, program, kind) for kind in kinds], log, lowered
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
+        facts, images = compiler.ask(_library()._name, request)
+    except InterruptedError:
+        raise
+    except OSError:  # no process can be started here
+        facts, images = server.answer(_library(), request)
+    except CompilerEndedError:
+        if not expressions:
+            raise NvrtcCompileError("NVRTC ended without a word over this source.") from None
+        _compile_now(code, file_name, options, (), kinds)
+        raise NvrtcCompileError(
+            f"NVRTC ended without a word while it made {', '.join(expressions)}. Check that every type in "
+            "the source is declared: fixed-size integers need #include <cuda/std/cstdint>, half needs "
+            "<cuda_fp16.h>."
+        ) from None
+    if "over" in facts:
+        used = f"{limit_s:g} s of processor time"
+        if facts["over"] == "memory":
+            used = f"{_LIMIT_BYTES / 2**30:.2g} GiB of memory"
+        raise NvrtcCompileError(
+            f"NVRTC was stopped after it had taken {used}. Look for macros or templates that expand into one "
+            f"another; for a source that is that long, set {LIMIT_VARIABLE} to more seconds."
+        )
+    if "failed" in facts:
+        raise GpulabError(facts["failed"])
+    if "refused" in facts:
+        raise NvrtcCompileError(facts["refused"].replace("__nv_name_map", "name_expressions"))
+    return images, facts["log"], facts["lowered"]
+
+
+def _limit_s() -> float:
+    """Processor time that a source may take to compile."""
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    try:
+        return max(float(text), 0.1)
+    except ValueError:
+        return _LIMIT_S
 
 
 def _merge_options(flags: Sequence[str]) -> list[str]:
@@ -355,14 +339,6 @@ def _refuse_unlinked(flags: Sequence[str]) -> None:
         raise NotSupportedError(
             f"With {unlinked} NVRTC makes code for a linker, which a virtual GPU does not have: leave it out."
         )
-
-
-def _read(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> bytes:
-    size = ctypes.c_size_t()
-    _check(getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size)))
-    buffer = ctypes.create_string_buffer(size.value)
-    _check(getattr(library, f"nvrtcGet{what}")(program, buffer))
-    return buffer.raw
 
 
 def _check(status: int) -> None:

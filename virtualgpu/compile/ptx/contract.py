@@ -21,7 +21,8 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 
 NEGATED_PRODUCT, NEGATED_ADDEND = "neg_product", "neg_addend"
 """Parts of a fused instruction that PTX's own ``fma`` does not have: ``c - a * b`` and ``a * b - c``."""

@@ -12,7 +12,8 @@ import dataclasses
 from collections import deque
 from collections.abc import Set
 
-from virtualgpu.compile.ptx import callgraph, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import callgraph
 from virtualgpu.errors import NotSupportedError
 
 # Separates a copied name from the number of the copy.

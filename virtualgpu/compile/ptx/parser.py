@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from virtualgpu.compile.ptx import ir
@@ -58,6 +59,12 @@ def parse(ptx: str) -> ir.Module:
     module = _Parser(ptx).run()
     validate(module)
     return module
+
+
+@functools.lru_cache(maxsize=8)
+def parsed(ptx: str) -> ir.Module:
+    """What `parse` makes of a text, made once for all that only read it."""
+    return parse(ptx)
 
 
 class _Parser:

@@ -26,7 +26,7 @@ from virtualgpu.engine.ir.compiled import (
     translate,
 )
 from virtualgpu.engine.lower.ops import memory_ops
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 
 ROOM = 1 << 21  # notes
 NOTE_BYTES = 24
@@ -248,7 +248,7 @@ class AccessNotes:
 
     @property
     def one_in(self) -> int:
-        """Each so manieth line is among them."""
+        """One line in so many is among them."""
         return self._state.part + 1
 
     @property

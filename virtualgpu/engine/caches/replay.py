@@ -18,7 +18,7 @@ import numpy.typing as npt
 from virtualgpu.engine.caches import notes
 from virtualgpu.engine.caches.notes import scrambled
 from virtualgpu.engine.ir.compiled import address_of, load64, store64, struct, translate
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 from virtualgpu.model.caches.geometry import CacheSizes
 from virtualgpu.records.kernel import LINE_BYTES
 
@@ -400,7 +400,7 @@ def replay(
     sm_count
         SMs.
     one_in
-        Each so manieth line was noted; the caches are as much smaller.
+        One line in so many was noted; the caches are as much smaller.
     before
         Notes of what filled L2 before, which are not counted; None: it is empty.
     """

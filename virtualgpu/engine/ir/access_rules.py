@@ -90,7 +90,7 @@ def _swapped(step: int, low: int) -> str:
 """
 
 
-def _look_up(sector: str, tag: str) -> str:
+def look_up(sector: str, tag: str) -> str:
     """Text that asks the model of an L1 cache for a sector and leaves it there; ``%missed.<tag>`` tells.
 
     Places count from the device's first address, so that the same program always finds the same.
@@ -119,7 +119,7 @@ _RUN = f"""run:
   %first = call i32 @llvm.cttz.i32(i32 %runs.left, i1 false)
   %first.p = getelementptr i64, ptr %spill, i32 %first
   %s = load i64, ptr %first.p
-{_look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
+{look_up("%s", "f")}  %misses.f1 = add i64 %misses.f, %missed.f
   %runs.minus = sub i32 %runs.left, 1
   %runs.rest = and i32 %runs.left, %runs.minus
   %runs.more = icmp ne i32 %runs.rest, 0
@@ -220,7 +220,7 @@ def _count_sectors(*, looks_up: bool) -> str:
     return (
         _COUNT_SECTORS.replace("@NAME", "@count_sectors")
         .replace("@RUN", _RUN)
-        .replace("@LOOK", _look_up("%x", "s"))
+        .replace("@LOOK", look_up("%x", "s"))
     )
 
 

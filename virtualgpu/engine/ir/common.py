@@ -100,6 +100,7 @@ good:
 declare i32 @llvm.cttz.i32(i32, i1)
 declare i32 @llvm.ctpop.i32(i32)
 declare i32 @llvm.umax.i32(i32, i32)
+declare i32 @llvm.umin.i32(i32, i32)
 declare i64 @llvm.umax.i64(i64, i64)
 declare i32 @llvm.vector.reduce.umin.v32i32(<32 x i32>)
 declare i32 @llvm.vector.reduce.umax.v32i32(<32 x i32>)

@@ -167,6 +167,7 @@ entry:
         "trace_block",
         "trace_warp",
         "patience",
+        "hand_over",
         "shared",
         "reserved_shared_bytes",
         "barrier",
@@ -249,7 +250,7 @@ prepare:
   %pmore = icmp ult i32 %pw1, %warps
   br i1 %pmore, label %prepare, label %round
 round:
-  %stalls = phi i32 [0, %entry], [0, %prepare], [%stalls1, %again], [0, %opened]
+  %stalls = phi i32 [0, %entry], [0, %prepare], [%stalls1, %again], [0, %on]
   br label %warp
 warp:
   %w = phi i32 [0, %round], [%w1, %next]
@@ -383,6 +384,11 @@ ask1:
   %did = icmp eq i32 %answer, {layout.OPENED}
   br i1 %did, label %opened, label %rest
 opened:
+  %others.turn = icmp ne i32 %hand_over, 0
+  br i1 %others.turn, label %handed, label %on
+handed:
+  ret i32 {layout.HANDED_OVER}
+on:
   br label %round
 rest:
   %any.ready = icmp ne i32 %ready1, 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from virtualgpu.engine.ir import layout
+from virtualgpu.engine.ir.text import LANE_BITS
 from virtualgpu.errors import NotSupportedError
 
 LLVM_OF_PTX = {
@@ -73,9 +74,13 @@ def float_constant(llvm: str, raw: int) -> str:
 
 
 class Emitter:
-    """Collects the lines of one LLVM function and names its temporaries."""
+    """Collects the lines of one LLVM function and names its temporaries.
 
-    def __init__(self) -> None:
+    `masked` is for processors that work under masks of single bits, such as AVX-512.
+    """
+
+    def __init__(self, masked: bool = False) -> None:
+        self.masked = masked
         self.lines: list[str] = []
         self.declared: set[str] = set()
         self.count = 0
@@ -148,8 +153,28 @@ class Emitter:
         return self.op(f"bitcast {vector('i1')} {mask} to i32")
 
     def mask_vector(self, mask: str) -> str:
-        """A 32-bit lane mask as an i1 vector."""
-        return self.op(f"bitcast i32 {mask} to {vector('i1')}")
+        """A 32-bit lane mask as an i1 vector; without masks in hardware each lane tests its own bit."""
+        if self.masked:
+            return self.op(f"bitcast i32 {mask} to {vector('i1')}")
+        own = self.binary("and", "i32", self.splat("i32", mask), LANE_BITS)
+        return self.compare("eq", "i32", own, LANE_BITS)
+
+    def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
+        """Write the lanes of an i1 vector to a row that no other thread sees.
+
+        Without masks in hardware the row is read, blended and written whole. That is volatile, or LLVM makes a
+        masked store of it, which takes AMD's processors a dozen cycles.
+        """
+        if self.masked:
+            raw = f"i{bits(llvm)}"
+            name = f"llvm.masked.store.v{layout.LANES}{raw}.p0"
+            self.declared.add(f"declare void @{name}({vector(raw)}, ptr, {vector('i1')})")
+            value = f"{vector(raw)} {self.cast(value, llvm, raw)}"
+            self.raw(f"call void @{name}({value}, ptr align 64 {pointer}, {vector('i1')} {lanes})")
+            return
+        old = self.op(f"load {vector(llvm)}, ptr {pointer}, align 64")
+        new = self.select(llvm, lanes, value, old)
+        self.raw(f"store volatile {vector(llvm)} {new}, ptr {pointer}, align 64")
 
     def context_pointer(self, field: str) -> str:
         return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.offset(field)}")

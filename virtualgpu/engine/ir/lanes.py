@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
+from virtualgpu.engine.ir import rows
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
-from virtualgpu.engine.ir.text import splat
+from virtualgpu.engine.ir.text import active, splat
+
+
+def _row(size: int) -> str:
+    """Text that says whether all lanes' addresses ``%a`` are in a row, ``%line``, from ``%a0`` on."""
+    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
+    return (
+        "  %a0 = extractelement <32 x i64> %a, i32 0\n"
+        + splat("i64", "%a0", "%first")
+        + f"  %row = add <32 x i64> %first, {offsets}\n  %off = xor <32 x i64> %a, %row\n"
+        + rows.all_zero("i64", 32, "%off", "%line")
+    )
 
 
 def gather(llvm: str) -> tuple[str, str]:
-    """Load one value a lane from host addresses; contiguous full warps load as one vector."""
+    """Load one value a lane from host addresses; lanes that are not active get 0.
+
+    They load what the first active lane does, as single lanes are left out by a branch each without AVX-512.
+    """
     name, size = f"gather_{llvm}", bits(llvm) // 8
     vector = f"<32 x {llvm}>"
-    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
+    every = "<32 x i1> splat (i1 true)"
     body = f"""
 declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
 define internal {vector} @{name}(<32 x i64> %a, i32 %mask) noinline {{
 entry:
-  %a0 = extractelement <32 x i64> %a, i32 0
-{splat("i64", "%a0", "%first")}
-  %line = add <32 x i64> %first, {offsets}
-  %same = icmp eq <32 x i64> %a, %line
-  %sames = bitcast <32 x i1> %same to i32
-  %both = and i32 %sames, %mask
-  %straight = icmp eq i32 %both, -1
-  br i1 %straight, label %fast, label %slow
-fast:
-  %p = inttoptr i64 %a0 to ptr
-  %v = load {vector}, ptr %p, align {size}
+  %full = icmp eq i32 %mask, -1
+  br i1 %full, label %ask, label %some
+ask:
+{_row(size)}  br i1 %line, label %straight, label %all
+straight:
+  %p0 = inttoptr i64 %a0 to ptr
+  %v = load {vector}, ptr %p0, align {size}
   ret {vector} %v
-slow:
-  %ps = inttoptr <32 x i64> %a to <32 x ptr>
-  %m = bitcast i32 %mask to <32 x i1>
-  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, <32 x i1> %m, {vector} zeroinitializer)
-  ret {vector} %g
+some:
+  %none = icmp eq i32 %mask, 0
+  br i1 %none, label %nothing, label %part
+nothing:
+  ret {vector} zeroinitializer
+part:
+  %l = call i32 @llvm.cttz.i32(i32 %mask, i1 true)
+  %p = extractelement <32 x i64> %a, i32 %l
+{splat("i64", "%p", "%safe")}{active("%mask", "%m")}  %chosen = select <32 x i1> %m, <32 x i64> %a, <32 x i64> %safe
+  br label %all
+all:
+  %from = phi <32 x i64> [%a, %ask], [%chosen, %part]
+  %ps = inttoptr <32 x i64> %from to <32 x ptr>
+  %g = call {vector} @{intrinsic}(<32 x ptr> align {size} %ps, {every}, {vector} zeroinitializer)
+{active("%mask", "%in")}  %r = select <32 x i1> %in, {vector} %g, {vector} zeroinitializer
+  ret {vector} %r
 }}
 """
     return name, body
@@ -42,25 +64,20 @@ def scatter(llvm: str) -> tuple[str, str]:
     """Store one value a lane to host addresses; of lanes that collide the highest wins."""
     name, size = f"scatter_{llvm}", bits(llvm) // 8
     vector = f"<32 x {llvm}>"
-    offsets = "<" + ", ".join(f"i64 {size * lane}" for lane in range(32)) + ">"
     intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
     body = f"""
 declare void @{intrinsic}({vector}, <32 x ptr>, <32 x i1>)
 define internal void @{name}({vector} %v, <32 x i64> %a, i32 %mask) noinline {{
 entry:
-  %a0 = extractelement <32 x i64> %a, i32 0
-{splat("i64", "%a0", "%first")}
-  %line = add <32 x i64> %first, {offsets}
-  %same = icmp eq <32 x i64> %a, %line
-  %sames = bitcast <32 x i1> %same to i32
-  %both = and i32 %sames, %mask
-  %straight = icmp eq i32 %both, -1
-  br i1 %straight, label %fast, label %slow
-fast:
-  %p = inttoptr i64 %a0 to ptr
-  store {vector} %v, ptr %p, align {size}
+  %full = icmp eq i32 %mask, -1
+  br i1 %full, label %ask, label %some
+ask:
+{_row(size)}  br i1 %line, label %straight, label %some
+straight:
+  %p0 = inttoptr i64 %a0 to ptr
+  store {vector} %v, ptr %p0, align {size}
   ret void
-slow:
+some:
   %ps = inttoptr <32 x i64> %a to <32 x ptr>
   %m = bitcast i32 %mask to <32 x i1>
   call void @{intrinsic}({vector} %v, <32 x ptr> align {size} %ps, <32 x i1> %m)
@@ -120,10 +137,13 @@ stored:
 """
 _ADD_HALVES = """
 define internal {word} @add_{kind}({word} %a, {word} %b) {{
-  %x = bitcast {word} %a to <{n} x half>
-  %y = bitcast {word} %b to <{n} x half>
-  %sum = fadd <{n} x half> %x, %y
-  %r = bitcast <{n} x half> %sum to {word}
+  %xh = bitcast {word} %a to <{n} x half>
+  %yh = bitcast {word} %b to <{n} x half>
+  %x = fpext <{n} x half> %xh to <{n} x float>
+  %y = fpext <{n} x half> %yh to <{n} x float>
+  %sum = fadd <{n} x float> %x, %y
+  %sumh = fptrunc <{n} x float> %sum to <{n} x half>
+  %r = bitcast <{n} x half> %sumh to {word}
   ret {word} %r
 }}
 """

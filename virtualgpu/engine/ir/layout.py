@@ -21,7 +21,7 @@ REDUCES = 1 << 24  # ... and this bit marks one with a reduction
 EXITED = 0x7FFF_FFFF
 
 # What a warp function returns to the block driver.
-DONE, WAITS, FAULT, YIELDS = 0, 1, 2, 4
+DONE, WAITS, FAULT, YIELDS, HANDED_OVER = 0, 1, 2, 4, 8
 
 # Fault codes.
 ILLEGAL_GLOBAL, ILLEGAL_SHARED, ILLEGAL_LOCAL, MISALIGNED = 1, 2, 3, 4
@@ -180,6 +180,7 @@ CONTEXT = np.dtype(
         ("sm_count", "<i4"),
         ("depth", "<i4"),
         ("patience", "<i4"),
+        ("hand_over", "<i4"),
         ("rotate_every", "<i4"),
         ("observed", "<i4"),
         ("barrier_counts", "<i4", BARRIERS),

@@ -9,6 +9,21 @@ IOTA, IOTA_I32 = (
     "<" + ", ".join(f"{llvm} {lane}" for lane in range(layout.LANES)) + ">" for llvm in ("i64", "i32")
 )
 
+# The bit of each lane in a lane mask.
+LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(layout.LANES)) + ">"
+
+
+def active(mask: str, result: str) -> str:
+    """Text that turns a lane mask into lanes: each tests its own bit.
+
+    Without AVX-512 a bitcast would move bit after bit.
+    """
+    return (
+        splat("i32", mask, f"{result}.all")
+        + f"  {result}.own = and <32 x i32> {result}.all, {LANE_BITS}\n"
+        + f"  {result} = icmp eq <32 x i32> {result}.own, {LANE_BITS}\n"
+    )
+
 
 def splat(llvm: str, scalar: str, result: str) -> str:
     """Text that puts one scalar into all 32 lanes of `result`."""
@@ -36,3 +51,21 @@ def bump(pointer: str, amount: str, tag: str) -> str:
         f"  %{tag}.n = add i64 %{tag}.o, {amount}\n"
         f"  store i64 %{tag}.n, ptr {pointer}\n"
     )
+
+
+def odd_single(value: str, result: str) -> str:
+    """Text that rounds a double to float, to odd: rounding that once more, to 16 bits, rounds only once.
+
+    The double's 29 last bits are what a float has no room for. No float below its normal ones matters here:
+    the 16-bit types have none so small.
+    """
+    return f"""  {result}.raw = bitcast double {value} to i64
+  {result}.low = and i64 {result}.raw, 536870911
+  {result}.inexact = icmp ne i64 {result}.low, 0
+  {result}.sticky = zext i1 {result}.inexact to i64
+  {result}.last = shl i64 {result}.sticky, 29
+  {result}.high = and i64 {result}.raw, -536870912
+  {result}.kept = or i64 {result}.high, {result}.last
+  {result}.short = bitcast i64 {result}.kept to double
+  {result} = fptrunc double {result}.short to float
+"""

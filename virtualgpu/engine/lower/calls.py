@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.compile.ptx.callgraph import parts_of
+from virtualgpu.compile.ptx.flow.callgraph import parts_of
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.ir.text import IOTA
@@ -14,6 +14,9 @@ from virtualgpu.errors import NotSupportedError, PtxError
 MAX_DEPTH = 256
 # What calls to functions the engine has itself must pass at least.
 _ARGUMENTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
+
+
+ROOTS = {"call"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
@@ -117,7 +120,7 @@ def _indirect(c: WarpCode, i: ir.Instruction, arguments: list[str], results: lis
         chosen = e.op(f"and i32 {e.mask_bits(hit)}, {left}")
         left = e.op(f"and i32 {left}, {e.op(f'xor i32 {chosen}, -1')}")
         go, onward = e.name("via"), e.name("on")
-        before, mask, mask_v = c.here, c.mask, c.mask_v
+        before, mask = c.here, c.mask
         some = e.op(f"icmp ne i32 {chosen}, 0")
         e.raw(f"br i1 {some}, label %{go}, label %{onward}")
         c.begin(go)
@@ -126,8 +129,6 @@ def _indirect(c: WarpCode, i: ir.Instruction, arguments: list[str], results: lis
         e.raw(f"br label %{onward}")
         c.begin(onward)
         c.mask = e.op(f"phi i32 [{mask}, %{before}], [{left_over}, %{after}]")
-        c.mask_v = e.mask_vector(c.mask)
-        del mask_v
     c.fault_if(left, layout.BAD_CALL, i.pc, pointer)
 
 
@@ -189,7 +190,7 @@ def _drop_exited(c: WarpCode) -> None:
     none = e.op(f"icmp eq i32 {left}, 0")
     e.raw(f"br i1 {none}, label %dispatch, label %{onward}")
     c.begin(onward)
-    c.mask, c.mask_v = left, e.mask_vector(left)
+    c.mask = left
 
 
 def _argument(c: WarpCode, i: ir.Instruction, name: str) -> str:

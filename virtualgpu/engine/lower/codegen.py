@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from virtualgpu.compile.ptx import callgraph, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import callgraph
 from virtualgpu.compile.ptx.inline import inline
 from virtualgpu.engine.ir import common as common_ir
 from virtualgpu.engine.ir import driver as driver_ir
@@ -102,8 +103,9 @@ def generate(
     trace: bool,
     observe: bool = False,
     trap_nan: bool = False,
+    masked: bool = False,
 ) -> Kernel:
-    """Generate the LLVM module of one kernel.
+    """Generate the LLVM module of one kernel; `masked` is for processors with masks of single bits.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def generate(
     }
     tables = Tables(functions=[f.name for f in functions])
     tables.shared, static_shared = shared_layout(module, functions)
-    options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan)
+    options = Options(count=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
     declared: set[str] = set()
     bodies = []
     for function in functions:

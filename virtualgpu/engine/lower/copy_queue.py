@@ -20,7 +20,10 @@ WARP_BYTES = _ENTRY_BYTES * (CAPACITY + 1)
 # its words, and the mbarrier whose phase it completes with, if any.
 _COUNT, _SITE, _GROUPS, _PLACES, _WORDS, _BOUND = 4, 8, 128, 256, 512, 1024
 
-_BEGIN = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site"
+# The copies of a group that no wait for groups means: those that an mbarrier alone was told of.
+_NO_GROUP = 1 << 30
+
+_BEGIN = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site, i64 %barrier"
 _FIND = (
     load_field("copies", "%copies")
     + load_field("warp", "%warp")
@@ -39,7 +42,7 @@ _FIND = (
 )
 
 
-def _tell(lanes_: str) -> str:
+def _tell(lanes_: str, site: str = " %site") -> str:
     """Text that tells an observer what happens (``%event``) to an entry."""
     return (
         load_field("shared", "%shared")
@@ -47,9 +50,9 @@ def _tell(lanes_: str) -> str:
         + "  %shown = sub <32 x i64> %places, %shareds\n  store <32 x i64> %shown, ptr %told\n"
         + load_field("observer", "%observer.i")
         + f"""  %observer = inttoptr i64 %observer.i to ptr
-  %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE}
-  %site = load i32, ptr %site.p
-  %site.4 = shl i32 %site, 2
+  %site.at = getelementptr i8, ptr %entry.p, i64 {_SITE}
+ {site} = load i32, ptr %site.at
+  %site.4 = shl i32{site}, 2
   %what = add i32 %site.4, %event
   %code = sub i32 {layout.COPY}, %what
   call void %observer(ptr %ctx, i32 %code, ptr %told, i32 {lanes_}, ptr null)
@@ -58,21 +61,35 @@ def _tell(lanes_: str) -> str:
 
 
 def begin(c: WarpCode) -> str:
-    """Name of ``void (ctx, <32 x i64> places, i32 mask, ptr words, i32 count, i32 site)``."""
+    """Name of ``void (ctx, <32 x i64> places, i32 mask, ptr words, i32 count, i32 site, i64 barrier)``.
+
+    With an mbarrier's host address the copy belongs to its phase, and to no group.
+    """
+    told = ""
+    if c.options.observe:
+        told = f"""  br i1 %free, label %done, label %tell
+tell:
+  %places = add <32 x i64> %to, zeroinitializer
+  %event = add i32 0, {layout.TO_BARRIER}
+{_tell("%mask", " %site.t")}"""
     c.need(
         "copy_begin",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 define internal void @copy_begin({_BEGIN}) noinline {{
 entry:
+  %told = alloca <32 x i64>
   %none = icmp eq i32 %mask, 0
   br i1 %none, label %done, label %room
 room:
-{_FIND}  %groups = load <32 x i32>, ptr %area, align 64
+{_FIND}  %groups0 = load <32 x i32>, ptr %area, align 64
+  %free = icmp eq i64 %barrier, 0
+  %later = select i1 %free, i32 0, i32 {_NO_GROUP}
+{splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
   %full = icmp uge i32 %held, {CAPACITY}
   br i1 %full, label %early, label %append
 early:
-  %all = add <32 x i32> %groups, splat (i32 1)
+  %all = add <32 x i32> %groups0, splat (i32 {_NO_GROUP + 1})
   call void @{arrive(c)}(ptr %ctx, i32 -1, <32 x i32> %all, i64 0)
   br label %append
 append:
@@ -91,12 +108,12 @@ append:
   %places.p = getelementptr i8, ptr %entry.p, i64 {_PLACES}
   store <32 x i64> %to, ptr %places.p, align 64
   %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND}
-  store <32 x i64> zeroinitializer, ptr %bound.p, align 64
+{splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
   %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS}
   %size32 = shl i32 %count, 7
   %size = zext i32 %size32 to i64
   call void @llvm.memcpy.p0.p0.i64(ptr %words.p, ptr %words, i64 %size, i1 false)
-  br label %done
+{told}  br label %done
 done:
   ret void
 }}

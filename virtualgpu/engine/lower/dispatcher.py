@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.compile.ptx import cfg
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -58,6 +58,14 @@ def prologue(c: WarpCode) -> None:
         rotation(c)
 
 
+def price(c: WarpCode, target: int) -> tuple[int, int]:
+    """What going to a block costs of the budget, and how many turns a budget that it uses up counts for."""
+    back = target <= c.block.number
+    if not back or not cfg.waits_on_memory(c.function, c.flow, c.block.number, target, c.plan.answers):
+        return int(back), int(back)
+    return layout.BACK_EDGE_BUDGET if c.options.observe else layout.SPIN_PRICE, layout.ROTATE_EVERY
+
+
 def spend(c: WarpCode, target: int) -> None:
     """Take a back edge from the warp's budget; where it is used up, others get a turn.
 
@@ -67,10 +75,8 @@ def spend(c: WarpCode, target: int) -> None:
     back = target <= c.block.number
     if not back and not observe:
         return
-    spins = back and cfg.waits_on_memory(c.function, c.flow, c.block.number, target, c.plan.answers)
-    spin_price = layout.BACK_EDGE_BUDGET if observe else layout.SPIN_PRICE
-    price = spin_price if spins else int(back)
-    left = e.op(f"sub i32 {e.context_load('budget')}, {price}")
+    cost, turns = price(c, target)
+    left = e.op(f"sub i32 {e.context_load('budget')}, {cost}")
     e.context_store("budget", left)
     spent = e.op(f"icmp sle i32 {left}, 0")
     over, onward = e.name("spent"), e.name("more")
@@ -78,7 +84,6 @@ def spend(c: WarpCode, target: int) -> None:
     c.begin(over)
     c.store_pcs(c.mask_v, constant("i32", target))
     e.raw("br label %expired")
-    turns = layout.ROTATE_EVERY if spins else int(back)
     c.expired.append((str(target), str(c.flow.blocks[target].first), str(turns), over))
     c.begin(onward)
 

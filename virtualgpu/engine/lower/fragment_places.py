@@ -6,7 +6,8 @@ whole ones by address (see `fragments`).
 
 from __future__ import annotations
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 
 ROOTS = ("wmma", "mma", "ldmatrix")
 ROW_BYTES = 128  # one 32-bit register of a warp

@@ -51,12 +51,10 @@ def _copy(c: WarpCode, operand: ir.Operand | None, role: str) -> str:
 
 def _settle(c: WarpCode, operand: ir.Operand | None) -> None:
     """Write to the frame what only LLVM values hold."""
-    name_ = "llvm.masked.store.v32i32.p0"
     for item in items_of(operand):
         if isinstance(item, ir.Register) and item.name in c.dirty:
             value, pointer = c.get(item, "b32"), c.slot(item.name)
-            c.e.declared.add(f"declare void @{name_}(<32 x i32>, ptr, <32 x i1>)")
-            c.e.raw(f"call void @{name_}(<32 x i32> {value}, ptr align 64 {pointer}, <32 x i1> {c.mask_v})")
+            c.e.store_lanes("i32", value, pointer, c.mask_v)
             c.dirty.discard(item.name)
 
 

@@ -7,44 +7,46 @@ the warp's frame between blocks and in LLVM values inside one.
 
 from __future__ import annotations
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant
-from virtualgpu.engine.lower import calls, dispatcher
+from virtualgpu.engine.lower import calls, dispatcher, loops
 from virtualgpu.engine.lower.ops import (
     arith,
     async_ops,
     bitops,
-    convert,
     memory_ops,
-    nan_trap,
     packed,
-    tensor,
     textures,
     warp_ops,
 )
+from virtualgpu.engine.lower.ops.floating import convert, nan_trap
+from virtualgpu.engine.lower.ops.matrices import tensor
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_HANDLERS = (
-    memory_ops.emit,
-    packed.emit,
-    arith.emit,
-    bitops.emit,
-    convert.emit,
-    warp_ops.emit,
-    calls.emit,
-    async_ops.emit,
-    tensor.emit,
-    textures.emit,
-)
+_ROOMS = (
+    memory_ops, packed, arith, bitops, convert, warp_ops, calls, async_ops, tensor, textures,
+)  # fmt: skip
+_ENDS = {"bra", "brx", "ret", "exit", "trap"}
 _NOTHING_TO_DO = {
     "membar", "fence", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard", "applypriority",
     "griddepcontrol", "bar", "barrier",
 }  # fmt: skip
+# What a loop kept in LLVM values may hold: nothing that looks at the frame or changes which lanes are active.
+_IN_LOOPS = {*arith.HANDLERS, *bitops.HANDLERS, *convert.HANDLERS, "ld", "ldu", "st", "atom", "red"}
+# Functions of more instructions keep registers in the frame in loops, too: they may be translated in passing.
+_MOST_WITH_LOOPS = 500
 
 # LLVM takes minutes, and gigabytes, for more.
 _MOST_LINES = 250_000
+
+
+def supported() -> dict[str, frozenset[str]]:
+    """The instructions that there are, by what emits them: the first words of their opcodes."""
+    rooms = {room.__name__.rpartition(".")[2]: frozenset(room.ROOTS) - textures.REFUSED for room in _ROOMS}
+    return {**rooms, "control flow": frozenset(_ENDS), "nothing to do": frozenset(_NOTHING_TO_DO)}
 
 
 class FunctionCompiler(WarpCode):
@@ -66,22 +68,33 @@ class FunctionCompiler(WarpCode):
 
     def branch(self, i: ir.Instruction, taken_block: int, next_block: int) -> None:
         """A conditional branch: uniform ones go straight on, divergent ones through the dispatcher."""
-        e = self.e
-        assert self.guard is not None
-        taken = self.executed(i)
+        none_stay, none_go = self.votes(i)
+        self.count_branch(i, none_stay, none_go)
+        self.part(none_stay, none_go, taken_block, next_block)
+
+    def votes(self, i: ir.Instruction) -> tuple[str, str]:
+        """Whether all active lanes take a conditional branch, and whether none does."""
+        e, taken = self.e, self.executed(i)
         others = e.op(f"and i32 {self.mask}, {e.op(f'xor i32 {taken}, -1')}")
-        none_stay = e.op(f"icmp eq i32 {others}, 0")
-        none_go = e.op(f"icmp eq i32 {taken}, 0")
-        if self.options.count and i.opcode.split(".")[0] == i.root:  # no call nor return of a copied body
-            number = len(self.tables.branches)
-            self.tables.branches.append((self.index, i))
-            base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")
-            executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
-            e.add_to(executed, "1")
-            uniform = e.op(f"or i1 {none_stay}, {none_go}")
-            split = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
-            e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), split)
-        guard = self.guard
+        return e.op(f"icmp eq i32 {others}, 0"), e.op(f"icmp eq i32 {taken}, 0")
+
+    def count_branch(self, i: ir.Instruction, none_stay: str, none_go: str, times: str = "1") -> None:
+        """Count executions of a branch, of which the last may have parted the lanes."""
+        if not self.options.count or i.opcode.split(".")[0] != i.root:  # a call or return of a copied body
+            return
+        e, number = self.e, len(self.tables.branches)
+        self.tables.branches.append((self.index, i))
+        base = e.op(f"inttoptr i64 {e.context_load('branch_counters')} to ptr")
+        executed = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
+        e.add_to(executed, times)
+        uniform = e.op(f"or i1 {none_stay}, {none_go}")
+        split = e.op(f"zext i1 {e.op(f'xor i1 {uniform}, true')} to i64")
+        e.add_to(e.op(f"getelementptr i64, ptr {executed}, i64 1"), split)
+
+    def part(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
+        """Go on after a conditional branch."""
+        e, guard = self.e, self.guard
+        assert guard is not None
         self.guard = None
         go, check, stay, split_label = (e.name(s) for s in ("go", "check", "stay", "split"))
         e.raw(f"br i1 {none_stay}, label %{go}, label %{check}")
@@ -96,13 +109,44 @@ class FunctionCompiler(WarpCode):
         self.store_pcs(self.mask_v, where)
         e.raw("br label %dispatch")
 
+    def go_round(self, i: ir.Instruction, loop: loops.Loop) -> None:
+        """The end of a loop that is kept in LLVM values: once more, or registers and counters are stored."""
+        e, target = self.e, self.block.number
+        none_stay, none_go = self.votes(i)
+        turns = e.op(f"add i64 {loop.turns}, 1")
+        left = e.op(f"sub i32 {loop.left}, {dispatcher.price(self, target)[0]}")
+        affordable = e.op(f"icmp sgt i32 {left}, 0")
+        ahead = e.op(f"icmp ult i32 {target}, {self.wait}")
+        again = e.op(f"and i1 {none_stay}, {e.op(f'and i1 {affordable}, {ahead}')}")
+        out, coming = e.name("out"), loop.at_end(e, self.cache)
+        e.raw(f"br i1 {again}, label %{loop.label}, label %{out}")
+        loop.close(e, self.here, turns, left, coming)
+        self.loop = None
+        self.begin(out)
+        e.context_store("budget", loop.left)
+        self.count_block(turns)
+        self.count_branch(i, none_stay, none_go, turns)
+        self.flush()
+        self.part(none_stay, none_go, target, self.next_block())
+
     def next_block(self) -> int:
         return self.flow.number_of.get(self.block.end, -1)
 
-    def leave(self, target: str) -> None:
-        """Active (and unguarded) lanes go to a mark such as EXITED; guarded-off lanes go on."""
+    def leave(self, target: str, answer: int | None = None) -> None:
+        """Active (and unguarded) lanes go to a mark such as EXITED; guarded-off lanes go on.
+
+        Where they are all of the warp the function returns `answer`, if there is one.
+        """
         e = self.e
         where = target
+        if self.guard is None and answer is not None:
+            whole, rest = e.name("whole"), e.name("rest")
+            full = e.op(f"icmp eq i32 {self.mask}, -1")
+            e.raw(f"br i1 {full}, label %{whole}, label %{rest}")
+            self.begin(whole)
+            e.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
+            e.raw(f"ret i32 {answer}")
+            self.begin(rest)
         if self.guard is not None:
             where = e.select("i32", self.guard, target, constant("i32", max(self.next_block(), 0)))
         self.store_pcs(self.mask_v, where)
@@ -129,7 +173,7 @@ class FunctionCompiler(WarpCode):
             if root == "exit" and i is not None:
                 gone = self.e.op(f"or i32 {self.e.context_load('exited')}, {self.executed(i)}")
                 self.e.context_store("exited", gone)
-            self.leave(constant("i32", layout.EXITED))
+            self.leave(constant("i32", layout.EXITED), layout.DONE)
         elif i is not None and root == "trap":
             self.trap(i)
         elif i is not None and cfg.is_block_barrier(i):
@@ -137,7 +181,7 @@ class FunctionCompiler(WarpCode):
         elif self.next_block() >= 0:
             self.go_to(self.next_block())
         else:
-            self.leave(constant("i32", layout.EXITED))
+            self.leave(constant("i32", layout.EXITED), layout.DONE)
 
     def trap(self, i: ir.Instruction) -> None:
         if self.guard is None:
@@ -186,7 +230,7 @@ class FunctionCompiler(WarpCode):
         mark = e.op(f"shl i32 {number}, {layout.BARRIER_SHIFT}")
         offset = layout.AT_BARRIER + (layout.REDUCES if reduces else 0) + max(self.next_block(), 0)
         mark = e.op(f"add i32 {mark}, {offset}")
-        self.leave(e.splat("i32", mark))
+        self.leave(e.splat("i32", mark), layout.WAITS)
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -237,20 +281,21 @@ class FunctionCompiler(WarpCode):
         if i.root in ("bar", "barrier"):
             ways += f", [{together}, %{held}]"
         self.mask = e.op(f"phi i32 {ways}")
-        self.mask_v = e.mask_vector(self.mask)
         e.context_store("forced", "0")
         self.cache.clear()
 
-    def count_block(self) -> None:
+    def count_block(self, times: str = "1") -> None:
+        """Count an execution of the block, or as many as an i64 says."""
         e, number = self.e, len(self.tables.blocks)
-        size = self.block.end - self.block.first
-        e.add_to(e.context_pointer("clock"), str(size))
+        size = str(self.block.end - self.block.first)
+        e.add_to(e.context_pointer("clock"), size if times == "1" else e.op(f"mul i64 {times}, {size}"))
         self.tables.blocks.append((self.index, self.block))
         if self.options.count:
             base = e.op(f"inttoptr i64 {e.context_load('block_counters')} to ptr")
             pointer = e.op(f"getelementptr i64, ptr {base}, i64 {2 * number}")
-            e.add_to(pointer, "1")
+            e.add_to(pointer, times)
             lanes = e.op(f"zext i32 {e.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
+            lanes = lanes if times == "1" else e.op(f"mul i64 {times}, {lanes}")
             e.add_to(e.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
 
     def instruction(self, i: ir.Instruction) -> None:
@@ -259,8 +304,8 @@ class FunctionCompiler(WarpCode):
                 self.observe_synchronisation(i)
             return
         nan_before = nan_trap.inputs(self, i) if nan_trap.watches(self, i) else ""
-        for handler in _HANDLERS:
-            if handler(self, i):
+        for room in _ROOMS:
+            if i.root in room.ROOTS and room.emit(self, i):
                 break
         else:
             raise NotSupportedError(
@@ -279,15 +324,18 @@ class FunctionCompiler(WarpCode):
         self.begin(f"bb{block.number}")
         e.lines.append(f"@phi {block.number}")
         self.mask, self.wait = f"%m{block.number}", f"%w{block.number}"
-        self.mask_v = e.mask_vector(self.mask)
         code = self.function.instructions[block.first : block.end]
         if code and cfg.is_warp_meeting(code[0]):
             self.meet(code[0])
-        self.count_block()
         last = code[-1] if code else None
-        ends = last is not None and (
-            last.root in ("bra", "brx", "ret", "exit", "trap") or cfg.is_block_barrier(last)
-        )
+        plain = not (self.options.observe or self.options.trace)
+        plain = plain and len(self.function.instructions) <= _MOST_WITH_LOOPS
+        if plain and loops.closes(self.plan, block, _IN_LOOPS):
+            self.loop = loops.Loop.enter(e, self.plan, self.here)
+            self.here = self.loop.label
+        else:
+            self.count_block()
+        ends = last is not None and (last.root in _ENDS or cfg.is_block_barrier(last))
         for i in code:
             self.guard = None
             if i.guard is not None:
@@ -300,6 +348,9 @@ class FunctionCompiler(WarpCode):
             self.instruction(i)
         if not ends:
             self.guard = None
+        if self.loop is not None and last is not None:
+            self.go_round(last, self.loop)
+            return
         self.flush()
         self.terminate(last if ends else None)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import bits, llvm_of
 from virtualgpu.engine.lower import fragment_places
@@ -19,6 +20,7 @@ class Options:
     trace: bool = False
     observe: bool = False
     trap_nan: bool = False
+    masked: bool = False  # for a processor that works under masks of single bits
     float_atomics: bool = False
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import Emitter, bits, constant, float_constant, llvm_of, vector
 from virtualgpu.engine.ir.text import IOTA_I32
+from virtualgpu.engine.lower.loops import Loop
 from virtualgpu.engine.lower.plan import FunctionPlan, Options, Tables
 from virtualgpu.errors import NotSupportedError
 
@@ -40,17 +42,27 @@ class Registers:
         self.function, self.index, self.flow = plan_.function, plan_.index, plan_.flow
         self.tables, self.options = tables, options
         self.entry_params = {p.name: p for p in self.function.params}
-        self.e = Emitter()
+        self.e = Emitter(options.masked)
         self.cache: dict[str, str] = {}
         self.dirty: set[str] = set()
         self.carry = constant("i1", 0)
-        self.mask = self.mask_v = self.wait = ""
+        self.mask = self.wait = ""
+        self._lanes: dict[tuple[str, str], str] = {}
+        self.loop: Loop | None = None
         self.block: cfg.Block = self.flow.blocks[0]
         self.here = ""
         self.guard: str | None = None
         self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
         self.expired: list[tuple[str, str, str, str]] = []
         self.allocas: list[str] = []
+
+    @property
+    def mask_v(self) -> str:
+        """The active lanes as an i1 vector, made where it is used: LLVM packs one that crosses its blocks."""
+        key = self.here, self.mask
+        if key not in self._lanes:
+            self._lanes = {key: self.e.mask_vector(self.mask)}
+        return self._lanes[key]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
         """Lanes of an operand, as the LLVM type of `ptx_type`."""
@@ -88,6 +100,8 @@ class Registers:
         llvm = llvm_of(self.function.registers[name])
         if name not in self.plan.slots:
             value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
+        elif self.loop is not None:
+            value = self.loop.read(name)
         elif llvm == "i1":
             value = self.e.mask_vector(self.e.op(f"load i32, ptr {self.slot(name)}"))
         else:

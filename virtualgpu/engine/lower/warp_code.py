@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.engine.ir.emit import bits, llvm_of, vector
+from virtualgpu.engine.ir.emit import llvm_of
 from virtualgpu.engine.lower.watching import Watching
 
 
@@ -48,19 +48,9 @@ class WarpCode(Watching):
                 new = self.e.op(f"and i32 {self.e.mask_bits(value)}, {self.mask}")
                 self.e.raw(f"store i32 {self.e.op(f'or i32 {kept}, {new}')}, ptr {pointer}")
                 continue
-            raw = f"i{bits(llvm)}"
-            value = self.e.cast(value, llvm, raw)
-            name_ = f"llvm.masked.store.v32{raw}.p0"
-            self.e.declared.add(f"declare void @{name_}({vector(raw)}, ptr, <32 x i1>)")
-            self.e.raw(
-                f"call void @{name_}({vector(raw)} {value}, ptr align 64 {pointer}, <32 x i1> {self.mask_v})"
-            )
+            self.e.store_lanes(llvm, value, pointer, self.mask_v)
         self.dirty.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:
         """Write a program-counter vector to the lanes of an i1 vector."""
-        self.e.raw(
-            f"call void @llvm.masked.store.v32i32.p0(<32 x i32> {target}, ptr align 64 %frame, "
-            f"<32 x i1> {lanes})"
-        )
-        self.e.declared.add("declare void @llvm.masked.store.v32i32.p0(<32 x i32>, ptr, <32 x i1>)")
+        self.e.store_lanes("i32", target, "%frame", lanes)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import bits, constant, llvm_of
 from virtualgpu.engine.lower.registers import Registers

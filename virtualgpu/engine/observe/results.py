@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +14,71 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.observe.flops import is_tensor, operations
 from virtualgpu.records import AccessCounters, BranchCounters, Dim3, KernelCounters, Provenance
 from virtualgpu.records.access import Access, Rule
 
+Name = TypeVar("Name")
 SPACES = ("global", "shared", "local", "const", "generic")
+
+
+@dataclass(slots=True)
+class Share(Generic[Name]):
+    """What one execution of each piece of code adds to figures that are told by name."""
+
+    amounts: dict[Name, Counter[int]] = field(default_factory=dict)
+    _columns: tuple[npt.NDArray[np.int64], ...] = ()
+
+    def add(self, name: Name, piece: int, amount: int = 1) -> None:
+        """Let a piece add more under a name."""
+        self.amounts.setdefault(name, Counter())[piece] += amount
+
+    def of(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
+        """The figures by name, from how often each piece was executed."""
+        if not self.amounts:
+            return {}
+        if not self._columns:
+            rows = [row for pieces in self.amounts.values() for row in pieces.items()]
+            piece, amount = np.array(rows, np.int64).T
+            sizes = [len(pieces) for pieces in self.amounts.values()]
+            self._columns = piece, amount, np.cumsum([0, *sizes[:-1]])
+        piece, amount, first = self._columns
+        return dict(
+            zip(self.amounts, np.add.reduceat(executions[piece] * amount, first).tolist(), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """By line, opcode and type of floating-point operation, what a kernel's pieces of code hold."""
+
+    sizes: npt.NDArray[np.int64]
+    lines: Share[int] = field(default_factory=Share)
+    opcodes: Share[str] = field(default_factory=Share)
+    flops: Share[str] = field(default_factory=Share)
+    tensor_flops: Share[str] = field(default_factory=Share)
+
+
+def shares(kernel: Kernel) -> Shares:
+    """Look at every instruction of a kernel, once for all its launches."""
+    blocks = kernel.tables.blocks
+    found = Shares(np.array([piece.end - piece.first for _, piece in blocks], np.int64))
+    functions = [plan.function for plan in kernel.plans]
+    for number, (function, piece) in enumerate(blocks):
+        for i in functions[function].instructions[piece.first : piece.end]:
+            found.lines.add(i.line, number)
+            found.opcodes.add(i.root, number)
+            kind, each = operations(i)
+            if kind:
+                found.flops.add(kind, number, each)
+                if is_tensor(i):
+                    found.tensor_flops.add(kind, number, each)
+    return found
 
 
 def counters(
     kernel: Kernel,
+    of: Shares,
     title: str,
     provenance: Provenance,
     grid: Dim3,
@@ -30,40 +89,28 @@ def counters(
     blocks: npt.NDArray[np.int64],
     longest_warp: int = 0,
 ) -> KernelCounters:
-    """Name every counter after its instruction, and all after the kernel's `title`."""
-    warp = thread = 0
-    line_warp: dict[int, int] = defaultdict(int)
-    line_thread: dict[int, int] = defaultdict(int)
-    opcodes: dict[str, int] = defaultdict(int)
-    functions = [plan.function for plan in kernel.plans]
-    for (function, piece), (executions, lanes) in zip(kernel.tables.blocks, blocks.tolist(), strict=True):
-        size = piece.end - piece.first
-        warp += executions * size
-        thread += lanes * size
-        for i in functions[function].instructions[piece.first : piece.end]:
-            line_warp[i.line] += executions
-            line_thread[i.line] += lanes
-            opcodes[i.root] += executions
+    """Name every counter after its instruction, and all after the kernel's `title`; `of` are its `shares`."""
+    executions, lanes = blocks[:, 0], blocks[:, 1]
     found = []
     for i, row in by_place(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal, lanes, missed, halves = row[:7]
+        requests, sectors, wavefronts, ideal, taken, missed, halves = row[:7]
         size = memory_ops.size_of(i)
         found.append(
             AccessCounters(
-                place(i),
-                i.line,
-                i.text,
-                memory_ops.space_of(i),  # type: ignore[arg-type]
-                memory_ops.kind_of(i),  # type: ignore[arg-type]
-                size,
-                requests,
-                sectors,
-                wavefronts,
-                ideal,
-                lanes * size,
-                i.column,
-                missed,
-                halves,
+                pc=place(i),
+                line=i.line,
+                text=i.text,
+                space=memory_ops.space_of(i),  # type: ignore[arg-type]
+                kind=memory_ops.kind_of(i),  # type: ignore[arg-type]
+                size_bytes=size,
+                requests=requests,
+                sectors=sectors,
+                wavefronts=wavefronts,
+                ideal_wavefronts=ideal,
+                bytes_requested=taken * size,
+                column=i.column,
+                missed_sectors=missed,
+                half_lines=halves,
             )
         )
     forks = [
@@ -71,20 +118,14 @@ def counters(
         for i, (executed, divergent) in by_place(kernel.tables.branches, branches)
     ]
     return KernelCounters(
-        provenance,
-        title,
-        grid,
-        block,
-        shared_bytes,
-        warp,
-        thread,
-        tuple(found),
-        tuple(forks),
-        dict(line_warp),
-        dict(line_thread),
-        longest_warp,
-        dict(opcodes),
-    )
+        provenance=provenance, kernel_name=title, grid=grid, block=block, shared_bytes=shared_bytes,
+        warp_instructions=int(of.sizes @ executions), thread_instructions=int(of.sizes @ lanes),
+        accesses=tuple(found), branches=tuple(forks),
+        line_warp_instructions=of.lines.of(executions), line_thread_instructions=of.lines.of(lanes),
+        longest_warp_instructions=longest_warp, opcode_warp_instructions=of.opcodes.of(executions),
+        flops={kind: flops for kind, flops in of.flops.of(lanes).items() if flops},
+        tensor_flops={kind: flops for kind, flops in of.tensor_flops.of(lanes).items() if flops},
+    )  # fmt: skip
 
 
 def place(i: ir.Instruction) -> int:

@@ -22,14 +22,15 @@ _OTHERS = 4
 class TraceRequest:
     """Which warp of a launch to trace, and how many steps to keep at most.
 
-    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together. With
-    `accesses` only the warp's accesses to memory are told.
+    With `whole_block` all warps of the block are traced; `max_steps` then bounds all of them together.
+    `steps` are told, `accesses` of the warp to memory, or both.
     """
 
     block_index: Dim3 = (0, 0, 0)
     warp_index: int = 0
     max_steps: int = 20_000
     whole_block: bool = False
+    steps: bool = True
     accesses: bool = False
 
 

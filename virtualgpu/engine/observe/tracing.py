@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import written_name
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
@@ -100,7 +101,7 @@ def _stored_type(i: ir.Instruction, kinds: dict[str, str]) -> str:
 def _places(kernel: Kernel, bases: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Place of every instruction in scheduling order, and the loops as ranges of places.
 
-    Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.cfg`).
+    Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
     """
     order = np.zeros(int(bases[-1]), np.int32)
     loops: list[tuple[int, int]] = []
@@ -137,9 +138,9 @@ def block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceReq
         _warp(launch, facts, raw, rows, index, warp, provenance, request, shared, note) for warp in chosen
     )
     return BlockTrace(
-        provenance, launch.packed.title, launch.packed.grid, launch.packed.block, request.block_index,
-        warps, shared,
-        len(raw.steps), raw.truncated, note,
+        provenance=provenance, kernel_name=launch.packed.title, grid=launch.packed.grid,
+        block=launch.packed.block, block_index=request.block_index, warps=warps, shared=shared,
+        steps=len(raw.steps), truncated=raw.truncated, note=note,
     )  # fmt: skip
 
 
@@ -168,17 +169,13 @@ def _shared_writes(raw: TraceBuffers, rows: npt.NDArray[Any], index: Ints, facts
     names = sorted(set(facts.stored_types))
     code = np.array([names.index(kind) for kind in facts.stored_types], np.int16)
     return SharedWrites(
-        size_bytes=raw.shared_bytes,
-        sequence=step.astype(np.int64),
+        size_bytes=raw.shared_bytes, sequence=step.astype(np.int64),
         warp=raw.steps["warp"][step].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
-        offset=np.where(lanes, place, -1).astype(np.int32),
-        width_bytes=width[kept].astype(np.int8),
-        value=np.where(lanes, rows["lanes"][at], 0),
-        type_index=code[index[step]],
-        types=tuple(names),
+        offset=np.where(lanes, place, -1).astype(np.int32), width_bytes=width[kept].astype(np.int8),
+        value=np.where(lanes, rows["lanes"][at], 0), type_index=code[index[step]], types=tuple(names),
         final=raw.shared,
-    )
+    )  # fmt: skip
 
 
 def _warp(
@@ -216,35 +213,17 @@ def _warp(
     lines = np.array([i.line for i in facts.code], np.int32)
     columns = np.array([i.column for i in facts.code], np.int32)
     return WarpTrace(
-        provenance=provenance,
-        kernel_name=launch.packed.title,
-        code=launch.source,
-        grid=launch.packed.grid,
-        block=launch.packed.block,
-        block_index=request.block_index,
-        warp_index=warp,
-        granularity="instruction",
-        instruction=tuple(i.text for i in facts.code),
-        pc=index.astype(np.int32),
-        line=lines[index],
-        column=columns[index],
-        active_mask=steps["active"].copy(),
-        executed_mask=steps["executed"].copy(),
-        text_index=index.astype(np.int32),
-        space=results.SPACES,
-        access_space=space,
-        access_is_store=facts.store[index],
-        access_size_bytes=facts.size_bytes[index],
-        address=address,
-        sectors=sectors,
-        wavefronts=wavefronts,
-        value=value,
+        provenance=provenance, kernel_name=launch.packed.title, code=launch.source, grid=launch.packed.grid,
+        block=launch.packed.block, block_index=request.block_index, warp_index=warp,
+        granularity="instruction", instruction=tuple(i.text for i in facts.code), pc=index.astype(np.int32),
+        line=lines[index], column=columns[index], active_mask=steps["active"].copy(),
+        executed_mask=steps["executed"].copy(), text_index=index.astype(np.int32), space=results.SPACES,
+        access_space=space, access_is_store=facts.store[index], access_size_bytes=facts.size_bytes[index],
+        address=address, sectors=sectors, wavefronts=wavefronts, value=value,
         value_type=tuple(t[0] if t else "" for t in facts.register_types),
-        value_register=tuple(r[0] if r else "" for r in facts.registers),
-        truncated=raw.truncated,
-        note=note,
+        value_register=tuple(r[0] if r else "" for r in facts.registers), truncated=raw.truncated, note=note,
         detail=detail,
-    )
+    )  # fmt: skip
 
 
 def _detail(
@@ -271,22 +250,13 @@ def _detail(
     first = np.flatnonzero(np.diff(step, prepend=-1))
     part = np.arange(len(step)) - np.repeat(first, np.diff([*first, len(step)]))
     return StepDetail(
-        sequence=sequence.astype(np.int64),
-        depth=steps["depth"].astype(np.int16),
-        extra_step=mine[extra].astype(np.int32),
-        extra_name=name,
-        extra_value=rows["lanes"][extra],
-        extra_register=tuple(register for register, _ in names),
-        extra_type=tuple(kind for _, kind in names),
-        stored_step=step.astype(np.int32),
-        stored_part=part.astype(np.int16),
-        stored_width_bytes=width.astype(np.int8),
-        stored_value=rows["lanes"][written],
-        stored_type=facts.stored_types,
-        order=facts.order,
-        loops=facts.loops,
-        shared=shared,
-    )
+        sequence=sequence.astype(np.int64), depth=steps["depth"].astype(np.int16),
+        extra_step=mine[extra].astype(np.int32), extra_name=name, extra_value=rows["lanes"][extra],
+        extra_register=tuple(register for register, _ in names), extra_type=tuple(kind for _, kind in names),
+        stored_step=step.astype(np.int32), stored_part=part.astype(np.int16),
+        stored_width_bytes=width.astype(np.int8), stored_value=rows["lanes"][written],
+        stored_type=facts.stored_types, order=facts.order, loops=facts.loops, shared=shared,
+    )  # fmt: skip
 
 
 def _resolve_generic(

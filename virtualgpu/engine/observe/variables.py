@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.dwarf import Declared
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import written_name
 from virtualgpu.engine.lower.codegen import Kernel
 from virtualgpu.records import WARP_SIZE, WarpTrace

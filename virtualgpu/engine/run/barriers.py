@@ -11,9 +11,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run.launch import RunningLaunch
+from virtualgpu.words import count, noun
 
 _BLOCK_MASK = (1 << layout.BARRIER_SHIFT) - 1
 
@@ -38,6 +40,17 @@ def lane_pcs(worker: Worker) -> npt.NDArray[np.int32]:
     start, stride, warps = int(row["frames"]), int(row["frame_stride"]), int(row["warps"])
     raw = worker.bytes_at(start, stride * warps).reshape(warps, stride)
     return raw[:, : 4 * layout.LANES].view(np.int32)
+
+
+def standing(worker: Worker) -> tuple[int, int, int] | None:
+    """Warp, lane and basic block of a thread of the block that neither waits nor has ended."""
+    pcs = lane_pcs(worker).copy()  # it may run on meanwhile
+    # Of a block that is about to begin they may hold anything.
+    warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
+    if not warps.size:
+        return None
+    warp, lane = int(warps[0]), int(lanes[0])
+    return warp, lane, int(pcs[warp, lane])
 
 
 def expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask: int) -> int:
@@ -139,9 +152,10 @@ def _report(
         lines = sorted({_instruction(worker, int(mark)).line for mark in np.unique(pcs[lanes])})
         where = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
         return f"threads of one warp wait at different barriers ({where})"
-    count, rest = int(lanes.sum()), int(others.sum())
-    where = f"; {rest} others wait elsewhere" if rest else ""
-    return f"{count} threads wait for more threads than will ever come{where}"
+    waiting, rest = int(lanes.sum()), int(others.sum())
+    where = f"; {count(rest, 'other')} {noun(rest, 'waits', 'wait')} elsewhere" if rest else ""
+    wait = noun(waiting, "waits", "wait")
+    return f"{count(waiting, 'thread')} {wait} for more threads than will ever come{where}"
 
 
 def _reduce(

@@ -8,17 +8,20 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.cuda_errors import Progress
+from virtualgpu.compile.interruptible import stacks_of
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.run import barriers, faults
 from virtualgpu.engine.run.launch import RunningLaunch
+from virtualgpu.engine.run.stopwatch import Stopwatch
+from virtualgpu.engine.run.watchdog import Watchdog
 from virtualgpu.engine.run.worker import Worker
 from virtualgpu.model.memory.host import is_nearly_full, out_of_host_memory
+from virtualgpu.records.launch.whereabouts import Onlooker, Whereabouts
 
 _STACK_BYTES = 64 << 20
 # What is said of a launch that the watchdog stopped while no more blocks could start.
@@ -26,8 +29,6 @@ _FULL = (
     "{:,} blocks, all that the device holds at once, wait without an end, and {:,} that could help them "
     "start only as they end"
 )
-# Wall time that a launch may take, in watchdogs: its thread may get a small share of a core.
-_BUSY_MACHINE = 20
 _POLL_S = 0.02
 # How often a launch looks how much memory the host has left.
 _MEMORY_S = 0.25
@@ -36,8 +37,14 @@ _MEMORY_S = 0.25
 _TRACED_SHARE = 0.06
 # Below this many warps a second thread costs more than it saves.
 _PARALLEL_WARPS = 2048
+# Of blocks that hand over at barriers so many are on their way at once, more only if all of them wait: in a
+# chain, where each waits for the one before, hundreds would look in vain each time that one goes on.
+_IN_TURN = 8
 # Host memory that blocks set aside may take.
 _ASIDE_BYTES = 256 << 20
+# A block that waits for others, or lets them go on at a barrier.
+_ASIDE = (layout.YIELDS, layout.HANDED_OVER)
+_making = threading.Lock()
 
 
 def cores() -> int:
@@ -49,18 +56,19 @@ def cores() -> int:
 
 
 @functools.cache
-def _pool() -> concurrent.futures.ThreadPoolExecutor:
-    """Worker threads with stacks deep enough for recursive kernels."""
+def _made() -> concurrent.futures.ThreadPoolExecutor:
     count = cores()
     pool = concurrent.futures.ThreadPoolExecutor(count, "gpulab-engine")
-    before = threading.stack_size()
-    threading.stack_size(_STACK_BYTES)
-    try:
-        gate = threading.Barrier(count)
+    gate = threading.Barrier(count)
+    with stacks_of(_STACK_BYTES):
         concurrent.futures.wait([pool.submit(gate.wait) for _ in range(count)])
-    finally:
-        threading.stack_size(before)
     return pool
+
+
+def _pool() -> concurrent.futures.ThreadPoolExecutor:
+    """Worker threads with stacks deep enough for recursive kernels; one pool, whoever launches first."""
+    with _making:
+        return _made()
 
 
 class Crew:
@@ -77,8 +85,9 @@ class Crew:
         self._room = max(16, _ASIDE_BYTES // max(size, 1))
         if launch.options.resident_blocks:
             self._room = min(self._room, -(-launch.options.resident_blocks // crews))
-        self.workers = [Worker(launch, live)]
-        self.spent_s: Callable[[], float] = lambda: 0.0
+        self.latest = Worker(launch, live)  # that was given a turn
+        self.workers = [self.latest]
+        self._stopwatch: Stopwatch | None = None
         self._over = 0  # blocks that have ended before the running worker took up the block at `_first`
         self._first = 0
         self._running: Worker | None = None
@@ -89,29 +98,50 @@ class Crew:
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
         """Run all blocks; False after a fault."""
-        self.spent_s = _stopwatch()
+        self._stopwatch = Stopwatch()
+        try:
+            return self._run(order)
+        finally:
+            self._stopwatch.stop()
+
+    @property
+    def spent_s(self) -> float:
+        """Seconds that it has computed."""
+        return 0.0 if self._stopwatch is None else self._stopwatch.spent_s
+
+    def _run(self, order: npt.NDArray[np.int64]) -> bool:
         worker, position = self.workers[0], 0
         aside: deque[Worker] = deque()
         room = len(order) if self.launch.packed.cooperative else self._room
+        seed = self.launch.options.turns_seed
+        drawn = None if seed is None else np.random.default_rng(seed)
+        in_vain = 0  # turns since a block went on
         while position < len(order) or aside:
             running = worker
-            if position < len(order) and len(aside) < room:
+            begins = position < len(order) and len(aside) < room
+            if drawn is not None and begins and aside:
+                begins = in_vain > len(aside) or (len(aside) < _IN_TURN and drawn.random() < 0.5)
+            if drawn is not None and not in_vain:
+                aside.rotate(int(drawn.integers(len(aside) + 1)))
+            if begins:
                 self._first, self._running = position, worker
+                self.latest = worker
                 status = worker.start(order, position)
                 position, self._running = worker.next, None
                 self._over += position - self._first - (status != layout.DONE)
-                if status == layout.YIELDS:
+                if status in _ASIDE:
                     aside.append(worker)
                     worker = Worker(self.launch, self.live)
                     self.workers.append(worker)
             else:
-                running = oldest = aside.popleft()
+                running = oldest = self.latest = aside.popleft()
                 status = oldest.resume()
-                if status == layout.YIELDS:
+                if status in _ASIDE:
                     aside.append(oldest)
                 elif status == layout.DONE:
                     self._over += 1
                     worker = oldest
+            in_vain = in_vain + 1 if status == layout.YIELDS else 0
             if status == layout.FAULT:
                 if len(aside) + 1 >= room and position < len(order):
                     running.report = _FULL.format(len(aside) + 1, len(order) - position)
@@ -135,11 +165,6 @@ class Crew:
         return self.ended, int(running.context[0]["block_linear"]), int(exited)
 
 
-def _moved(before: tuple[int, int, int], now: tuple[int, int, int]) -> bool:
-    """Whether a block has ended, or a thread of the block that runs."""
-    return now[0] > before[0] or (now[1] == before[1] and now[2] > before[2])
-
-
 def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray[np.int64]]]) -> list[Worker]:
     """Run pieces of a grid one after the other, each on as many cores as pay.
 
@@ -152,30 +177,29 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
     KeyboardInterrupt
         When the user stops the kernel.
     """
-    deadline = time.monotonic() + _BUSY_MACHINE * launch.options.watchdog_s
-    left_s = launch.options.watchdog_s
-    ended = 0
+    watchdog = Watchdog(launch)
     done: list[Worker] = []
-    for piece, order in pieces:
-        if not order.size:
-            continue
-        workers = 1
-        if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
-            workers = min(cores(), int(order.size))
-        live = piece.memory.live()
-        crews = [Crew(piece, live, workers) for _ in range(workers)]
-        parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
-        futures, moved_s = _run(piece, crews, parts, left_s, deadline)
-        left_s -= max(crew.spent_s() for crew in crews)
-        done += [worker for crew in crews for worker in crew.workers]
-        fine = all(future.result() for future in futures)
-        ended += sum(crew.ended for crew in crews)
-        if not fine:
-            idle_s = max(crew.spent_s() for crew in crews) - moved_s
-            launch.progress = piece.progress = Progress(
-                ended, launch.block_clock.size, idle_s < launch.options.watchdog_s / 2
-            )
-            break
+    onlooker = None if launch.options.onlooker is None else launch.options.onlooker()
+    try:
+        for piece, order in pieces:
+            if not order.size:
+                continue
+            workers = 1
+            if not piece.serial and piece.trace is None and order.size * piece.warps >= _PARALLEL_WARPS:
+                workers = min(cores(), int(order.size))
+            live = piece.memory.live()
+            crews = [Crew(piece, live, workers) for _ in range(workers)]
+            parts = [np.ascontiguousarray(part) for part in np.array_split(order, workers)]
+            watchdog.begin(crews)
+            futures = _run(piece, crews, parts, watchdog, onlooker)
+            done += [worker for crew in crews for worker in crew.workers]
+            if not all(future.result() for future in futures):
+                if watchdog.has_stopped:
+                    launch.progress = piece.progress = watchdog.progress
+                break
+    finally:
+        if onlooker is not None:
+            onlooker.end()
     _print(launch)
     broken = next((w.error for w in done if w.error is not None), None)
     if broken is not None and launch.options.observer is not None:
@@ -189,49 +213,25 @@ def run(launch: RunningLaunch, pieces: Sequence[tuple[RunningLaunch, npt.NDArray
     return done
 
 
-def _stopwatch() -> Callable[[], float]:
-    """Seconds that the calling thread has computed since, or that have passed where no clock tells.
-
-    On a busy machine a kernel gets a share of a core, and is not to be called endless for that.
-    """
-    if hasattr(time, "pthread_getcpuclockid"):
-        clock = time.pthread_getcpuclockid(threading.get_ident())
-        begun = time.clock_gettime(clock)
-        return lambda: time.clock_gettime(clock) - begun
-    started = time.monotonic()
-    return lambda: time.monotonic() - started
-
-
 def _run(
     launch: RunningLaunch,
     crews: Sequence[Crew],
     parts: Sequence[npt.NDArray[np.int64]],
-    left_s: float,
-    deadline: float,
-) -> tuple[list[concurrent.futures.Future[bool]], float]:
+    watchdog: Watchdog,
+    onlooker: Onlooker | None,
+) -> list[concurrent.futures.Future[bool]]:
     """Each crew's part of the order, to the end; whatever interrupts the wait also stops the crews.
 
-    The watchdog stops them, too: after `left_s` of computing, or at the `deadline` of a busy machine. A block
-    that is traced is stopped earlier where nothing of it ends, and its trace says so.
-
-    Returns
-    -------
-    tuple
-        The parts, and after how many seconds of computing the last thread or block was seen to end.
+    The watchdog stops them, too. A block that is traced is stopped earlier where nothing of it ends, and its
+    trace says so.
     """
     trace, alone = launch.trace, sum(part.size for part in parts) == 1
     futures: list[concurrent.futures.Future[bool]] = []
-    seen, moved_s = [crew.seen for crew in crews], 0.0
     try:
         for crew, part in zip(crews, parts, strict=True):
             futures.append(_pool().submit(crew.run, part))
         look_s = time.monotonic() + _MEMORY_S
         while concurrent.futures.wait(futures, timeout=_POLL_S).not_done:
-            spent_s = max(crew.spent_s() for crew in crews)
-            now = [crew.seen for crew in crews]
-            if any(map(_moved, seen, now)):
-                moved_s = spent_s
-            seen = now
             if time.monotonic() > look_s:
                 look_s = time.monotonic() + _MEMORY_S
                 if is_nearly_full():
@@ -239,9 +239,11 @@ def _run(
                         f"hardly any memory left: kernel '{launch.packed.title}' was stopped, since what it "
                         "writes is kept in host memory. Use smaller arrays."
                     )
-            if spent_s > left_s or time.monotonic() > deadline:
+            if onlooker is not None:
+                onlooker.look(lambda: _whereabouts(launch, crews, watchdog))
+            if watchdog.is_over():
                 launch.abort[0] = 1
-            elif trace is not None and spent_s - moved_s > _TRACED_SHARE * launch.options.watchdog_s:
+            elif trace is not None and watchdog.still_s > _TRACED_SHARE * launch.options.watchdog_s:
                 trace.stopped = alone or any(crew.trace_is_full for crew in crews)
                 launch.abort[0] |= trace.stopped
     except BaseException as interruption:
@@ -251,7 +253,18 @@ def _run(
             faulty = [fault for crew in crews for worker in crew.workers if (fault := worker.fault())]
             raise KeyboardInterrupt(faults.stopped(faulty, launch.packed.title, launch.source)) from None
         raise
-    return futures, moved_s
+    return futures
+
+
+def _whereabouts(launch: RunningLaunch, crews: Sequence[Crew], watchdog: Watchdog) -> Whereabouts:
+    """Where the crew is that has most left to do."""
+    worker = min(crews, key=lambda crew: crew.ended).latest
+    row, line, lines = worker.context[0], worker.line, launch.source.split("\n")
+    return Whereabouts(
+        launch.packed.title, line, lines[line - 1].strip() if 0 < line <= len(lines) else "",
+        (int(row["ctaid_x"]), int(row["ctaid_y"]), int(row["ctaid_z"])),
+        watchdog.ended, launch.block_clock.size,
+    )  # fmt: skip
 
 
 def _print(launch: RunningLaunch) -> None:

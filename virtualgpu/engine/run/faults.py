@@ -12,6 +12,7 @@ from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.errors import FaultSite, NotSupportedError
 from virtualgpu.model.memory import Allocation, DeviceMemory
 from virtualgpu.records import Dim3
+from virtualgpu.words import count
 
 # An address below this is a null pointer and an index; beyond the other it belongs to no allocation.
 _NULL_PAGE_BYTES = 1 << 16
@@ -34,6 +35,8 @@ KINDS = {
     layout.BAD_TEXTURE: "no texture",
     layout.OUTSIDE_SURFACE: "out of bounds",
 }
+# Of a launch that was stopped while something still came of it.
+TOO_LONG = "too long"
 _SPACES = {
     layout.ILLEGAL_GLOBAL: "global",
     layout.ILLEGAL_SHARED: "shared",
@@ -59,9 +62,11 @@ class Fault:
     base: int | None = None  # the pointer that the address was computed from
     progress: errors.Progress | None = None
 
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+    @property
+    def place(self) -> int:
+        """The address; in shared and local memory an offset, below 0 before their beginning."""
+        bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
+        return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
 
 
 def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
@@ -72,7 +77,7 @@ def site_of(fault: Fault, kernel: str, code: str) -> FaultSite:
     has_address = fault.code in (
         layout.ILLEGAL_GLOBAL, layout.ILLEGAL_SHARED, layout.ILLEGAL_LOCAL, layout.MISALIGNED,
     )  # fmt: skip
-    return FaultSite(kernel, line, text, fault.block, fault.thread, fault.address if has_address else None)
+    return FaultSite(kernel, line, text, fault.block, fault.thread, fault.place if has_address else None)
 
 
 def _where(site: FaultSite) -> str:
@@ -95,6 +100,12 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     pointer = address if fault.base is None else fault.base
     if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
+    other = memory.whose(pointer)
+    if other is not None and other.memory is not memory and memory.peer_of(pointer) is None:
+        return (
+            f"It is in the memory of device {other.id}, which a kernel of this device reaches only with peer "
+            f"access: cp.cuda.runtime.deviceEnablePeerAccess({other.id}), where deviceCanAccessPeer gives 1."
+        )
     found = memory.nearest(pointer)
     meant = fault.base is not None and found is not None and found.address <= fault.base < found.end
     ended = None if meant else memory.ended(pointer)
@@ -108,12 +119,12 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     if not meant and gap > _NEAR_BYTES:
         return f"No allocation is near; the {found.label} starts at {found.address:#x}. Check the pointer."
     if address >= found.end:
-        how = "right after" if address == found.end else f"{_count(address - found.end, 'byte')} past"
+        how = "right after" if address == found.end else f"{count(address - found.end, 'byte')} past"
         return f"That is {how} the end of the {found.label}: check the index against its size."
     if address < found.address:
-        before = _count(found.address - address, "byte")
+        before = count(found.address - address, "byte")
         return f"That is {before} before the {found.label}: check the index for a negative value."
-    beyond = _count(address + fault.size_bytes - found.end, "byte")
+    beyond = count(address + fault.size_bytes - found.end, "byte")
     return f"It reaches {beyond} past the end of the {found.label}: check the index against its size."
 
 
@@ -133,7 +144,7 @@ def _also_past(found: Allocation | None, address: int) -> str:
     """The other explanation, where an allocation that is live ends before the address."""
     if found is None or address <= found.end:
         return ""
-    return f", or is {_count(address - found.end, 'byte')} past the end of the {found.label}"
+    return f", or is {count(address - found.end, 'byte')} past the end of the {found.label}"
 
 
 def stopped(found: Sequence[Fault], kernel: str, code: str) -> str:
@@ -147,6 +158,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     error = _exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = KINDS.get(fault.code, "")
+        if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.endless:
+            error.kind = TOO_LONG
         error.space = _SPACES.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
             meant = memory.nearest(fault.address if fault.base is None else fault.base)
@@ -162,7 +175,7 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
-    size = _count(fault.size_bytes, "byte")
+    size = count(fault.size_bytes, "byte")
     if fault.code == layout.ILLEGAL_GLOBAL:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
@@ -171,15 +184,15 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.address:,}, but the block has "
-            f"{_count(fault.shared_bytes, 'byte')} of shared memory ({where}). "
+            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.place:,}, but the block has "
+            f"{count(fault.shared_bytes, 'byte')} of shared memory ({where}). "
             "Check the index, or pass a larger shared_mem.",
             site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at offset {fault.address:,} of the thread's own stack of "
-            f"{_count(fault.local_bytes, 'byte')} ({where}). Check the index into the local array.",
+            f"kernel '{kernel}' {verb} {size} at offset {fault.place:,} of the thread's own stack of "
+            f"{count(fault.local_bytes, 'byte')} ({where}). Check the index into the local array.",
             site,
         )
     if fault.code == layout.MISALIGNED:
@@ -190,17 +203,21 @@ def _exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Ex
         )
     if fault.code == layout.ABORTED:
         why = f": {fault.message}" if fault.message else ""
-        remedy = (
-            "Look for a loop that cannot end; a long kernel needs a higher watchdog_s in gl.use_device()."
-        )
+        spent_s, longer = fault.watchdog_s, "give it longer with watchdog_s in gl.use_device()"
+        remedy = f"Look for a loop that cannot end; or {longer}."
+        if fault.progress is not None:
+            spent_s = fault.progress.spent_s
+            remedy = "Nothing new was stored or printed any more. " + remedy
         if fault.message:
             remedy = "Let a block wait only for blocks that run already, or launch no more than fit at once."
         elif fault.progress is not None and fault.progress.moving:
             why = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
-            remedy = "Blocks were still ending: give it longer with watchdog_s in gl.use_device()."
+            remedy = f"Blocks were still ending: {longer}."
+        elif fault.progress is not None and fault.progress.writing:
+            remedy = f"It was still storing or printing: look for a loop of too many turns, or {longer}."
         return errors.LaunchTimeoutError(
-            f"kernel '{kernel}' was still running after {fault.watchdog_s:g} s and was stopped{why} "
-            f"({where}). {remedy}",
+            f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
+            f"stopped{why} ({where}). {remedy}",
             site,
             fault.progress,
         )

@@ -13,12 +13,13 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import Progress
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower.codegen import Kernel
+from virtualgpu.engine.machine import jit
 from virtualgpu.engine.observe.observer import Observer
 from virtualgpu.engine.observe.trace_buffers import TraceBuffers, TraceRequest
-from virtualgpu.engine.run import jit
 from virtualgpu.engine.run.printf import Printed
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Dim3
+from virtualgpu.records.launch.whereabouts import Onlooker
 
 _PATIENCE_ROUNDS = 16
 
@@ -60,12 +61,20 @@ class RunOptions:
         end, so that one waiting for a later one may wait in vain.
     watchdog_s
         Seconds that its threads may compute before the launch is stopped.
+    idle_s
+        Of these, seconds after which it is stopped if no thread has ended and nothing new was stored or
+        printed; None: as many as there are.
     stdout
         Receives what the kernel prints, once, when it ends.
+    onlooker
+        Makes who is told, while the launch runs, where it is.
     independent_threads
         Let diverged lanes that wait for each other take turns, as GPUs do since Volta.
     block_order
         Order in which blocks run (linear indices); ascending by default.
+    turns_seed
+        Let blocks take turns: one hands over at each of its barriers, and which goes on, or begins, is drawn
+        from this seed. None: a block runs to its end unless it waits for another.
     instrument
         ``"counters"`` or ``"none"``.
     trace
@@ -80,9 +89,12 @@ class RunOptions:
     sm_count: int = 1
     resident_blocks: int = 0
     watchdog_s: float = 20.0
+    idle_s: float | None = None
     stdout: Callable[[str], None] | None = None
+    onlooker: Callable[[], Onlooker] | None = None
     independent_threads: bool = True
     block_order: npt.NDArray[np.int64] | None = None
+    turns_seed: int | None = None
     instrument: str = "counters"
     trace: TraceRequest | None = None
     observer: Observer | None = None
@@ -131,7 +143,8 @@ class RunningLaunch:
 
         An observer learns more from blocks that take turns.
         """
-        return 1 if self.packed.cooperative or self.options.observer is not None else _PATIENCE_ROUNDS
+        alone = not self.packed.cooperative and self.options.turns_seed is None
+        return _PATIENCE_ROUNDS if alone and self.options.observer is None else 1
 
     @property
     def threads(self) -> int:

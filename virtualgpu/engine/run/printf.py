@@ -6,6 +6,7 @@ import functools
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 
 _SPECIFIER = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXcsfFeEgGaAp%])")
 _INTEGERS = "diouxXc"
@@ -29,8 +30,17 @@ class Printed:
         return self._size_bytes < BUFFER_BYTES
 
     def add(self, text: str) -> None:
+        """One call's text; a call that finds the buffer full prints nothing."""
+        if not self.has_room:
+            self.dropped += 1
+            return
         self._pieces.append(text)
         self._size_bytes += len(text)
+
+    @property
+    def calls(self) -> int:
+        """Calls of ``printf`` so far."""
+        return len(self._pieces) + self.dropped
 
     def text(self) -> str:
         """All of it, with a last line that says what was dropped."""
@@ -87,8 +97,50 @@ def _hexadecimal(number: float, kind: str) -> str:
     return text.upper() if kind == "A" else text
 
 
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A format of which Python and C think alike: its text, and how its arguments lie one after the other."""
+
+    text: str
+    packed: struct.Struct
+
+
+@functools.lru_cache(maxsize=256)
+def _plain(template: str) -> _Plain | None:
+    """A format as Python's own, or None where it takes more than that."""
+    text: list[str] = []
+    packed, at, end = "<", 0, 0
+    for found in _SPECIFIER.finditer(template):
+        flags, width, precision, length, kind = found.groups()
+        text.append(template[end : found.start()].replace("%", "%%"))
+        end = found.end()
+        if kind == "%":
+            text.append("%%")
+            continue
+        unsigned, whole = kind in "uoxX", kind in _INTEGERS
+        rare = kind in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
+        if rare or (whole and "#" in flags) or (unsigned and ("+" in flags or " " in flags)):
+            return None
+        size = 8 if not whole or length in ("ll", "l", "j", "z", "t") else 4
+        code = ("IQ" if unsigned else "iq")[size == 8] if whole else "d"
+        packed += "x" * (-at % size) + code
+        at += -at % size + size
+        width, precision = _clamped(width), _clamped(precision)
+        columns = (width or "") + (f".{precision}" if precision is not None else "")
+        text.append(f"%{flags}{columns}{'d' if kind == 'u' else kind}")
+    return _Plain("".join([*text, template[end:].replace("%", "%%")]), struct.Struct(packed))
+
+
 def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
     """Apply a C format to arguments packed as CUDA packs them: 4 or 8 bytes, aligned to their size."""
+    plain = _plain(template)
+    if plain is not None and len(buffer) >= plain.packed.size:
+        return plain.text % plain.packed.unpack_from(buffer)
+    return _format_any(template, buffer, read)
+
+
+def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
+    """`format_text` of every format, one argument after the other."""
     at = 0
 
     def take(size: int) -> bytes:

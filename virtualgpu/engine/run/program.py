@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
+import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -17,8 +19,9 @@ from virtualgpu.compile.ptx.inline import inline
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.lower import calls, codegen
 from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.machine import jit, processor
+from virtualgpu.engine.machine.processor import Processor
 from virtualgpu.engine.observe import accesses, results, tracing
-from virtualgpu.engine.run import jit
 from virtualgpu.engine.run.crew import run
 from virtualgpu.engine.run.launch import PackedLaunch, RunningLaunch, RunOptions
 from virtualgpu.engine.run.worker import Worker
@@ -43,6 +46,7 @@ class LaunchResult:
     block_wavefronts: npt.NDArray[np.int64]
     block_longest: npt.NDArray[np.int64]
     executions: npt.NDArray[np.int64]
+    lane_executions: npt.NDArray[np.int64]
     kernel: codegen.Kernel
     trace: WarpTrace | None = None
     block_trace: BlockTrace | None = None
@@ -51,18 +55,35 @@ class LaunchResult:
 
 @functools.lru_cache(maxsize=64)
 def _parsed(ptx: str) -> ir.Module:
-    return contract(parser.parse(ptx))
+    return contract(parser.parsed(ptx))
 
 
-@functools.lru_cache(maxsize=256)
 def _compiled(
     ptx: str, entry: str, count: bool, trace: bool, observe: bool = False, trap_nan: bool = False
 ) -> tuple[codegen.Kernel, jit.Code, bool]:
     """A kernel's code, and whether its blocks have to run in order."""
+    return _compiled_for(processor.chosen(), ptx, entry, count, trace, observe, trap_nan)
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled_for(
+    made_for: Processor, ptx: str, entry: str, count: bool, trace: bool, observe: bool, trap_nan: bool
+) -> tuple[codegen.Kernel, jit.Code, bool]:
     kernel = codegen.generate(
-        _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan
-    )
-    return kernel, jit.Code(kernel.text), _needs_order(kernel)
+        _parsed(ptx), entry, count=count, trace=trace, observe=observe, trap_nan=trap_nan,
+        masked=made_for.masks,
+    )  # fmt: skip
+    return kernel, jit.Code(kernel.text, made_for), _needs_order(kernel)
+
+
+@functools.lru_cache(maxsize=256)
+def _shares(made_for: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool) -> results.Shares:
+    return results.shares(_compiled_for(made_for, ptx, entry, True, False, observe, trap_nan)[0])
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_of(_ptx: str) -> dict[Hashable, Any]:
+    return {}
 
 
 class Program:
@@ -86,10 +107,11 @@ class Program:
         self.code = code
         self.module = _parsed(ptx)
         self._variables: dict[str, int] = {}
-        self._kept: dict[Hashable, Any] = {}
+        self._kept = _kept_of(ptx)
+        self._lock = threading.RLock()
 
     def kept(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What was worked out for the program under a key, or is now."""
+        """What was worked out for the program's text under a key, whoever loaded it, or is now."""
         if key not in self._kept:
             self._kept[key] = work_out()
         found: T = self._kept[key]
@@ -128,6 +150,11 @@ class Program:
         variable = self.module.variables[name]
         if variable.space not in ("global", "const"):
             raise KeyError(name)
+        with self._lock:
+            return self._place(name, variable, memory), variable.size_bytes
+
+    def _place(self, name: str, variable: ir.Variable, memory: DeviceMemory) -> int:
+        """The address of a variable, which gets its place and its contents when first asked for."""
         if name not in self._variables:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address
@@ -141,7 +168,7 @@ class Program:
                 data[place : place + 8] = (target + pointer.offset).to_bytes(8, "little")
             if data:
                 memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
-        return self._variables[name], variable.size_bytes
+        return self._variables[name]
 
     def launch(
         self, packed: PackedLaunch, memory: DeviceMemory, options: RunOptions | None = None
@@ -165,6 +192,12 @@ class Program:
             f"that the virtual GPU notes about the {math.prod(packed.grid):,} blocks of kernel "
             f"'{packed.title}'. Launch fewer blocks; a grid-stride loop lets them do more each",
         )
+        threads = math.prod(packed.block)
+        check_host_memory(
+            threads * kernel.local_bytes,
+            f"that the {threads:,} threads of a block of kernel '{packed.title}' keep in local memory. "
+            "Launch smaller blocks, or keep large arrays in global memory",
+        )
         launch = RunningLaunch(
             kernel=kernel,
             code=code,
@@ -174,16 +207,18 @@ class Program:
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
             globals=self._addresses(kernel, memory),
-            serial=packed.cooperative or observing or in_order,
+            serial=packed.cooperative or observing or in_order or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         order = options.block_order
         if order is None:
             order = np.arange(launch.block_clock.size, dtype=np.int64)
+        code.improve()
+        began = time.perf_counter()
         if trace is None:
             workers = run(launch, [(launch, order)])
         else:
-            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True)
+            traced_kernel, traced_code, _ = _compiled(self.ptx, packed.name, count, True, observing)
             chosen = results.linear(trace.block_index, packed.grid)
             at = int(np.nonzero(order == chosen)[0][0])
             traced = launch.traced(
@@ -193,28 +228,35 @@ class Program:
             if packed.cooperative:  # the blocks wait for each other
                 pieces = [(traced, order)]
             workers = run(launch, pieces)
+        code.ran(time.perf_counter() - began)
         provenance = Provenance("modelled", options.device_name)
-        counted = _counters(launch, provenance, workers) if count else None
-        executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)[:, 0]
+        counted = None
+        if count:
+            of = _shares(processor.chosen(), self.ptx, packed.name, observing, options.trap_nan)
+            counted = _counters(launch, of, provenance, workers)
+        executed = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
         columns = (
             launch.block_clock, launch.block_sectors, launch.block_wavefronts, launch.block_longest,
-            executed, kernel,
+            executed[:, 0], executed[:, 1], kernel,
         )  # fmt: skip
         if trace is None:
             return LaunchResult(counted, *columns)
+        told = None
         if trace.accesses and counted is not None:
             told = accesses.access_trace(traced, counted, trace)
+        if not trace.steps:
             return LaunchResult(counted, *columns, access_trace=told)
         record = tracing.block_trace(traced, provenance, trace)
         one = next((warp for warp in record.warps if warp.warp_index == trace.warp_index), None)
-        return LaunchResult(counted, *columns, one, record if trace.whole_block else None)
+        return LaunchResult(counted, *columns, one, record if trace.whole_block else None, told)
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """What the driver gives cooperative groups for ``grid.sync()``: its size and a counter."""
         name = "cooperative groups' workspace"
-        if name not in self._variables:
-            self._variables[name] = memory.malloc(_WORKSPACE_BYTES)
-            memory.track(self._variables[name], _WORKSPACE_BYTES, name)
+        with self._lock:
+            if name not in self._variables:
+                self._variables[name] = memory.malloc(_WORKSPACE_BYTES)
+                memory.track(self._variables[name], _WORKSPACE_BYTES, name)
         address = self._variables[name]
         memory.view(address, _WORKSPACE_BYTES)[:] = 0
         memory.view(address, 4).view(np.uint32)[0] = _WORKSPACE_BYTES
@@ -227,7 +269,9 @@ class Program:
         return out
 
 
-def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worker]) -> KernelCounters:
+def _counters(
+    launch: RunningLaunch, of: results.Shares, provenance: Provenance, workers: list[Worker]
+) -> KernelCounters:
     counted = results.total_counters([w.accesses for w in workers], layout.ACCESS_STRIDE)
     branches = results.total_counters([w.branches for w in workers], layout.BRANCH_STRIDE)
     blocks = results.total_counters([w.blocks for w in workers], layout.BLOCK_STRIDE)
@@ -235,7 +279,7 @@ def _counters(launch: RunningLaunch, provenance: Provenance, workers: list[Worke
     longest = max(int(w.context[0]["longest_warp"]) for w in workers)
     shared_bytes = launch.shared_bytes - kernel.reserved_shared_bytes
     return results.counters(
-        kernel, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
+        kernel, of, launch.packed.title, provenance, launch.packed.grid, launch.packed.block, shared_bytes,
         counted[: len(tables.accesses)], branches[: len(tables.branches)], blocks[: len(tables.blocks)],
         longest,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from pathlib import PurePath
 from typing import Any
 
@@ -47,6 +48,11 @@ def thread_indices(block: Dim3) -> npt.NDArray[np.int32]:
     return np.ascontiguousarray(columns.reshape(3, warps, layout.LANES).transpose(1, 0, 2).astype(np.int32))
 
 
+@functools.lru_cache(maxsize=256)
+def _lanes_of(mask: int) -> tuple[int, ...]:
+    return tuple(lane for lane in range(layout.LANES) if mask >> lane & 1)
+
+
 class Worker:
     """The buffers of one thread of execution, and its turn through a range of blocks."""
 
@@ -89,6 +95,7 @@ class Worker:
         self._budget = ctypes.c_int32.from_address(at + layout.offset("budget"))
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
         self.readable = starts, ends
+        self.own_memory = shared, local  # of its blocks, which no other worker touches
         self._keep = [cache, l1, frames, local, copies, shared, tids, params, starts, ends]
         buffers: dict[str, npt.NDArray[Any]] = {
             "params": params, "access_counters": self.accesses, "branch_counters": self.branches,
@@ -121,6 +128,7 @@ class Worker:
             "watched": watched,
             "observed": int(launch.options.observer is not None),
             "patience": launch.patience,
+            "hand_over": int(launch.options.turns_seed is not None),
             "rotate_every": rotate_every,
             "grid_workspace": launch.grid_workspace,
             "copies": copies_at,
@@ -235,19 +243,22 @@ class Worker:
 
     def on_printf(self, _context: int, formats: int, values: int, mask: int) -> int:
         try:
-            templates = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(formats))
-            pointers = np.ctypeslib.as_array((ctypes.c_uint64 * 32).from_address(values))
-            row = self.context[0]
-            printed = self.launch.printed
-            for lane in range(32):
-                if mask >> lane & 1:
-                    template = self._template(int(templates[lane]))
-                    if printed.has_room:
-                        packed = self.argument_bytes(int(pointers[lane]), lane, row)
-                        printed.add(printf.format_text(template, packed, self.read))
-                    else:
-                        printed.dropped += 1
-                    pointers[lane] = printf.arguments_of(template)  # the result
+            templates = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
+            pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
+            printed, lanes = self.launch.printed, _lanes_of(mask)
+            given = {at: self._template(at) for at in {templates[lane] for lane in lanes}}
+            results = {at: printf.arguments_of(template) for at, template in given.items()}
+            if printed.has_room:
+                room, base = int(self.context[0]["local_bytes"]), int(self.context[0]["local_base"])
+                for lane in lanes:
+                    template = given[templates[lane]]
+                    size = 8 * results[templates[lane]]
+                    packed = self.argument_bytes(pointers[lane], base + lane * room, room, size)
+                    printed.add(printf.format_text(template, packed, self.read))
+            else:
+                printed.dropped += len(lanes)
+            for lane in lanes:
+                pointers[lane] = results[templates[lane]]
         except BaseException as error:
             self.error = error
             return 1
@@ -259,14 +270,12 @@ class Worker:
             self._templates[address] = printf.text_at(self.read, address)
         return self._templates[address]
 
-    def argument_bytes(self, pointer: int, lane: int, row: Any) -> bytes:
+    def argument_bytes(self, pointer: int, stack: int, room: int, most: int) -> bytes:
         """The packed arguments: a pointer into the lane's own stack, or 0 for none."""
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
-        room = int(row["local_bytes"])
-        start = int(row["local_base"]) + lane * room
-        return ctypes.string_at(start + offset, max(0, room - offset))
+        return ctypes.string_at(stack + offset, max(0, min(room - offset, most)))
 
     # -- faults ------------------------------------------------------------------------------------
 
@@ -298,12 +307,20 @@ class Worker:
 
     def _somewhere(self, row: Any) -> int:
         """Where a thread of a block stands that was stopped between two turns of its warps; -1: nowhere."""
-        pcs = barriers.lane_pcs(self)
-        warps, lanes = np.nonzero(pcs < layout.PARKED)
-        if not warps.size:
+        found = barriers.standing(self)
+        if found is None:
             return -1
-        row["warp"], row["fault_lane"] = int(warps[0]), int(lanes[0])
-        return self.launch.kernel.plans[0].flow.blocks[int(pcs[warps[0], lanes[0]])].first
+        row["warp"], row["fault_lane"], block = found
+        return self.launch.kernel.plans[0].flow.blocks[block].first
+
+    @property
+    def line(self) -> int:
+        """Near which line a thread of its block is, read while it runs; 0: not known."""
+        found, plan = barriers.standing(self), self.launch.kernel.plans[0]
+        if found is None:
+            return 0
+        rest = plan.function.instructions[plan.flow.blocks[found[2]].first :]
+        return next((i.line for i in rest if i.line), 0)
 
     def base_pointer(self, function: ir.Function, i: ir.Instruction) -> int | None:
         """The pointer that an access's address was computed from, if that is clear."""

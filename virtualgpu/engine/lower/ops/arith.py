@@ -7,8 +7,9 @@ from collections.abc import Callable
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
 from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
-from virtualgpu.engine.lower.ops import floats
-from virtualgpu.engine.lower.ops.rounding import directed
+from virtualgpu.engine.lower import approximate
+from virtualgpu.engine.lower.ops.floating import floats
+from virtualgpu.engine.lower.ops.floating.rounding import directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -164,7 +165,7 @@ def _fma(c: WarpCode, i: ir.Instruction) -> None:
         d = c.e.op(f"fneg <32 x {llvm}> {d}")
     value = floats.fused(c, i.type, a, b, d, floats.rounding(i))
     if "relu" in i.parts:
-        value = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
+        value = floats.relu(c, llvm, value)
     floats.result(c, i, llvm, value)
 
 
@@ -222,9 +223,13 @@ def _min_max(c: WarpCode, i: ir.Instruction) -> None:
     llvm, values = floats.inputs(c, i, len(i.operands) - 1)
     # Without .NaN the other operand wins over a NaN, and -0 is below +0.
     name = i.root + ("imum" if "NaN" in i.parts else "imumnum")
+    if llvm == "half":
+        values = [floats.widen_half(c, value) for value in values]
     result = values[0]
     for value in values[1:]:
-        result = e.intrinsic(name, llvm, result, value)
+        result = e.intrinsic(name, "float" if llvm == "half" else llvm, result, value)
+    if llvm == "half":
+        result = floats.narrow_half(c, result)
     floats.result(c, i, llvm, result)
 
 
@@ -233,7 +238,7 @@ def _copysign(c: WarpCode, i: ir.Instruction) -> None:
     c.set(i.operands[0], c.e.intrinsic("copysign", llvm, b, a), i.type)
 
 
-_FUNCTIONS = {"sqrt": "sqrt", "sin": "sin", "cos": "cos", "ex2": "exp2", "lg2": "log2", "tanh": "tanh"}
+_APPROXIMATE = ("sin", "cos", "ex2", "lg2", "tanh")
 
 
 def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
@@ -253,12 +258,19 @@ def _unary_function(c: WarpCode, i: ir.Instruction) -> None:
         value = e.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
     elif i.root == "sqrt" and floats.rounding(i) != "rn":
         value = directed(c, "sqrt", floats.rounding(i), llvm, llvm, a)
+    elif i.root == "sqrt":
+        value = e.intrinsic("sqrt", llvm, a)
     elif llvm == "half":
-        wide = e.intrinsic(_FUNCTIONS[i.root], "float", e.convert("fpext", "half", a, "float"))
-        value = e.convert("fptrunc", "float", wide, "half")
+        value = floats.narrow_half(c, _approximate(c, i.root, floats.widen_half(c, a)))
     else:
-        value = e.intrinsic(_FUNCTIONS[i.root], llvm, a)
+        value = _approximate(c, i.root, a)
     floats.result(c, i, llvm, value)
+
+
+def _approximate(c: WarpCode, root: str, value: str) -> str:
+    name, text = approximate.function(root)
+    c.need(name, text)
+    return c.e.op(f"call <32 x float> @{name}(<32 x float> {value})")
 
 
 # -- comparison and selection ------------------------------------------------------------------------
@@ -274,6 +286,8 @@ def compare(c: WarpCode, how: str, kind: str, a: str, b: str, flush_inputs: bool
             a, b, llvm = floats.widen_bf16(c, a), floats.widen_bf16(c, b), "float"
         if flush_inputs:
             a, b = floats.flush(c, llvm, a), floats.flush(c, llvm, b)
+        if kind == "f16":
+            a, b, llvm = floats.widen_half(c, a), floats.widen_half(c, b), "float"
         if how in ("num", "nan"):
             return e.compare("ord" if how == "num" else "uno", llvm, a, b)
         if len(how) == 3:
@@ -386,10 +400,12 @@ HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "copysign": _copysign,
     "rcp": _unary_function,
     "rsqrt": _unary_function,
-    **dict.fromkeys(_FUNCTIONS, _unary_function),
+    "sqrt": _unary_function,
+    **dict.fromkeys(_APPROXIMATE, _unary_function),
     "setp": _setp,
     "set": _set,
     "selp": _selp,
     "slct": _slct,
     "testp": _testp,
 }
+ROOTS = HANDLERS.keys()

@@ -5,16 +5,24 @@ from __future__ import annotations
 import dataclasses
 
 from virtualgpu.compile.ptx import ir
+from virtualgpu.engine.ir import bulk_copies as bulk_ir
+from virtualgpu.engine.ir import checks, lanes
 from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower import copy_queue
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
+from virtualgpu.records.access import Rule
 
-# An mbarrier's 64 bits: pending arrivals, expected arrivals, completed phases.
-_FIELD = (1 << 20) - 1
+# An mbarrier's 64 bits: 20 of pending arrivals, 20 of expected ones, 3 of completed phases, 21 of bytes that
+# copies still owe it.
+_FIELD, _PHASES = (1 << 20) - 1, 7
 # Marks the store of a copy, whose data arrive later, among the parts of its opcode.
 COPYING = "async"
+_RULES: tuple[Rule, Rule] = ("load", "store")
+
+
+ROOTS = {"cp", "mbarrier"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
@@ -31,6 +39,8 @@ def emit(c: WarpCode, i: ir.Instruction) -> bool:
 def _copy(c: WarpCode, i: ir.Instruction) -> None:
     """``cp.async``: global to shared, 4, 8 or 16 bytes a lane; the rest is zeroed."""
     e, mask = c.e, c.executed(i)
+    if i.parts[2] == "bulk" and i.parts[3] in ("commit_group", "wait_group"):
+        return  # what leaves shared memory has left it at once
     c.tables.copies += 1
     if i.parts[2] == "commit_group":
         e.raw(f"call void @{copy_queue.commit(c)}(ptr %ctx, i32 {mask})")
@@ -45,7 +55,8 @@ def _copy(c: WarpCode, i: ir.Instruction) -> None:
         e.raw(f"call void @{copy_queue.wait(c)}(ptr %ctx, i32 {mask}, i32 {left & 0x7FFFFFFF})")
         return
     if "bulk" in i.parts:
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; copy with plain loads and stores.")
+        _bulk_copy(c, i)
+        return
     if "mbarrier" in i.parts:
         _arrive_after_copies(c, i)
         return
@@ -79,8 +90,61 @@ def _copy(c: WarpCode, i: ir.Instruction) -> None:
         e.raw(f"store <32 x i32> {word}, ptr {row}, align 64")
     e.raw(
         f"call void @{copy_queue.begin(c)}(ptr %ctx, <32 x i64> {to_host}, i32 {mask}, ptr {words}, "
-        f"i32 {size // 4}, i32 {site})"
+        f"i32 {size // 4}, i32 {site}, i64 0)"
     )
+
+
+def _bulk_copy(c: WarpCode, i: ir.Instruction) -> None:
+    """``cp.async.bulk``: a run of bytes a lane, to shared memory for an mbarrier, or from there."""
+    e, mask = c.e, c.executed(i)
+    spaces = [p.split("::")[0] for p in i.parts if p.split("::")[0] in ("shared", "global")]
+    if i.parts[3] not in ("shared::cta", "shared::cluster", "global") or sorted(spaces) != [
+        "global",
+        "shared",
+    ]:
+        raise NotSupportedError(
+            f"The virtual GPU does not do {i.opcode}: it has neither tensor maps nor clusters of blocks. Copy "
+            "runs of bytes inside a block, with cuda::memcpy_async."
+        )
+    if any(p.startswith("multicast") or p == "cp_mask" for p in i.parts):
+        raise NotSupportedError(
+            f"The virtual GPU does not do {i.opcode}: it has no clusters of blocks. Let each block copy its own."
+        )
+    to_shared = spaces[0] == "shared"
+    size = bulk_ir.PIECE_BYTES
+    addresses = []
+    for operand, space in zip(i.operands[:2], spaces, strict=True):
+        address = memory_ops.address_of(c, operand, space)
+        addresses.append(e.cast(address, "i32", "i64") if space == "shared" else address)
+    sizes = e.cast(c.get(i.operands[2], "u32"), "i32", "i64")
+    host = "zeroinitializer"
+    if to_shared:
+        barrier = memory_ops.address_of(c, i.operands[3], "shared")
+        host = memory_ops.host_addresses(
+            c, memory_ops.as_access(i, "atom", "shared", 8), barrier, "shared", 8
+        )
+    load, store = (memory_ops.as_access(i, *what, size) for what in (("ld", spaces[1]), ("st", spaces[0])))
+    if to_shared:
+        store = dataclasses.replace(store, parts=("st", COPYING, *store.parts[1:]))
+    sites = c.site(load), c.site(store)
+    name = "bulk_to_shared" if to_shared else "bulk_to_global"
+    if name not in c.tables.support:
+        made = [
+            (checks.check_shared if space == "shared" else checks.check_global)(size, c.options.count, rule)
+            for space, rule in zip(reversed(spaces), _RULES, strict=True)
+        ]
+        for check in made:
+            c.need(*check)
+        c.need(*lanes.gather("i32"))
+        c.need(*lanes.scatter("i32"))
+        checked = made[0][0], made[1][0]
+        begin, complete = (copy_queue.begin(c), _update(c)) if to_shared else ("", "")
+        c.need(name, bulk_ir.bulk_copy(name, to_shared, c.options.observe, checked, begin, complete))
+    failed = e.op(
+        f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {sizes}, "
+        f"<32 x i64> {host}, i32 {mask}, i32 {c.index}, i32 {i.pc}, i32 {sites[0]}, i32 {sites[1]})"
+    )
+    c.leave_on_fault(failed)
 
 
 def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
@@ -100,15 +164,20 @@ def _arrive_after_copies(c: WarpCode, i: ir.Instruction) -> None:
         _arrived(c, host, mask, constant("i64", 1), drop=False)
 
 
-_GIVEN = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop"
-_ARRIVE = """
-define internal <32 x i64> @mbarrier_arrive(GIVEN) noinline {
+_GIVEN = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
+# Lanes arrive `count` times and change the bytes that are owed; a phase is over when neither is left.
+_UPDATE = (
+    """
+declare i64 @llvm.smax.i64(i64, i64)
+define internal <32 x i64> @mbarrier_update(GIVEN) noinline {
 entry:
   %as = alloca <32 x i64>
   %cs = alloca <32 x i64>
+  %bs = alloca <32 x i64>
   %os = alloca <32 x i64>
   store <32 x i64> %a, ptr %as
   store <32 x i64> %count, ptr %cs
+  store <32 x i64> %bytes, ptr %bs
   store <32 x i64> zeroinitializer, ptr %os
   br label %loop
 loop:
@@ -126,19 +195,29 @@ lane:
   %pending = and i64 %old, FIELD
   %e.s = lshr i64 %old, 20
   %expected = and i64 %e.s, FIELD
-  %phase = lshr i64 %old, 40
+  %p.s = lshr i64 %old, 40
+  %phase = and i64 %p.s, PHASES
+  %owed = ashr i64 %old, 43
+  %bp = getelementptr i64, ptr %bs, i32 %l
+  %more = load i64, ptr %bp
+  %owed1 = add i64 %owed, %more
   %gone = mul i64 %n, %drop
   %expected1 = sub i64 %expected, %gone
-  %pending1 = sub i64 %pending, %n
-  %last = icmp sle i64 %pending1, 0
+  %pending0 = sub i64 %pending, %n
+  %pending1 = call i64 @llvm.smax.i64(i64 %pending0, i64 0)
+  %missing = or i64 %pending1, %owed1
+  %last = icmp eq i64 %missing, 0
   %pending2 = select i1 %last, i64 %expected1, i64 %pending1
   %step = zext i1 %last to i64
-  %phase1 = add i64 %phase, %step
+  %phase0 = add i64 %phase, %step
+  %phase1 = and i64 %phase0, PHASES
   %x.e = shl i64 %expected1, 20
   %x.p = shl i64 %phase1, 40
   %x1 = or i64 %pending2, %x.e
+  %x.o = shl i64 %owed1, 43
   %x2 = or i64 %x1, %x.p
-  store i64 %x2, ptr %p, align 8
+  %x3 = or i64 %x2, %x.o
+  store i64 %x3, ptr %p, align 8
   %op = getelementptr i64, ptr %os, i32 %l
   store i64 %old, ptr %op
   %minus = sub i32 %rest, 1
@@ -148,7 +227,10 @@ done:
   %r = load <32 x i64>, ptr %os
   ret <32 x i64> %r
 }
-""".replace("FIELD", str(_FIELD)).replace("GIVEN", _GIVEN)
+""".replace("FIELD", str(_FIELD))
+    .replace("PHASES", str(_PHASES))
+    .replace("GIVEN", _GIVEN)
+)
 _LAND = """  br i1 %last, label %over.now, label %on
 over.now:
   call void @{land}(ptr %ctx, i64 %i)
@@ -159,32 +241,45 @@ on:
 
 def _binds_copies(c: WarpCode) -> bool:
     return any(
-        i.root == "cp" and "mbarrier" in i.parts for p in c.plans.values() for i in p.function.instructions
+        i.root == "cp" and any(part.startswith("mbarrier") for part in i.parts)
+        for p in c.plans.values()
+        for i in p.function.instructions
     )
 
 
-def _arrived(c: WarpCode, host: str, mask: str, count: str, *, drop: bool) -> str:
-    """Lanes arrive at barriers, each `count` times; gives their states before."""
-    if "mbarrier_arrive" not in c.tables.support:
-        lands = _binds_copies(c)
-        text = _ARRIVE.replace("FROM", "on" if lands else "lane")
+def _update(c: WarpCode) -> str:
+    """Name of the function that counts what barriers expect; gives their states before."""
+    if "mbarrier_update" not in c.tables.support:
+        binds = _binds_copies(c)
+        text = _UPDATE.replace("FROM", "on" if binds else "lane")
         c.need(
-            "mbarrier_arrive", text.replace("LAND", _LAND.format(land=copy_queue.land(c)) if lands else "")
+            "mbarrier_update", text.replace("LAND", _LAND.format(land=copy_queue.land(c)) if binds else "")
         )
+    return "mbarrier_update"
+
+
+def _arrived(
+    c: WarpCode, host: str, mask: str, count: str, *, drop: bool, owed: str = "zeroinitializer"
+) -> str:
+    """Lanes arrive at barriers, each `count` times, and promise bytes; gives their states before."""
     state = c.e.op(
-        f"call <32 x i64> @mbarrier_arrive(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
-        f"i64 {int(drop)})"
+        f"call <32 x i64> @{_update(c)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
+        f"i64 {int(drop)}, <32 x i64> {owed})"
     )
     if c.options.trace:
         c.trace_write(memory_ops.gather(c, host, mask, "b64"), "i64", host, mask)
     return state
 
 
+_MBARRIER = (
+    "init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait",
+    "pending_count",
+)  # fmt: skip
+
+
 def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
     e, what = c.e, i.parts[1]
-    if what not in ("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "pending_count"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    if "expect_tx" in i.parts or "cluster" in i.parts:
+    if what not in _MBARRIER:
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     operands = list(i.operands)
     if what == "pending_count":
@@ -204,14 +299,25 @@ def _mbarrier(c: WarpCode, i: ir.Instruction) -> None:
         memory_ops.scatter(c, both, host, mask, "b64")
     elif what in ("arrive", "arrive_drop"):
         count = e.cast(c.get(operands[1], "u32"), "i32", "i64") if len(operands) > 1 else constant("i64", 1)
-        state = _arrived(c, host, mask, count, drop=what == "arrive_drop")
-        c.set(target, state, "b64")
+        owed = "zeroinitializer"
+        if "expect_tx" in i.parts:  # what follows the address is bytes then
+            owed, count = count, constant("i64", 1)
+        state = _arrived(c, host, mask, count, drop=what == "arrive_drop", owed=owed)
+        if isinstance(target, ir.Register):
+            c.set(target, state, "b64")
+    elif what in ("expect_tx", "complete_tx"):
+        owed = e.cast(c.get(operands[1], "u32"), "i32", "i64")
+        if what == "complete_tx":
+            owed = e.binary("sub", "i64", constant("i64", 0), owed)
+        _arrived(c, host, mask, constant("i64", 0), drop=False, owed=owed)
     else:
         shift = constant("i64", 40)
         now = e.binary("lshr", "i64", memory_ops.gather(c, host, mask, "b64"), shift)
+        now = e.binary("and", "i64", now, constant("i64", _PHASES))
         if "parity" in i.parts:
             now = e.binary("and", "i64", now, constant("i64", 1))
             then = e.cast(c.get(operands[1], "u32"), "i32", "i64")
         else:
             then = e.binary("lshr", "i64", c.get(operands[1], "b64"), shift)
+            then = e.binary("and", "i64", then, constant("i64", _PHASES))
         c.set(target, e.compare("ne", "i64", now, then), "pred")

@@ -55,8 +55,12 @@ def _shift(c: WarpCode, i: ir.Instruction) -> None:
     """Shl and shr: amounts at or above the width give 0 (or the sign), as PTX defines."""
     e, llvm = c.e, llvm_of(i.type)
     width = bits(llvm)
-    a, amount = c.get(i.operands[1], i.type), c.get(i.operands[2], "u32")
+    a, by = c.get(i.operands[1], i.type), i.operands[2]
     operation = "shl" if i.root == "shl" else ("ashr" if i.type[0] == "s" else "lshr")
+    if isinstance(by, ir.Immediate) and 0 <= by.value < width:  # nearly always
+        c.set(i.operands[0], e.binary(operation, llvm, a, constant(llvm, by.value)), i.type)
+        return
+    amount = c.get(by, "u32")
     limit = constant("i32", width - 1)
     clamped = e.intrinsic("umin", "i32", amount, limit)
     value = e.binary(operation, llvm, a, e.cast(clamped, "i32", llvm))
@@ -278,3 +282,4 @@ HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "dp2a": _dot_product,
     "sad": _sad,
 }
+ROOTS = HANDLERS.keys()

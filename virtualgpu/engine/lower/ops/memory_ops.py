@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from virtualgpu.compile.ptx import cfg, ir
-from virtualgpu.engine.ir import checks, lanes, layout
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
+from virtualgpu.engine.ir import checks, lanes, layout, rows
 from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
 from virtualgpu.engine.ir.text import IOTA
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -70,6 +71,9 @@ def as_access(i: ir.Instruction, root: str, space: str, size: int) -> ir.Instruc
     kind = "b32" if size > 8 else f"b{8 * size}"
     parts = (root, *(() if space == "generic" else (space,)), *words, kind)
     return dataclasses.replace(i, opcode=".".join(parts), parts=parts)
+
+
+ROOTS = {"ld", "ldu", "st", "atom", "red", "createpolicy"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
@@ -229,6 +233,9 @@ def _load_store(c: WarpCode, i: ir.Instruction) -> None:
     is_load = i.root != "st"
     target, source = (i.operands[0], i.operands[1]) if is_load else (i.operands[1], i.operands[0])
     address = address_of(c, source, space)
+    if _is_plain(c, i, target) and (space in ("global", "const") or (space == "shared" and is_load)):
+        _move(c, i, target, address, space)
+        return
     stored = ""
     if c.options.observe and not is_load and not isinstance(target, ir.Vector) and size_of(i) <= 8:
         stored = c.e.cast(c.get(target, i.type), llvm_of(i.type), "i64")
@@ -243,6 +250,47 @@ def _load_store(c: WarpCode, i: ir.Instruction) -> None:
                 c.set(item, gather(c, at, mask, i.type), i.type)
         else:
             scatter(c, c.get(item, i.type), at, mask, i.type)
+
+
+def _is_plain(c: WarpCode, i: ir.Instruction, target: ir.Operand | None) -> bool:
+    """Whether an access moves one value of at most 8 bytes a lane, and nobody wants to be told.
+
+    Eight bytes of shared memory have rules of their own.
+    """
+    told = c.options.trace or c.options.observe
+    return (
+        not told and not isinstance(target, ir.Vector) and size_of(i) <= (4 if space_of(i) == "shared" else 8)
+    )
+
+
+def _move(c: WarpCode, i: ir.Instruction, target: ir.Operand | None, address: str, space: str) -> None:
+    """Check, count and do a load or store by one function."""
+    e, size, count = c.e, size_of(i), c.options.count
+    llvm, is_load = f"i{8 * size}", i.root != "st"
+    if space == "shared":
+        pieces = [checks.check_shared(size, count), lanes.gather(llvm), rows.load_shared(llvm, count)]
+    elif is_load:
+        pieces = [checks.check_global(size, count), lanes.gather(llvm), rows.load_global(llvm, count)]
+    else:
+        pieces = [
+            checks.check_global(size, count, "store"),
+            lanes.scatter(llvm),
+            rows.store_global(llvm, count),
+        ]
+    for piece in pieces:
+        c.need(*piece)
+    at = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
+    place = f"i32 {c.executed(i)}, i32 {c.index}, i32 {i.pc}, i32 {c.site(i)}"
+    name = pieces[-1][0]
+    value = ""
+    if is_load:
+        value = e.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {at}, {place})")
+    else:
+        raw = e.cast(c.get(target, i.type), llvm_of(i.type), llvm)
+        e.raw(f"call void @{name}(ptr %ctx, <32 x {llvm}> {raw}, {at}, {place})")
+    c.leave_on_fault(e.op(f"icmp ne i32 {e.context_load('fault_code')}, 0"))
+    if is_load and target is not None:
+        c.set(target, e.cast(value, llvm, llvm_of(i.type)), i.type)
 
 
 def gather(c: WarpCode, host: str, mask: str, ptx_type: str) -> str:

@@ -10,8 +10,9 @@ from virtualgpu.engine.ir.emit import constant
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_VIDEO = re.compile(r"v(add|sub|avrg|absdiff|min|max)([24])")
+_VIDEO = re.compile(r"v([a-z]+)([24])")
 _PACKED = ("add", "min", "max")
+ROOTS = {*_PACKED, *(f"v{what}{n}" for what in ("add", "sub", "avrg", "absdiff", "min", "max") for n in "24")}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:

@@ -47,6 +47,10 @@ done:
 )
 
 
+# Turns small numbers and large ones, of either sign, into others.
+_SPOIL = 0x5A5A5A5A
+
+
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit a warp-wide instruction; False if it is none."""
     handler = HANDLERS.get(i.root)
@@ -100,11 +104,11 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
             source = e.binary("or", "i32", low, e.binary("and", "i32", delta, outside))
         inside = e.compare("sle", "i32", source, high)
     source = e.select("i32", inside, source, IOTA_I32)
-    if c.options.observe:
-        place = e.splat("i64", str(c.index << 32 | i.pc))
-        c.observe(layout.SHUFFLE, e.cast(source, "i32", "i64"), c.executed(i), place)
+    _observe_sources(c, i, source)
     c.need(*lanes.permute("i32"))
     moved = e.op(f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source})")
+    if c.options.observe:
+        moved = _spoiled(c, i, moved, source)
     if isinstance(target, ir.Pair):
         if target.first is not None:
             c.set(target.first, moved, "b32")
@@ -114,11 +118,51 @@ def _shfl(c: WarpCode, i: ir.Instruction) -> None:
         c.set(target, moved, "b32")
 
 
+def _observe_sources(c: WarpCode, i: ir.Instruction, source: str) -> None:
+    """Tell the observer which lane each lane rests on."""
+    if c.options.observe:
+        place = c.e.splat("i64", str(c.index << 32 | i.pc))
+        c.observe(layout.SHUFFLE, c.e.cast(source, "i32", "i64"), c.executed(i), place)
+
+
+def _observe_members(c: WarpCode, i: ir.Instruction) -> None:
+    """Tell the observer of lanes that a mask names and that stay away: a lane rests on the first of them.
+
+    A last warp of fewer than 32 threads has fewer lanes, and a mask may name the others.
+    """
+    operand = member_mask(i)
+    if not c.options.observe or operand is None:
+        return
+    e = c.e
+    first = e.op(f"mul i32 {e.context_load('warp')}, {layout.LANES}")
+    threads = e.splat("i32", e.op(f"sub i32 {e.context_load('threads')}, {first}"))
+    there = e.mask_bits(e.compare("slt", "i32", IOTA_I32, threads))
+    away = e.op(f"and i32 {there}, {e.op(f'xor i32 {c.executed(i)}, -1')}")
+    missing = e.binary("and", "i32", c.get(operand, "b32"), e.splat("i32", away))
+    nobody = e.compare("eq", "i32", missing, constant("i32", 0))
+    lowest = e.intrinsic("cttz", "i32", missing, extra=("i1 false",))
+    _observe_sources(c, i, e.select("i32", nobody, IOTA_I32, lowest))
+
+
+def _spoiled(c: WarpCode, i: ir.Instruction, moved: str, source: str) -> str:
+    """What was moved, with other bits where it comes from a lane that takes no part.
+
+    Such a value is undefined. A launch under checks has another one than a plain launch, so that its results
+    tell whether the value is used.
+    """
+    e = c.e
+    executed = e.splat("i32", c.executed(i))
+    here = e.binary("and", "i32", e.binary("lshr", "i32", executed, source), constant("i32", 1))
+    absent = e.compare("eq", "i32", here, constant("i32", 0))
+    return e.select("i32", absent, e.binary("xor", "i32", moved, constant("i32", _SPOIL)), moved)
+
+
 def _vote(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     mode = next(p for p in i.parts if p in ("all", "any", "uni", "ballot"))
     yes = e.splat("i32", e.mask_bits(c.get(i.operands[1], "pred")))
     members = _members(c, i)
+    _observe_members(c, i)
     votes = e.binary("and", "i32", yes, members)
     if mode == "ballot":
         c.set(i.operands[0], votes, "b32")
@@ -136,6 +180,7 @@ def _match(c: WarpCode, i: ir.Instruction) -> None:
     e = c.e
     value = e.cast(c.get(i.operands[1], i.type), llvm_of(i.type), "i64")
     members = _members(c, i)
+    _observe_members(c, i)
     c.need(*MATCH_ANY)
     equal = e.op(f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {c.executed(i)})")
     groups = e.binary("and", "i32", equal, members)
@@ -212,6 +257,7 @@ def _redux(c: WarpCode, i: ir.Instruction) -> None:
     function, body = _reduce(name, identity)
     c.need(function, body)
     value, members = c.get(i.operands[1], kind), _members(c, i)
+    _observe_members(c, i)
     result = e.op(
         f"call <32 x i32> @{function}(<32 x i32> {value}, <32 x i32> {members}, i32 {c.executed(i)})"
     )
@@ -311,3 +357,4 @@ HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "elect": _elect,
     "fns": _fns,
 }
+ROOTS = HANDLERS.keys()

@@ -19,13 +19,17 @@ _ROWS = "[4 x <32 x i32>]"
 _MODES = ("trap", "clamp", "zero")
 
 
+REFUSED = {"tld4", "txq", "suq", "sured"}
+ROOTS = {"tex", "suld", "sust"} | REFUSED
+
+
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
     """Emit an instruction on a texture or a surface; False if it is none."""
     if i.root == "tex":
         _texture(c, i)
     elif i.root in ("suld", "sust"):
         _surface(c, i)
-    elif i.root in ("tld4", "txq", "suq", "sured"):
+    elif i.root in REFUSED:
         raise _missing(i)
     else:
         return False

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from virtualgpu.engine.ir.text import load_field
+from virtualgpu.engine.ir.text import load_field, odd_single
 from virtualgpu.model.memory import textures
 from virtualgpu.model.memory.textures import offset
 
@@ -309,7 +309,7 @@ entry:
   br i1 %share, label %whole, label %float
 float:
   %short = icmp eq i32 %bytes, 2
-  %half = fptrunc double %sum to half
+{odd_single("%sum", "%odd")}  %half = fptrunc float %odd to half
   %half.f = fpext half %half to float
   %value = select i1 %short, float %half.f, float %single
   %value.i = bitcast float %value to i32

@@ -10,14 +10,19 @@ import numpy as np
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import matrix_product as matrix_ir
-from virtualgpu.engine.ir.matrix_product import HALVES, Places
+from virtualgpu.engine.ir.matrix_product import BYTES, EIGHTHS, Places, packed
 from virtualgpu.engine.lower import fragments
-from virtualgpu.engine.lower.ops import matrix_moves, memory_ops
+from virtualgpu.engine.lower.ops import memory_ops
+from virtualgpu.engine.lower.ops.matrices import matrix_moves
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
 
 _INPUTS = ("f16", "bf16", "tf32")
+_HAS = "it has f16, bf16, tf32, e4m3, e5m2, s8 and u8"
 _SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16), (16, 16, 8))
+
+
+ROOTS = {"wmma", "mma", "ldmatrix"}
 
 
 def emit(c: WarpCode, i: ir.Instruction) -> bool:
@@ -67,6 +72,15 @@ def _mma_places(name: str, shape: tuple[int, int, int], kind: str) -> Places:
     group, inner = lane >> 2, lane & 3
     _, _, k = shape
     wide = kind == "tf32"
+    if kind in EIGHTHS and name in "ab":
+        return _of_halves(name, _mma_places(name, shape, "s8"))
+    if kind in BYTES and name in "ab":
+        i = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
+        # Runs of four; those of A lie in both halves of the rows before the columns go on.
+        turn = i >> (3 if name == "a" and shape[0] == 16 else 2)
+        along = 4 * inner + (i & 3) + 16 * turn
+        across = group + (8 * (i >> 2 & 1) if name == "a" and shape[0] == 16 else 0 * i)
+        return (across, along) if name == "a" else (along, across)
     if name == "a":
         count = {4: 2, 8: 4, 16: 8}[k]
         i = np.arange(count)
@@ -79,8 +93,16 @@ def _mma_places(name: str, shape: tuple[int, int, int], kind: str) -> Places:
             return inner + 4 * i, group + 0 * i
         i = np.arange(k // 4)
         return 2 * inner + (i & 1) + 8 * (i >> 1), group + 0 * i
-    i = np.arange(4)
+    i = np.arange(shape[0] // 4)
     return group + 8 * (i >> 1), 2 * inner + (i & 1)
+
+
+def _of_halves(name: str, places: Places) -> Places:
+    """Places of FP8 elements in the order in which they are added: two of every four, then the others."""
+    rows, columns = places
+    along = columns if name == "a" else rows
+    turned = along // 4 * 2 + along % 2 + along % 4 // 2 * 16
+    return (rows, turned) if name == "a" else (turned, columns)
 
 
 # -- loads and stores --------------------------------------------------------------------------------
@@ -96,9 +118,9 @@ def _space(i: ir.Instruction) -> str:
 def _move(c: WarpCode, i: ir.Instruction) -> None:
     """``wmma.load`` and ``wmma.store``."""
     is_load, name = i.parts[1] == "load", i.parts[2]
-    kind = "b32" if i.type in ("tf32", "f32") else "b16"
-    if i.type not in (*_INPUTS, "f32"):
-        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; it has f16, bf16 and tf32.")
+    kind = {"tf32": "b32", "f32": "b32", "s32": "b32", "s8": "b8", "u8": "b8"}.get(i.type, "b16")
+    if i.type not in (*_INPUTS, *BYTES, "f32", "s32"):
+        raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; {_HAS}.")
     space = _space(i)
     operands = list(i.operands)
     fragment = operands.pop(0 if is_load else 1)
@@ -131,36 +153,50 @@ def _ldmatrix(c: WarpCode, i: ir.Instruction) -> None:
 # -- the product -------------------------------------------------------------------------------------
 
 
-def _kinds(i: ir.Instruction) -> tuple[str, str, str]:
-    """Types of the result, the inputs and the accumulator."""
-    types = [p for p in i.parts if p in (*_INPUTS, "f32")]
+def types_of(i: ir.Instruction) -> tuple[str, str, str, str]:
+    """Types of the result, both inputs and the accumulator."""
+    types = [p for p in i.parts if p in (*_INPUTS, *EIGHTHS, *BYTES, "f32", "s32")]
     if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
         types = [types[0], "f16", "f16", types[1]]
-    sums = ("f16", "f32")
-    if len(types) == 4 and types[1] == types[2] in _INPUTS and types[0] in sums and types[3] in sums:
-        return types[0], types[1], types[3]
-    raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; it has f16, bf16 and tf32 inputs.")
+    if len(types) == 4:
+        result, first, second, total = types
+        floats = first == second in _INPUTS and {result, total} <= {"f16", "f32"}
+        floats |= {first, second} <= set(EIGHTHS) and result == total == "f32" and i.root == "mma"
+        if floats or ({first, second} <= set(BYTES) and result == total == "s32"):
+            return result, first, second, total
+    raise NotSupportedError(f"The virtual GPU does not do {i.opcode}; {_HAS} inputs.")
+
+
+_MMA_SHAPES = {
+    "tf32": ((16, 8, 4), (16, 8, 8)),
+    "f16": ((16, 8, 8), (16, 8, 16)),
+    "bf16": ((16, 8, 8), (16, 8, 16)),
+    **dict.fromkeys(EIGHTHS, ((16, 8, 32),)),
+    **dict.fromkeys(BYTES, ((8, 8, 16), (16, 8, 16), (16, 8, 32))),
+}
 
 
 def _product(c: WarpCode, i: ir.Instruction) -> None:
-    result_kind, input_kind, sum_kind = _kinds(i)
+    result_kind, input_kind, other_kind, sum_kind = types_of(i)
     m, n, k = shape = shape_of(i)
-    allowed = {"tf32": (4, 8)}.get(input_kind, (8, 16))
-    if i.root == "mma" and ((m, n) != (16, 8) or k not in allowed or "sp" in i.parts):
+    if i.root == "mma" and (shape not in _MMA_SHAPES[input_kind] or "sp" in i.parts):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
     if i.root == "wmma" and (shape not in _SHAPES or ("row" not in i.parts and "col" not in i.parts)):
         raise NotSupportedError(f"The virtual GPU does not do {i.opcode}.")
-    kinds = {"a": input_kind, "b": input_kind, "c": sum_kind, "d": result_kind}
+    if "satfinite" in i.parts and result_kind == "s32":
+        result_kind = "s32.satfinite"
+        c.e.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")
+    kinds = {"a": input_kind, "b": other_kind, "c": sum_kind, "d": result_kind}
     operands = dict(zip("dabc", i.operands, strict=True))
     places = {}
     for part, kind in kinds.items():
         places[part] = _fragment(part, shape) if i.root == "wmma" else _mma_places(part, shape, input_kind)
         elements, held = places[part][0].shape[1], len(fragments.items_of(operands[part]))
-        needed = elements // 2 if kind in HALVES else elements
+        needed = elements // packed(kind)
         if held < needed or (part == "d" and held != needed):
             raise PtxError(f"{i.text!r} (line {i.line}) needs {needed} registers for {part.upper()}.")
     held = len(fragments.items_of(operands["d"]))
-    name = f"{i.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{sum_kind}"
+    name = f"{i.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{other_kind}_{sum_kind}"
     if name not in c.tables.support:
         c.need(name, matrix_ir.product(name, shape, places, kinds, held))
     a, b, added = (fragments.given(c, operands[part], part) for part in "abc")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
-from virtualgpu.engine.lower.ops.rounding import directed
+from virtualgpu.engine.lower.ops.floating.rounding import directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -66,9 +66,25 @@ def narrow_bf16(c: WarpCode, value: str, mode: str = "rn") -> str:
     return e.convert("trunc", "i32", high, "i16")
 
 
+def widen_half(c: WarpCode, value: str) -> str:
+    """Half lanes as float, exactly."""
+    return c.e.convert("fpext", "half", value, "float")
+
+
+def narrow_half(c: WarpCode, value: str) -> str:
+    """Round float lanes to half."""
+    return c.e.convert("fptrunc", "float", value, "half")
+
+
 def flush(c: WarpCode, llvm: str, value: str) -> str:
     """Subnormal lanes to zero of the same sign."""
     e = c.e
+    if llvm == "half":
+        raw = e.convert("bitcast", "half", value, "i16")
+        exponent = e.binary("and", "i16", raw, constant("i16", INFINITY["half"]))
+        tiny = e.compare("eq", "i16", exponent, constant("i16", 0))
+        zero = e.binary("and", "i16", raw, constant("i16", 0x8000))
+        return e.convert("bitcast", "i16", e.select("i16", tiny, zero, raw), "half")
     size = e.intrinsic("fabs", llvm, value)
     tiny = e.compare("olt", llvm, size, float_constant(llvm, SMALLEST_NORMAL[llvm]))
     zero = e.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
@@ -76,9 +92,17 @@ def flush(c: WarpCode, llvm: str, value: str) -> str:
 
 
 def saturate(c: WarpCode, llvm: str, value: str) -> str:
-    """Clamp to 0..1; NaN becomes 0."""
-    low = c.e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
-    return c.e.intrinsic("minnum", llvm, low, float_constant(llvm, ONE[llvm]))
+    """Clamp to 0..1; NaN becomes 0, and so does -0."""
+    if llvm == "half":
+        return narrow_half(c, saturate(c, "float", widen_half(c, value)))
+    return c.e.intrinsic("minimumnum", llvm, relu(c, llvm, value), float_constant(llvm, ONE[llvm]))
+
+
+def relu(c: WarpCode, llvm: str, value: str) -> str:
+    """Negative lanes, NaN and -0 to 0."""
+    if llvm == "half":
+        return narrow_half(c, relu(c, "float", widen_half(c, value)))
+    return c.e.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
 
 
 def rounding(i: ir.Instruction) -> str:
@@ -86,16 +110,13 @@ def rounding(i: ir.Instruction) -> str:
     return next((p for p in i.parts[1:] if p in _DIRECTED), "rn")
 
 
-def one_unit(c: WarpCode, llvm: str, nearest: str, error: str, mode: str) -> str:
+def one_unit(c: WarpCode, llvm: str, nearest: str, below: str, above: str, mode: str) -> str:
     """Move a nearest-rounded result one unit where the exact value lies on the asked side.
 
-    `error` has the sign of (exact - nearest) and is zero where nearest is exact.
+    `below` and `above` are the lanes whose exact value is less or more than the nearest.
     """
     e = c.e
     integer = f"i{bits(llvm)}"
-    zero = float_constant(llvm, 0)
-    below = e.compare("olt", llvm, error, zero)
-    above = e.compare("ogt", llvm, error, zero)
     raw = e.convert("bitcast", llvm, nearest, integer)
     negative = e.compare("slt", integer, raw, constant(integer, 0))
     positive = e.compare("sge", integer, raw, constant(integer, 0))
@@ -173,7 +194,9 @@ def binary(c: WarpCode, i: ir.Instruction, operation: str) -> None:
     llvm, (a, b) = inputs(c, i, 2)
     mode = rounding(i)
     e = c.e
-    if mode == "rn":
+    if llvm == "half":  # a float has room enough for rounding twice to round as once
+        value = narrow_half(c, e.binary(operation, "float", widen_half(c, a), widen_half(c, b)))
+    elif mode == "rn":
         value = e.binary(operation, llvm, a, b)
     elif llvm in ("float", "double"):
         value = directed(c, operation, mode, llvm, llvm, a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import llvm_of
-from virtualgpu.engine.lower.ops import floats
+from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 _MAKERS = {
@@ -22,6 +22,8 @@ def _is_nan(c: WarpCode, operand: ir.Operand | None, kind: str) -> str:
     value, llvm = c.get(operand, kind), llvm_of(kind)
     if kind == "bf16":
         value, llvm = floats.widen_bf16(c, value), "float"
+    elif kind == "f16":
+        value, llvm = floats.widen_half(c, value), "float"
     return c.e.compare("uno", llvm, value, value)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir.emit import constant, float_constant
+from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -118,9 +119,9 @@ def _to_halves(c: WarpCode, i: ir.Instruction, source: str) -> None:
             nan = e.compare("ugt", "i32", size, constant("i32", 0x7C))
         else:
             scaled = e.cast(e.binary("shl", "i32", size, constant("i32", 7)), "i32", "i16")
-            value = e.convert("bitcast", "i16", scaled, "half")
-            value = e.binary("fmul", "half", value, float_constant("half", 0x5C00))  # 2^8
-            bits = e.cast(e.convert("bitcast", "half", value, "i16"), "i16", "i32")
+            value = floats.widen_half(c, e.convert("bitcast", "i16", scaled, "half"))
+            value = e.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
+            bits = e.cast(e.convert("bitcast", "half", floats.narrow_half(c, value), "i16"), "i16", "i32")
             nan = e.compare("eq", "i32", size, constant("i32", 0x7F))
         word = e.binary("or", "i32", bits, sign)
         if "relu" in i.parts:

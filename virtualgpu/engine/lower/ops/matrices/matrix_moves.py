@@ -228,18 +228,22 @@ def _storing(c: WarpCode, move: Move, raw: str) -> str:
 def _merged(c: WarpCode, move: Move, raw: str, count: int) -> str:
     """Put the elements into registers, of which several may hold the same."""
     text = ""
+    width = 8 * move.size
+    per = 32 // width  # elements that a register holds, the first one lowest
     for r in range(move.registers):
-        pieces = (2 * r % count, (2 * r + 1) % count) if raw == "i16" else (r % count,)
-        for n, piece in enumerate(pieces):
-            text += f"  %p{r}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {piece}\n"
-            text += f"  %v{r}.{n} = load <32 x {raw}>, ptr %p{r}.{n}\n"
-        value = f"%v{r}.0"
-        if raw == "i16":
-            for n in (0, 1):
-                text += f"  %w{r}.{n} = zext <32 x i16> %v{r}.{n} to <32 x i32>\n"
-            text += f"  %h{r} = shl <32 x i32> %w{r}.1, splat (i32 16)\n"
-            text += f"  %r{r} = or <32 x i32> %w{r}.0, %h{r}\n"
-            value = f"%r{r}"
+        value = ""
+        for n in range(per):
+            piece = f"%v{r}.{n}"
+            text += f"  %p{r}.{n} = getelementptr <32 x {raw}>, ptr %parts, i32 {(per * r + n) % count}\n"
+            text += f"  {piece} = load <32 x {raw}>, ptr %p{r}.{n}\n"
+            if per > 1:
+                text += f"  %w{r}.{n} = zext <32 x {raw}> {piece} to <32 x i32>\n"
+                text += f"  %h{r}.{n} = shl <32 x i32> %w{r}.{n}, splat (i32 {width * n})\n"
+                piece = f"%h{r}.{n}"
+            if value:
+                text += f"  %r{r}.{n} = or <32 x i32> {value}, {piece}\n"
+                piece = f"%r{r}.{n}"
+            value = piece
         text += f"  %to{r} = getelementptr <32 x i32>, ptr %registers, i32 {r}\n"
         text += (
             f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {value}, ptr align 64 %to{r}, "

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
-from virtualgpu.engine.lower.ops import floats, narrow
-from virtualgpu.engine.lower.ops.rounding import directed
+from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.lower.ops.floating import floats, narrow
+from virtualgpu.engine.lower.ops.floating.rounding import directed, directed_whole
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -37,6 +37,8 @@ def _cvt(c: WarpCode, i: ir.Instruction) -> None:
     target_llvm, source_llvm = llvm_of(target), llvm_of(source)
     if source == "bf16":
         value, source, source_llvm = floats.widen_bf16(c, value), "f32", "float"
+    elif source == "f16":
+        value, source_llvm = floats.widen_half(c, value), "float"
     if floats.is_float(source) and "ftz" in i.parts and source == "f32":
         value = floats.flush(c, source_llvm, value)
     from_float, to_float = floats.is_float(source), floats.is_float(target)
@@ -70,16 +72,13 @@ def _float_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, tar
         nearest = e.convert("fptrunc", source, value, llvm)
         if mode != "rn":
             near = e.convert("fpext", llvm, nearest, source)
-            gap = e.binary("fsub", source, value, near)
-            sign = e.intrinsic("copysign", source, float_constant(source, floats.ONE[source]), gap)
-            inexact = e.compare("one", source, value, near)  # neither infinities nor NaN
-            sign = e.select(source, inexact, sign, float_constant(source, 0))
-            nearest = floats.one_unit(c, llvm, nearest, e.convert("fptrunc", source, sign, llvm), mode)
+            below, above = (e.compare(how, source, value, near) for how in ("olt", "ogt"))
+            nearest = floats.one_unit(c, llvm, nearest, below, above, mode)
         value = nearest
     if "sat" in i.parts:
         value = floats.saturate(c, llvm, value)
     if "relu" in i.parts:
-        value = e.intrinsic("maxnum", llvm, value, float_constant(llvm, 0))
+        value = floats.relu(c, llvm, value)
     if target == "f32" and "ftz" in i.parts:
         value = floats.flush(c, llvm, value)
     if target == "bf16":
@@ -107,12 +106,12 @@ def _integer_to_float(c: WarpCode, i: ir.Instruction, value: str, source: str, t
     mode = floats.rounding(i)
     if target in ("f32", "f64"):
         if mode != "rn":
-            return directed(c, up, mode, llvm_of(target), whole, value)
+            return directed_whole(c, mode, llvm_of(target), source, value)
         return e.convert(up, whole, value, llvm_of(target))
     if bits(whole) <= 16:
         wide = e.convert(up, whole, value, "float")
     else:
-        short = directed(c, up, "rz", "float", whole, value)
+        short = directed_whole(c, "rz", "float", source, value)
         back = _float_to_integer(c, short, "float", source)
         wide = floats.odd(c, short, e.compare("ne", whole, back, value))
     return _float_to_float(c, i, wide, "float", target)
@@ -203,3 +202,4 @@ HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {
     "cvta": _cvta,
     "isspacep": _isspacep,
 }
+ROOTS = HANDLERS.keys()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from virtualgpu.compile.complex_header import COMPLEX
+from virtualgpu.compile.headers.complex_numbers import COMPLEX
 
 # An array as a kernel's parameter: CuPy passes a pointer, the count, lengths and steps in bytes.
 _CARRAY = """\

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, vector
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of, vector
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 # PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode everything else runs in.
 _MODES = {"rz": 0, "rp": 2, "rm": 3}
-_CONVERSIONS = ("fptrunc", "sitofp", "uitofp")
+_CONVERSIONS = ("fptrunc", "sitofp")
 
 
 def directed(c: WarpCode, operation: str, mode: str, target: str, source: str, *values: str) -> str:
@@ -34,3 +34,21 @@ define internal {result} @{name}({given}) noinline strictfp {{
 """,
     )
     return c.e.op(f"call {result} @{name}({', '.join(f'{kind} {v}' for v in values)})")
+
+
+def directed_whole(c: WarpCode, mode: str, target: str, kind: str, value: str) -> str:
+    """Whole numbers of a PTX type as floats, rounded; of signed 64-bit ones, the only kind that is safe.
+
+    Where a processor has no instruction for unsigned ones, LLVM adds and takes away a magic number, which
+    leaves -0 of 0 when rounding down.
+    """
+    e, whole = c.e, llvm_of(kind)
+    if kind[0] == "s" or bits(whole) < 64:
+        wide = e.cast(value, whole, "i64", kind[0] == "s")
+        return directed(c, "sitofp", mode, target, "i64", wide)
+    one = constant("i64", 1)
+    large = e.compare("slt", "i64", value, constant("i64", 0))
+    # Half of a large one with what that lost in its last bit rounds as the whole does.
+    half = e.binary("or", "i64", e.binary("lshr", "i64", value, one), e.binary("and", "i64", value, one))
+    rounded = directed(c, "sitofp", mode, target, "i64", e.select("i64", large, half, value))
+    return e.select(target, large, e.binary("fadd", target, rounded, rounded), rounded)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 
 
 def regions(function: ir.Function) -> dict[int, frozenset[int]]:

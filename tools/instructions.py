@@ -1,0 +1,24 @@
+"""The PTX instructions that the virtual GPU does: ``python -m tools.instructions`` prints them.
+
+Only first words are listed; which types and modifiers an instruction takes is in
+``virtualgpu/compile/ptx/operands.py``.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from virtualgpu.engine.lower.function import supported
+
+
+def text() -> str:
+    """A line or more for each module that emits instructions."""
+    found = {room: " ".join(sorted(roots)) for room, roots in supported().items()}
+    return "\n".join(
+        textwrap.fill(roots, 100, initial_indent=f"{room:15}", subsequent_indent=15 * " ")
+        for room, roots in found.items()
+    )
+
+
+if __name__ == "__main__":
+    print(text())

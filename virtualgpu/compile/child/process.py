@@ -1,0 +1,99 @@
+"""Asks the process in which NVRTC runs, and starts it anew where it has ended."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from virtualgpu.compile.child import server
+
+
+class CompilerEndedError(Exception):
+    """The process ended over a request."""
+
+
+class Compiler:
+    """One process, which several threads may ask one after the other."""
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        """Begin without a process: a forked one may not use its parent's."""
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._interrupted = False
+
+    def ask(self, library_path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """What the server answers: facts, and images.
+
+        Raises
+        ------
+        CompilerEndedError
+            If the process ends without an answer.
+        InterruptedError
+            If it was ended by `interrupt`.
+        OSError
+            If no process can be started.
+        """
+        text = json.dumps(request).encode() + b"\n"
+        with self._lock:
+            self._interrupted = False
+            process = self._running(library_path)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                process.stdin.write(text)
+                process.stdin.flush()
+                line = process.stdout.readline()
+                if not line.endswith(b"\n"):
+                    raise BrokenPipeError
+                facts = json.loads(line)
+                images = [process.stdout.read(size) for size in facts.get("sizes", ())]
+            except (BrokenPipeError, ValueError):
+                self.stop()
+                if self._interrupted:
+                    raise InterruptedError from None
+                raise CompilerEndedError from None
+            if "over" in facts:
+                self.stop()
+            return facts, images
+
+    def _running(self, library_path: str) -> subprocess.Popen[bytes]:
+        if self._process is None or self._process.poll() is not None:
+            self.stop()
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", server.__file__, library_path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        return self._process
+
+    def interrupt(self) -> None:
+        """End the process, as nobody waits for its answer any more."""
+        self._interrupted = True
+        self.stop()
+
+    def stop(self) -> None:
+        """End the process, whatever it does; the next request starts another."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(OSError, ValueError):
+                    if pipe is not None:
+                        pipe.close()
+
+
+compiler = Compiler()
+atexit.register(compiler.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=compiler._forget)

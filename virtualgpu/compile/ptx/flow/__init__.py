@@ -1,0 +1,1 @@
+"""Which instructions may follow which: blocks of a function, regions of branches, calls."""

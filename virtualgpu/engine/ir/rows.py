@@ -1,0 +1,302 @@
+"""Accesses of half warps in a row or at one address, as LLVM IR: checked, counted and moved at once.
+
+So are most accesses of most programs, those of tiles of 16 × 16 among them. Any others are left to functions that
+look at each lane, which costs more: without AVX-512 the addresses of a warp alone fill eight registers.
+"""
+
+from __future__ import annotations
+
+from virtualgpu.engine.ir import access_rules, checks, layout
+from virtualgpu.engine.ir.emit import bits
+from virtualgpu.engine.ir.text import bump, field, load_field, splat
+
+HALF = layout.LANES // 2
+
+
+def all_zero(llvm: str, count: int, value: str, result: str) -> str:
+    """Text that finds out whether a vector is zero, by one test of 256 bits."""
+    text, width = "", bits(llvm)
+    while count * width > 256:
+        count //= 2
+        kind, name = f"<{2 * count} x {llvm}>", f"{result}.v{count}"
+        for part, start in (("l", 0), ("h", count)):
+            order = _order(start, start + count)
+            text += f"  {name}{part} = shufflevector {kind} {value}, {kind} poison, <{count} x i32> {order}\n"
+        text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
+        value = name
+    text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
+    return text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
+
+
+def _order(start: int, end: int) -> str:
+    return "<" + ", ".join(f"i32 {n}" for n in range(start, end)) + ">"
+
+
+def firsts(address: str) -> str:
+    """Text that takes the first address of each half, ``%p0`` and ``%p1``, of the lanes' addresses ``%a``."""
+    return "".join(f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF * n}\n" for n in range(2))
+
+
+def _distances(n: int, address: str) -> str:
+    """Text that says how far each lane of a half lies from its first, ``%x0`` or ``%x1``."""
+    kind, order = f"<{HALF} x {address}>", _order(HALF * n, HALF * n + HALF)
+    return (
+        f"  %a{n} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF} x i32> {order}\n"
+        f"  %p{n}.0 = insertelement {kind} poison, {address} %p{n}, i32 0\n"
+        f"  %p{n}.s = shufflevector {kind} %p{n}.0, {kind} poison, <{HALF} x i32> zeroinitializer\n"
+        f"  %x{n} = sub {kind} %a{n}, %p{n}.s\n"
+    )
+
+
+def _is_row(n: int, address: str, size: int) -> str:
+    """Text that says whether a half's lanes are in a row (``%line0``), and where its last lane is (``%e0``)."""
+    offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF)) + ">"
+    return (
+        f"  %y{n} = xor <{HALF} x {address}> %x{n}, {offsets}\n"
+        + all_zero(address, HALF, f"%y{n}", f"%line{n}")
+        + f"  %e{n} = add {address} %p{n}, {size * (HALF - 1)}\n"
+    )
+
+
+def load_half(n: int, address: str, llvm: str, pointer: str, other: str, within: str = "") -> str:
+    """Text that loads half a warp from one address or a row, and goes on at ``loaded0`` or ``loaded1``.
+
+    `pointer` is text that makes a pointer ``%q0`` or ``%q1`` of the half's first address. Lanes that lie
+    otherwise go to `other`, and so does a row unless the text `within` makes ``%in0`` or ``%in1`` true. Then
+    ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
+    """
+    size, kind = bits(llvm) // 8, f"<{HALF} x {llvm}>"
+    fits = f"  %fits{n} = and i1 %line{n}, %in{n}\n" if within else f"  %fits{n} = and i1 %line{n}, true\n"
+    return f"""half{n}:
+{_distances(n, address)}{pointer}{all_zero(address, HALF, f"%x{n}", f"%same{n}")}  br i1 %same{n}, label %one{n}, label %ask{n}
+one{n}:
+  %s{n} = load {llvm}, ptr %q{n}, align {size}
+  %s{n}.0 = insertelement {kind} poison, {llvm} %s{n}, i32 0
+  %s{n}.v = shufflevector {kind} %s{n}.0, {kind} poison, <{HALF} x i32> zeroinitializer
+  br label %loaded{n}
+ask{n}:
+{_is_row(n, address, size)}{within}{fits}  br i1 %fits{n}, label %row{n}, label %{other}
+row{n}:
+  %r{n} = load {kind}, ptr %q{n}, align {size}
+  br label %loaded{n}
+loaded{n}:
+  %v{n} = phi {kind} [%s{n}.v, %one{n}], [%r{n}, %row{n}]
+  %l{n} = phi {address} [%p{n}, %one{n}], [%e{n}, %row{n}]
+"""
+
+
+def store_half(n: int, address: str, llvm: str, pointer: str) -> str:
+    """Text that stores half of the values ``%v`` in a row."""
+    kind = f"<{HALF} x {llvm}>"
+    order = _order(HALF * n, HALF * n + HALF)
+    return (
+        f"{pointer}  %v{n} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF} x i32> {order}\n"
+        f"  store {kind} %v{n}, ptr %q{n}, align {bits(llvm) // 8}\n"
+    )
+
+
+def both_rows(address: str, size: int) -> str:
+    """Text that says whether both halves are rows, ``%lines``."""
+    return (
+        "".join(_distances(n, address) + _is_row(n, address, size) for n in range(2))
+        + "  %lines = and i1 %line0, %line1\n"
+    )
+
+
+def host_pointer(n: int) -> str:
+    """Text that makes a pointer of a half's first address, which is the host's."""
+    return f"  %q{n} = inttoptr i64 %p{n} to ptr\n"
+
+
+def joined(llvm: str) -> str:
+    """Text that returns both halves' values."""
+    return (
+        f"  %v = shufflevector <{HALF} x {llvm}> %v0, <{HALF} x {llvm}> %v1, <32 x i32> {_order(0, 32)}\n"
+        f"  ret <32 x {llvm}> %v\n"
+    )
+
+
+_PLACE = "i32 %function, i32 %pc, i32 %site"
+
+
+def load_shared(llvm: str, count: bool) -> tuple[str, str]:
+    """A load from shared memory; addresses are offsets. A fault is in the context.
+
+    Lanes within 32 words meet no bank twice, except at one word.
+    """
+    size = bits(llvm) // 8
+    name = f"load_shared_{llvm}"
+    check, _ = checks.check_shared(size, count)
+    counting = ""
+    if count:
+        counting = (
+            checks.counters("%site")
+            + """  %all = load <4 x i64>, ptr %cnt, align 8
+  %all.1 = add <4 x i64> %all, <i64 1, i64 0, i64 1, i64 1>
+  store <4 x i64> %all.1, ptr %cnt, align 8
+  %cnt.l = getelementptr i64, ptr %cnt, i64 4
+"""
+            + bump("%cnt.l", "32", "lan")
+            + field("wavefronts", "%tot")
+            + bump("%tot", "1", "sum")
+        )
+    pointers, within = (
+        [text.format(n=n) for n in range(2)]
+        for text in (
+            "  %w{n} = zext i32 %p{n} to i64\n  %q{n} = getelementptr i8, ptr %shared, i64 %w{n}\n",
+            "  %f{n} = zext i32 %e{n} to i64\n  %in{n} = icmp sle i64 %f{n}, %limit\n",
+        )
+    )
+    body = f"""
+define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_PLACE}) noinline {{
+entry:
+{load_field("shared_bytes", "%bytes")}{load_field("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
+  %limit = sub i64 %bytes, {size}
+{firsts("i32")}  %top = call i32 @llvm.umax.i32(i32 %p0, i32 %p1)
+  %top.w = zext i32 %top to i64
+  %far = icmp sgt i64 %top.w, %limit
+  %either = or i32 %p0, %p1
+  %low = and i32 %either, {size - 1}
+  %odd = icmp ne i32 %low, 0
+  %some = icmp ne i32 %mask, -1
+  %bad = or i1 %far, %odd
+  %other = or i1 %bad, %some
+  br i1 %other, label %slow, label %half0
+{load_half(0, "i32", llvm, pointers[0], "slow", within[0])}  br label %half1
+{load_half(1, "i32", llvm, pointers[1], "slow", within[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
+  %highest = call i32 @llvm.umax.i32(i32 %l0, i32 %l1)
+  %from = lshr i32 %lowest, 2
+  %to = lshr i32 %highest, 2
+  %span = sub i32 %to, %from
+  %near = icmp ult i32 %span, 32
+  br i1 %near, label %counted, label %slow
+counted:
+{counting}{joined(llvm)}slow:
+  %failed = call i1 @{check}(ptr %ctx, <32 x i32> %a, i32 %mask, {_PLACE})
+  br i1 %failed, label %fail, label %apart
+fail:
+  ret <32 x {llvm}> zeroinitializer
+apart:
+  %wide = zext <32 x i32> %a to <32 x i64>
+{splat("i64", "%shared.i", "%base")}  %host = add <32 x i64> %base, %wide
+  %g = call <32 x {llvm}> @gather_{llvm}(<32 x i64> %host, i32 %mask)
+  ret <32 x {llvm}> %g
+}}
+"""
+    return name, body
+
+
+# Halves follow each other in memory here, and both together touch fewer than 16 sectors.
+_SECTORS = f"""  %from0 = lshr i64 %p0, 5
+  %to0 = lshr i64 %l0, 5
+  %from1 = lshr i64 %p1, 5
+  %to1 = lshr i64 %l1, 5
+  %meet = icmp eq i64 %to0, %from1
+  %meet.n = zext i1 %meet to i64
+  %many0 = sub i64 %to0, %from0
+  %many1 = sub i64 %to1, %from1
+  %many = add i64 %many0, %many1
+  %many.2 = add i64 %many, 2
+  %total = sub i64 %many.2, %meet.n
+  %up = add i64 %total, 1
+  %halves = lshr i64 %up, 1
+{bump("%cnt", "1", "req")}  %cnt.s = getelementptr i64, ptr %cnt, i64 1
+{bump("%cnt.s", "%total", "sec")}  %cnt.l = getelementptr i64, ptr %cnt, i64 4
+{bump("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
+{bump("%cnt.h", "%halves", "hal")}{field("sectors", "%tot")}{bump("%tot", "%total", "all")}"""
+
+_MISSES = f"""{load_field("l1_table", "%l1.i")}{load_field("block_linear", "%number")}  %l1.t = inttoptr i64 %l1.i to ptr
+  %epoch = shl i64 %number, 44
+{load_field("l1_base", "%l1.from")}  %l1.first = lshr i64 %l1.from, 5
+  br label %look
+look:
+  %sector = phi i64 [%from0, %inside], [%sector1, %look]
+  %misses = phi i64 [0, %inside], [%misses1, %look]
+{access_rules.look_up("%sector", "s")}  %misses1 = add i64 %misses, %missed.s
+  %onward = add i64 %sector, 1
+  %over = icmp eq i64 %sector, %to0
+  %leap = call i64 @llvm.umax.i64(i64 %onward, i64 %from1)
+  %sector1 = select i1 %over, i64 %leap, i64 %onward
+  %last = icmp eq i64 %sector, %to1
+  br i1 %last, label %looked, label %look
+looked:
+  %cnt.m = getelementptr i64, ptr %cnt, i64 5
+{bump("%cnt.m", "%misses1", "mis")}"""
+
+_GLOBAL_HEAD = f"""entry:
+{load_field("access_cache", "%cache.i")}  %cache.b = inttoptr i64 %cache.i to ptr
+  %at = mul i32 %site, 16
+  %cache = getelementptr i8, ptr %cache.b, i32 %at
+  %base = load i64, ptr %cache
+  %room.p = getelementptr i64, ptr %cache, i64 1
+  %room = load i64, ptr %room.p
+{firsts("i64")}  %d0 = sub i64 %p0, %base
+  %d1 = sub i64 %p1, %base
+  %top = call i64 @llvm.umax.i64(i64 %d0, i64 %d1)
+  %far = icmp uge i64 %top, %room
+  %either = or i64 %p0, %p1
+  %low = and i64 %either, @LOW
+  %odd = icmp ne i64 %low, 0
+  %some = icmp ne i32 %mask, -1
+  %bad = or i1 %far, %odd
+  %other = or i1 %bad, %some
+"""
+
+
+def _within(n: int) -> str:
+    return f"  %f{n} = sub i64 %e{n}, %base\n  %in{n} = icmp ult i64 %f{n}, %room\n"
+
+
+def load_global(llvm: str, count: bool) -> tuple[str, str]:
+    """A load from global memory. A fault is in the context."""
+    size = bits(llvm) // 8
+    name = f"load_global_{llvm}"
+    check, _ = checks.check_global(size, count)
+    body = f"""
+define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE}) noinline {{
+{_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
+{load_half(0, "i64", llvm, host_pointer(0), "slow", _within(0))}  br label %half1
+{load_half(1, "i64", llvm, host_pointer(1), "slow", _within(1))}  %sorted = icmp ule i64 %l0, %p1
+  br i1 %sorted, label %inside, label %slow
+inside:
+{checks.counters("%site") + _SECTORS + _MISSES if count else ""}{joined(llvm)}slow:
+  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE})
+  br i1 %failed, label %fail, label %apart
+fail:
+  ret <32 x {llvm}> zeroinitializer
+apart:
+  %g = call <32 x {llvm}> @gather_{llvm}(<32 x i64> %a, i32 %mask)
+  ret <32 x {llvm}> %g
+}}
+"""
+    return name, body
+
+
+def store_global(llvm: str, count: bool) -> tuple[str, str]:
+    """A store to global memory. A fault is in the context."""
+    size = bits(llvm) // 8
+    name = f"store_global_{llvm}"
+    check, _ = checks.check_global(size, count, "store")
+    counting = "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n" + checks.counters("%site") + _SECTORS
+    body = f"""
+define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_PLACE}) noinline {{
+{_GLOBAL_HEAD.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
+ask:
+{both_rows("i64", size)}{_within(0)}{_within(1)}  %in = and i1 %in0, %in1
+  %sorted = icmp ule i64 %e0, %p1
+  %both = and i1 %in, %sorted
+  %fits = and i1 %both, %lines
+  br i1 %fits, label %inside, label %slow
+inside:
+{counting if count else ""}{store_half(0, "i64", llvm, host_pointer(0))}{store_half(1, "i64", llvm, host_pointer(1))}  ret void
+slow:
+  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_PLACE})
+  br i1 %failed, label %fail, label %apart
+fail:
+  ret void
+apart:
+  call void @scatter_{llvm}(<32 x {llvm}> %v, <32 x i64> %a, i32 %mask)
+  ret void
+}}
+"""
+    return name, body

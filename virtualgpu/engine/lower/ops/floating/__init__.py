@@ -1,0 +1,1 @@
+"""Floating-point numbers: arithmetic, rounding, narrow formats, conversions."""

@@ -1,0 +1,1 @@
+"""Tensor cores: products of fragments, and how fragments are loaded and stored."""

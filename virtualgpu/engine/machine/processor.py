@@ -1,0 +1,170 @@
+"""Which processor machine code is made for: this one, or a common level below it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import llvmlite.binding as llvm
+
+from virtualgpu.errors import UnknownProcessorError
+
+VARIABLE = "VIRTUALGPU_CPU"
+NATIVE = "native"
+
+# What each level has and the one before it lacks (x86-64 psABI, "Micro-Architecture Levels"; Arm's "Arm
+# Architecture Reference Manual for A-profile"), in LLVM's words.
+_LEVELS = {
+    "x86": {
+        "x86-64-v2": ("cx16", "popcnt", "sahf", "sse3", "ssse3", "sse4.1", "sse4.2"),
+        "x86-64-v3": ("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"),
+        "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    },
+    "arm64": {
+        "armv8-a": ("fp-armv8", "neon"),
+        "armv8.2-a": ("crc", "lse", "rdm", "fullfp16"),
+    },
+}
+# What a learner may know an instruction set by, of those that decide how fast kernels run.
+_NAMES = {
+    "sse4.2": "SSE4.2", "avx2": "AVX2", "fma": "FMA", "f16c": "F16C", "avx512f": "AVX-512",
+    "avx512fp16": "AVX512-FP16", "neon": "NEON", "fullfp16": "FP16", "sve": "SVE",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A processor that LLVM makes code for.
+
+    Attributes
+    ----------
+    choice
+        As `VIRTUALGPU_CPU` has it: ``native`` or a level.
+    name
+        LLVM's name of it.
+    settings
+        Features switched on and off, as LLVM wants them beside the name.
+    features
+        What it has, in LLVM's words.
+    """
+
+    choice: str
+    name: str
+    settings: str
+    features: frozenset[str]
+
+    @property
+    def instructions(self) -> tuple[str, ...]:
+        """Instruction sets that decide how fast kernels run, by the names they are known by."""
+        return tuple(name for feature, name in _NAMES.items() if feature in self.features)
+
+    @property
+    def converts_halves(self) -> bool:
+        """Whether it turns float16 into float32 and back."""
+        return bool({"f16c", "neon"} & self.features)
+
+    @property
+    def masks(self) -> bool:
+        """Whether it works under masks of single bits, of lanes of any size."""
+        return {"avx512bw", "avx512vl"} <= self.features
+
+    @property
+    def fuses(self) -> bool:
+        """Whether it multiplies and adds with one rounding."""
+        return bool({"fma", "neon"} & self.features)
+
+    @property
+    def register_bytes(self) -> int:
+        """Size of its vector registers."""
+        return 64 if "avx512f" in self.features else 32 if "avx2" in self.features else 16
+
+    def __str__(self) -> str:
+        name = self.choice if self.choice == self.name else f"{self.choice} ({self.name})"
+        return f"{name}: {', '.join(self.instructions)}"
+
+
+def architecture() -> str:
+    """``x86`` or ``arm64``, or what else this machine calls itself."""
+    machine = platform.machine().lower()
+    return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
+
+
+def levels() -> tuple[str, ...]:
+    """Levels of this architecture, from the lowest, whether this processor has them or not."""
+    return tuple(_LEVELS.get(architecture(), ()))
+
+
+def level(name: str) -> Processor:
+    """A level of this architecture; code for it can be made anywhere, and run where `lacking` is empty."""
+    features: set[str] = set()
+    for each, adds in _LEVELS[architecture()].items():
+        features.update(adds)
+        if each == name:
+            break
+    if architecture() == "x86":
+        return Processor(name, name, "-prefer-256-bit" if "avx512f" in features else "", frozenset(features))
+    return Processor(name, "generic", ",".join(f"+{f}" for f in sorted(features)), frozenset(features))
+
+
+def lacking(name: str) -> list[str]:
+    """What a level has and this processor lacks."""
+    return sorted(level(name).features - native().features)
+
+
+@functools.cache
+def native() -> Processor:
+    """The processor that this process runs on."""
+    known = dict(llvm.get_host_cpu_features())
+    if architecture() == "arm64":
+        known |= {"fp-armv8": True, "neon": True}  # every one has them, though not every system says so
+    if known.get("avx512f"):
+        known["prefer-256-bit"] = False
+    settings = ",".join(f"{'+' if has else '-'}{feature}" for feature, has in sorted(known.items()))
+    features = frozenset(feature for feature, has in known.items() if has)
+    return Processor(NATIVE, llvm.get_host_cpu_name(), settings, features)
+
+
+def chosen() -> Processor:
+    """The processor that `VIRTUALGPU_CPU` names, by default this one.
+
+    Raises
+    ------
+    UnknownProcessorError
+        If it names none, or one whose instructions this processor lacks.
+    """
+    return _named(os.environ.get(VARIABLE, "").strip() or NATIVE)
+
+
+@functools.lru_cache(maxsize=16)
+def _named(name: str) -> Processor:
+    here = [each for each in levels() if not lacking(each)]
+    remedy = f"set {VARIABLE} to {_either([*here, NATIVE])}"
+    if name not in (*levels(), NATIVE):
+        raise UnknownProcessorError(
+            f"{VARIABLE} names no processor that kernels can be compiled for: {name!r}; {remedy}."
+        )
+    if name != NATIVE and lacking(name):
+        names = _titles(lacking(name))
+        raise UnknownProcessorError(
+            f"{VARIABLE} asks for {name}, and this processor lacks its {names}; {remedy}."
+        )
+    if levels() and not here:
+        names = _titles(lacking(levels()[0]))
+        raise UnknownProcessorError(
+            f"The virtual GPU needs {levels()[0]}, and this processor lacks its {names}; use a newer one."
+        )
+    return native() if name == NATIVE else level(name)
+
+
+def _titles(features: Iterable[str]) -> str:
+    """Instruction sets as their makers write them; those of AVX-512 count as one."""
+    titles = {_NAMES.get(f, "AVX-512" if f.startswith("avx512") else f.upper()) for f in features}
+    return ", ".join(sorted(titles))
+
+
+def _either(names: Iterable[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
