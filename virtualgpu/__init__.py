@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["as_cupy", "use_device"]
 
 
-def use_device(name: str | None = None, count: int | None = None) -> None:
+def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
     """Let ``cp`` work on other virtual GPUs from now on. Arrays of those before stay readable.
 
     Parameters
@@ -24,15 +24,20 @@ def use_device(name: str | None = None, count: int | None = None) -> None:
         ``VIRTUALGPU_DEVICE`` decides, else it is an A100.
     count
         How many of it; by default ``VIRTUALGPU_COUNT``, else one.
+    links
+        How they are joined: ``"nvswitch"`` (all with each other), ``"pairs"`` or ``"host"`` (by nothing); by
+        default as such GPUs are sold.
 
     Raises
     ------
     UnknownDeviceError
         If no GPU has that name; the message suggests the nearest.
+    ValueError
+        For NVLink between GPUs that have none.
     """
     from virtualgpu.model import machine
 
-    machine.use_device(name, count)
+    machine.use_device(name, count, links)
 
 
 def as_cupy(device: str | None = None, count: int | None = None) -> AsCupy:

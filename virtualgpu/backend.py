@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from virtualgpu import cp
 from virtualgpu.cp._core.raw_kernel import RawKernel
@@ -13,14 +15,25 @@ from virtualgpu.cp.cuda.memory import MemoryAsyncPool, MemoryPool
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch import caching, debugging
-from virtualgpu.launch.compiled import CompiledModule, compiled_module
+from virtualgpu.launch.compiled import CompiledModule, compiled_module, fit
 from virtualgpu.launch.launch import Launch, kernel_source
 from virtualgpu.launch.prepare import FinishedLaunch, PreparedLaunch, prepare
 from virtualgpu.model.machine import Machine
-from virtualgpu.model.occupancy import occupancy
 from virtualgpu.model.recording.checking import Watching
+from virtualgpu.model.recording.ports import PortRecorder
 from virtualgpu.model.recording.timeline import Recording
-from virtualgpu.protocol import Accesses, Block, Blocks, Counters, Hazards, Observation, Warp
+from virtualgpu.protocol import (
+    Accesses,
+    Block,
+    Blocks,
+    Costs,
+    Counters,
+    Hazards,
+    LoadReader,
+    Observation,
+    Warp,
+    caches_of,
+)
 from virtualgpu.records import (
     DeviceInfo,
     DeviceMetrics,
@@ -28,15 +41,14 @@ from virtualgpu.records import (
     GraphRecord,
     KernelStats,
     Metric,
-    NotAvailable,
     Occupancy,
     Provenance,
 )
-from virtualgpu.records.device_attributes import READINGS
+from virtualgpu.records.device.attributes import READINGS, driver_limits
 from virtualgpu.records.memory import MemoryReading
 
 if TYPE_CHECKING:
-    from virtualgpu.engine import Observer, TraceRequest
+    from virtualgpu.engine import RunOptions, TraceRequest
 
 R = TypeVar("R")
 
@@ -73,74 +85,53 @@ class VirtualBackend:
         metrics = tuple(Metric(name, None, unit, NO_SENSORS) for name, unit in READINGS)
         return DeviceMetrics(self.provenance, self.machine.clock.now_ns, metrics)
 
+    def setup(self) -> DeviceMetrics:
+        """The driver's limits."""
+        return DeviceMetrics(self.provenance, self.machine.clock.now_ns, driver_limits(cp.cuda.runtime))
+
     def kernel_stats(self, kernel: Any) -> KernelStats:
         """What NVRTC's ptxas decided for a kernel on this device's target."""
         module = self._compiled(kernel)
         return module.stats(module.symbol(kernel.name), self.device_info())
 
     def occupancy(self, kernel: Any, block_threads: int, shared_bytes: int = 0) -> Occupancy:
-        """Theoretical occupancy of a kernel, with ptxas's own register count."""
-        stats = self.kernel_stats(kernel)
-        return occupancy(
-            self.device_info(),
-            block_threads,
-            stats.registers_per_thread,
-            stats.static_shared_bytes + shared_bytes,
-        )
+        """Theoretical occupancy of a kernel, with ptxas's own register count where it is known."""
+        module = self._compiled(kernel)
+        found = module.resources[module.symbol(kernel.name)]
+        return fit(self.device_info(), found, block_threads, found.static_shared_bytes + shared_bytes)
 
     def timeline_recorder(self) -> Recording:
         """A recorder of what all devices of the machine run and its host calls."""
         return Recording(self.machine)
 
+    def port_recorder(self) -> PortRecorder:
+        """What records the traffic between the devices."""
+        return PortRecorder(self.machine)
+
     def stream_watcher(self) -> Watching:
-        """Sees what the program gives all devices of the machine, in which order, and what that touches."""
+        """Sees all work that the program gives to the machine's devices: its order, and what it touches."""
         from virtualgpu.sanitizer.touched import run_watched
 
         return Watching(self.machine, run_watched)
 
-    def observe(self, launch: Launch, what: Observation[R]) -> R:
-        """Execute the kernel and tell what was asked.
+    @overload
+    def observe(self, launch: Launch, what: Observation[R], /) -> R: ...
+    @overload
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
+        """Execute the kernel once and tell what was asked.
 
-        Where arrays get their contents back (``Blocks(restore=True)``, `Hazards`), the modelled clock stays.
+        Checks for hazards take a run of their own, and so does each further warp or block. Where arrays get
+        their contents back (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents stay.
         """
-        # Each kind of observation names its record, which `_record` gives.
-        return cast(R, self._record(self.prepared(launch), what))
-
-    def _record(self, prepared: PreparedLaunch, what: Observation[Any]) -> Any:
-        from virtualgpu.engine import TraceRequest
-
-        match what:
-            case Hazards():
-                from virtualgpu.sanitizer import sanitize
-
-                with _restored(prepared) as restore:
-                    return sanitize(prepared, what, restore)
-            case Blocks(restore=True):
-                with _restored(prepared):
-                    return prepared.run().trace
-            case Blocks():
-                return _submitted(prepared).trace
-            case Counters(caches=""):
-                return _submitted(prepared).result.counters
-            case Counters():
-                watch = caching.watch_caches(prepared, what.caches or "cold")
-                return caching.with_caches(_submitted(prepared, observer=watch.notes), watch)
-            case Accesses():
-                request = TraceRequest(what.block_index, what.warp, what.max_steps, accesses=True)
-                return _submitted(prepared, request).result.access_trace
-            case Warp():
-                request = TraceRequest(what.block_index, what.warp, what.max_steps)
-                naming = debugging.beside(prepared, request)
-                warp = _submitted(prepared, request).result.trace
-                return replace(warp, variables=naming((warp,))) if warp is not None else None
-            case Block():
-                request = TraceRequest(what.block_index, what.warp, what.max_steps, whole_block=True)
-                naming = debugging.beside(prepared, request)
-                block = _submitted(prepared, request).result.block_trace
-                assert block is not None
-                variables = naming(block.warps)
-                return replace(block, warps=tuple(replace(each, variables=variables) for each in block.warps))
-        raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
+        prepared = replace(self.prepared(launch), cold=caches_of(what) == "cold")
+        *before, last = _runs(what)
+        found: dict[Observation[Any], Any] = {}
+        for run in before:
+            with _restored(prepared):
+                found |= _observed(prepared, run, prepared.run)
+        found |= _observed(prepared, last, partial(_submitted, prepared))
+        return tuple(map(found.__getitem__, what)) if len(what) > 1 else found[what[0]]
 
     def graph(self, graph: Any) -> GraphRecord:
         """Nodes and edges of a captured graph."""
@@ -154,11 +145,9 @@ class VirtualBackend:
         """Give a graph the parameters of another one with the same nodes and edges."""
         graph._update(other)
 
-    def graph_loop(
-        self, graph: Any, flag: Any, turns: Any, most: int
-    ) -> Callable[[Any], None] | NotAvailable:
-        """A virtual GPU's graphs have no conditional nodes."""
-        return NotAvailable("Conditional nodes", "the virtual GPU has none")
+    def load_reader(self) -> LoadReader:
+        """Not here: a virtual GPU has no sensors."""
+        raise NotSupportedError("A virtual GPU has no sensors, and no clock that could be throttled.")
 
     def memory_reader(self) -> Callable[[], MemoryReading]:
         """Reads the memory of the current device and of the pool that allocations come from."""
@@ -195,11 +184,91 @@ class VirtualBackend:
         return compiled_module(source.code, source.options, source.name_expressions, capability)
 
 
-def _submitted(
-    prepared: PreparedLaunch, trace: TraceRequest | None = None, observer: Observer | None = None
-) -> FinishedLaunch:
+def _runs(what: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
+    """Observations by the run that they share; the last one shows most."""
+    runs: list[list[Observation[Any]]] = [[each] for each in what if isinstance(each, Hazards)]
+    places: dict[Any, list[Observation[Any]]] = {}
+    for each in what:
+        if isinstance(each, Warp | Block | Accesses):
+            places.setdefault((each.block_index, each.warp), []).append(each)
+    runs += places.values()
+    anywhere = [each for each in what if not isinstance(each, Hazards | Warp | Block | Accesses)]
+    if anywhere and places:
+        runs[-1] += anywhere
+    elif anywhere:
+        runs.append(anywhere)
+    return runs
+
+
+def _observed(
+    prepared: PreparedLaunch, what: Sequence[Observation[Any]], run: Callable[[RunOptions], FinishedLaunch]
+) -> dict[Observation[Any], Any]:
+    """The records of observations that share one run."""
+    if isinstance(what[0], Hazards):
+        from virtualgpu.sanitizer import sanitize
+
+        with _restored(prepared, what[0].restore) as restore:
+            return {what[0]: sanitize(prepared, what[0], restore)}
+    modelled = any(isinstance(each, Counters) and each.caches for each in what)
+    watch = caching.watch_caches(prepared) if modelled else None
+    request = _traced(what)
+    naming = debugging.beside(prepared, request) if request is not None and request.steps else None
+    options = replace(prepared.options, trace=request, observer=watch.notes if watch is not None else None)
+    if any(isinstance(each, Blocks) and each.restore for each in what):
+        with _restored(prepared):
+            done = prepared.run(options)
+    else:
+        done = run(options)
+    return {each: _record(done, each, watch, naming) for each in what}
+
+
+def _traced(what: Sequence[Observation[Any]]) -> TraceRequest | None:
+    """What of observations of one warp, or of its block, is to be traced."""
+    from virtualgpu.engine import TraceRequest
+
+    traced = [each for each in what if isinstance(each, Warp | Block | Accesses)]
+    if not traced:
+        return None
+    return TraceRequest(
+        traced[0].block_index,
+        traced[0].warp,
+        max(each.max_steps for each in traced),
+        whole_block=any(isinstance(each, Block) for each in traced),
+        steps=any(isinstance(each, Warp | Block) for each in traced),
+        accesses=any(isinstance(each, Accesses) for each in traced),
+    )
+
+
+def _record(
+    done: FinishedLaunch,
+    what: Observation[Any],
+    watch: caching.CacheWatch | None,
+    naming: debugging.Naming | None,
+) -> Any:
+    result = done.result
+    match what:
+        case Blocks():
+            return done.trace
+        case Costs():
+            return done.costs
+        case Counters(caches="warm" | "cold") if watch is not None:
+            return caching.with_caches(done, watch)
+        case Counters():
+            return result.counters
+        case Accesses():
+            return result.access_trace
+        case Warp() if naming is not None:
+            warp = result.trace
+            return replace(warp, variables=naming((warp,))) if warp is not None else None
+        case Block() if naming is not None and result.block_trace is not None:
+            block = result.block_trace
+            variables = naming(block.warps)
+            return replace(block, warps=tuple(replace(each, variables=variables) for each in block.warps))
+    raise NotSupportedError(f"A virtual GPU cannot observe {what!r}.")
+
+
+def _submitted(prepared: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
     """Give a launch to its device's current stream and wait for it."""
-    options = replace(prepared.options, trace=trace, observer=observer)
     done = prepared.submit(get_current_stream(prepared.device.id), options)
     if done is None:
         raise NotSupportedError(
@@ -210,9 +279,12 @@ def _submitted(
 
 
 @contextmanager
-def _restored(launch: PreparedLaunch) -> Iterator[Callable[[], None]]:
-    """Put back the contents of every array argument, also after a fault; yields what does so at once."""
-    memory = launch.device.memory
+def _restored(launch: PreparedLaunch, afterwards: bool = True) -> Iterator[Callable[[], None]]:
+    """Put back the contents of every array argument, also after a fault; yields what does so at once.
+
+    If not `afterwards`, that is the only time; else L2 holds again what it held, too.
+    """
+    memory, l2 = launch.device.memory, deepcopy(launch.device.l2)
     saved = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
 
     def restore() -> None:
@@ -222,4 +294,6 @@ def _restored(launch: PreparedLaunch) -> Iterator[Callable[[], None]]:
     try:
         yield restore
     finally:
-        restore()
+        if afterwards:
+            restore()
+            launch.device.l2 = l2

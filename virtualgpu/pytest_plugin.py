@@ -39,6 +39,12 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marks of `cp.testing`."""
+    config.addinivalue_line("markers", "slow: takes long (cupy.testing.slow)")
+    config.addinivalue_line("markers", "multi_gpu: needs several GPUs (cupy.testing.multi_gpu)")
+
+
 def pytest_report_header(config: pytest.Config) -> str | None:
     """Say which GPUs the tests run on."""
     if config.getoption("virtual_gpu") is None:

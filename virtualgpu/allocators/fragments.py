@@ -44,8 +44,9 @@ def fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragmentation
     rounding = sum(b.size_bytes - b.requested_bytes for b in block_map.blocks
                    if b.requested_bytes and b.state in ("used", "waiting"))  # fmt: skip
     return Fragmentation(
-        block_map.provenance, reserved, used, reserved - used, block_map.largest_free_bytes, rounding,
-        released, room, arenas,
+        provenance=block_map.provenance, reserved_bytes=reserved, used_bytes=used, free_bytes=reserved - used,
+        largest_free_bytes=block_map.largest_free_bytes, rounding_bytes=rounding, releasable_bytes=released,
+        room_bytes=room, arenas=arenas,
     )  # fmt: skip
 
 
@@ -74,7 +75,10 @@ def _arena(
     tails += [0] * (expandable and not tails)
     request = None if device_bytes is None else max(_served(pool, largest), _new(pool, device_bytes, tails))
     used = sum(block.size_bytes for block in blocks if block.state in ("used", "waiting"))
-    return Arena(stream, pool, used, sum(free), largest, len(free), request)
+    return Arena(
+        stream=stream, pool=pool, used_bytes=used, free_bytes=sum(free), largest_free_bytes=largest,
+        free_blocks=len(free), largest_request_bytes=request,
+    )  # fmt: skip
 
 
 def _tail(segment: Segment) -> int:

@@ -51,14 +51,9 @@ def named(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, in
     table = np.array(rows, np.int64).reshape(-1, 7)
     address_column, sizes, asked, streams, times = (np.ascontiguousarray(table[:, at]) for at in range(1, 6))
     found = AllocatorEvents(
-        table[:, 0].astype(np.uint8),
-        address_column,
-        sizes,
-        asked,
-        streams,
-        times,
-        table[:, 6].astype(np.int32),
-    )
+        actions=table[:, 0].astype(np.uint8), addresses=address_column, size_bytes=sizes,
+        requested_bytes=asked, streams=streams, time_ns=times, stacks=table[:, 6].astype(np.int32),
+    )  # fmt: skip
     return found, unnamed
 
 

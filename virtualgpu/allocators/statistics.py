@@ -125,8 +125,9 @@ class _Counter:
         trace = self.trace
         title = next((words for name, words in _TITLES.items() if name in trace.allocator), trace.allocator)
         return AllocatorStatistics(
-            trace.provenance, trace.device_id, title, figures, self.counts, note=trace.note
-        )
+            provenance=trace.provenance, device_id=trace.device_id, title=title, figures=figures,
+            counts=self.counts, note=trace.note,
+        )  # fmt: skip
 
     def _begin(self) -> None:
         """Count what was there before the first event."""

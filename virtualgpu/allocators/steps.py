@@ -108,12 +108,17 @@ def _rows_of(events: AllocatorEvents, rows: npt.NDArray[np.intp]) -> AllocatorEv
 def _without(first: BlockMap, gone: set[int]) -> BlockMap:
     """A map without the blocks in use at some addresses."""
     segments = tuple(
-        replace(s, blocks=tuple(
-            Block(b.address, b.size_bytes, True) if b.address in gone and not b.is_unmapped else b
-            for b in s.blocks
-        ))
+        replace(
+            s,
+            blocks=tuple(
+                Block(address=b.address, size_bytes=b.size_bytes, is_free=True)
+                if b.address in gone and not b.is_unmapped
+                else b
+                for b in s.blocks
+            ),
+        )
         for s in first.segments
-    )  # fmt: skip
+    )
     return replace(first, segments=segments)
 
 
@@ -143,7 +148,10 @@ def _blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
         waiting = freed <= step
         label = lives.labels.get(row, "")
         event = (freed if waiting else begin) - 1
-        block = Block(address, size, False, asked, label, is_waiting=waiting, stack=stack, event=event)
+        block = Block(
+            address=address, size_bytes=size, is_free=False, requested_bytes=asked, label=label,
+            is_waiting=waiting, stack=stack, event=event,
+        )  # fmt: skip
         found.setdefault(number, []).append(block)
     return found
 
@@ -164,16 +172,16 @@ def _tiles(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]
     place, later = spans[0][0], 0
     for start, end in spans:
         if place < start:
-            yield Block(place, start - place, False, is_unmapped=True)
+            yield Block(address=place, size_bytes=start - place, is_free=False, is_unmapped=True)
             place = start
         while later < len(blocks) and blocks[later].address < end:
             block = blocks[later]
             if place < block.address:
-                yield Block(place, block.address - place, True)
+                yield Block(address=place, size_bytes=block.address - place, is_free=True)
             yield block
             place, later = max(place, block.end), later + 1
         if place < end:
-            yield Block(place, end - place, True)
+            yield Block(address=place, size_bytes=end - place, is_free=True)
             place = end
 
 

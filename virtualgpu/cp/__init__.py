@@ -59,7 +59,7 @@ from numpy import (
     unsignedinteger,
 )
 
-from virtualgpu.cp import cuda, exceptions, fft, linalg, random, testing
+from virtualgpu.cp import _util, cuda, exceptions, fft, lib, linalg, random, testing
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dlpack import from_dlpack
 from virtualgpu.cp._core.operators import FunctionMethods as _FunctionMethods
@@ -69,8 +69,10 @@ from virtualgpu.cp._routines.documented import add_examples as _add_examples
 from virtualgpu.cp._routines.documented import document_methods as _document_methods
 from virtualgpu.cp._routines.files import *
 from virtualgpu.cp._routines.functions import *
-from virtualgpu.cp._routines.memoize import memoize
+from virtualgpu.cp._routines.index_helpers import *
+from virtualgpu.cp._routines.memoize import clear_memo, memoize
 from virtualgpu.cp._routines.ufunc import ufunc
+from virtualgpu.cp._routines.vectorize import vectorize
 from virtualgpu.cp.cuda._memory.pool import MemoryPool as _MemoryPool
 from virtualgpu.cp.cuda._memory.pool import default_memory_pool as _default_memory_pool
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemoryPool as _PinnedMemoryPool
@@ -97,11 +99,14 @@ _COMPILED = {
 }
 
 _REMEDIES = {
-    "vectorize": "write the function with array expressions, or as a cp.ElementwiseKernel",
-    "poly1d": "write it by Horner's rule, (a * x + b) * x + c; numpy.polyfit finds the coefficients",
+    "poly1d": "keep the coefficients in an array and write cp.polyval(coefficients, x)",
     "int": "use Python's int, or cp.int64 and its relatives",
     "float": "use Python's float, or cp.float32 and its relatives",
     "object": "device arrays hold numbers only",
+    "bool8": "write cp.bool_",
+    "ma": "CuPy has no masked arrays; keep a mask of bool beside the array, and choose with cp.where",
+    "nditer": "a loop over elements waits for the device at each; write it with whole arrays or as a kernel",
+    "ndenumerate": "a loop over elements waits for the device at each; cp.ndindex gives the indices",
     "prof": "time with cp.cuda.Event, whose times are modelled",
 }
 

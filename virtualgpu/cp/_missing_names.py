@@ -108,8 +108,10 @@ def absent(where: str, name: str, known: Iterable[str], remedy: str = "") -> Att
         host = getattr(host, part, None)
     near = difflib.get_close_matches(name, [n for n in known if not n.startswith("_")], n=1, cutoff=0.75)
     others = [other for other in _places_of(name) if other != f"{where}.{name}"]
-    if host is not None:
-        path = f"numpy{where.removeprefix('cp')}.{name}"
+    path = f"numpy{where.removeprefix('cp')}.{name}"
+    if isinstance(host, type | ModuleType) or (host is not None and not callable(host)):
+        text += f"; {path} is for arrays on the host: cp.asnumpy(x) makes one, cp.asarray copies back"
+    elif host is not None:
         text += f"; {path} has it: copy with cp.asnumpy(x), compute on the host, copy back with cp.asarray"
     elif others:
         text += f": write {others[0]}"

@@ -1,14 +1,15 @@
 """``cp.random``: random arrays, reproducible by seed.
 
-Numbers come from NumPy's generators, so the same seed gives the same array on every computer, but not
-the array that cuRAND gives on a real GPU: compare distributions across the two, not numbers.
+`Generator` gives the numbers that cuRAND's device API gives on a real GPU. The functions of this module and
+`RandomState` take NumPy's, so the same seed gives the same array on every computer, but not the array that
+cuRAND's host API gives on a real GPU: compare distributions there, not numbers.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
-from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -19,9 +20,18 @@ from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._random.bits import XORWOW, BitGenerator
+from virtualgpu.cp._random.bits import MRG32k3a as MRG32k3a
+from virtualgpu.cp._random.bits import Philox4x3210 as Philox4x3210
+from virtualgpu.cp._random.generator import Generator
 from virtualgpu.cp.cuda._memory.pool import check_room
 from virtualgpu.cp.cuda.stream import is_capturing
 from virtualgpu.model import machine as _machine
+
+_UNSAVED = (
+    "Where it stands cannot be read: seed it at the point to return to, and seed it there again, or draw "
+    "from a Generator, whose states can be kept."
+)
 
 
 def _size(size: Any) -> tuple[int, ...]:
@@ -43,12 +53,10 @@ def _refuse_captured() -> None:
         )
 
 
-def _output(host: Any, dtype: Any, name: str, again: Callable[[], Any] | None = None) -> ndarray:
-    """An array of numbers drawn; `again` draws others, at each launch of a graph that may have it."""
-    if again is None:
-        _refuse_captured()
+def _output(host: Any, dtype: Any, name: str) -> ndarray:
+    _refuse_captured()
     contents = np.asarray(host, dtype=checked_dtype(dtype))
-    return ndarray._computed(f"curand_{name}", contents, again or (lambda: contents))
+    return ndarray._computed(f"curand_{name}", contents, lambda: contents)
 
 
 def _float_dtype(dtype: Any) -> np.dtype[Any]:
@@ -58,34 +66,56 @@ def _float_dtype(dtype: Any) -> np.dtype[Any]:
     return kind
 
 
-class _Distributions:
-    """Distributions that `RandomState` and `Generator` share."""
+class RandomState:
+    """A seeded source of random arrays with CuPy's classic methods.
 
-    _host: np.random.Generator
-    _in_graphs = False  # whether a graph may draw: it then goes on where the last launch ended
+    Parameters
+    ----------
+    seed : int, optional
+        The same seed gives the same arrays; without one they differ from run to run.
+    """
 
-    def _drawn(self, draw: Callable[[], Any], dtype: Any, name: str) -> ndarray:
-        """An array of what `draw` gives."""
-        if not (self._in_graphs and is_capturing()):
-            return _output(draw(), dtype, name, draw if self._in_graphs else None)
-        before = self._host.bit_generator.state
-        try:
-            return _output(draw(), dtype, name, draw)  # for its shape: nothing is drawn in a capture
-        finally:
-            self._host.bit_generator.state = before
+    def __init__(self, seed: Any = None, method: Any = None) -> None:
+        self.seed(seed)
+
+    def __repr__(self) -> str:
+        return (
+            "RandomState(NumPy's numbers: the same seed gives the same ones here, and others on a real GPU, "
+            "where cuRAND draws them with XORWOW)"
+        )
+
+    def __reduce__(self) -> Any:
+        raise TypeError(f"A RandomState cannot be pickled or copied, and CuPy's cannot. {_UNSAVED}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("get_state", "set_state"):
+            raise AttributeError(f"CuPy's RandomState has no {name}. {_UNSAVED}", obj=self, name=name)
+        raise AttributeError(f"'RandomState' object has no attribute '{name}'", obj=self, name=name)
+
+    def seed(self, seed: Any = None) -> None:
+        """Start again from a seed between 0 and 2**64 - 1, or from the digest of a NumPy array."""
+        if isinstance(seed, np.ndarray):
+            seed = int(hashlib.md5(seed.tobytes(), usedforsecurity=False).hexdigest()[:16], 16)
+        elif seed is not None:
+            if not isinstance(seed, (bool, int, np.integer, np.bool_)):
+                raise TypeError(f"Seed must be an integer, not {seed!r}.")
+            if not 0 <= int(seed) < 2**64:
+                raise ValueError(f"Seed must be an integer between 0 and 2**64 - 1, not {seed}.")
+            seed = int(seed)
+        self._host = np.random.Generator(np.random.Philox(seed))
 
     def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         values = tuple(_parameter(value) for value in parameters)
         shape = None if size is None and any(np.ndim(v) for v in values) else _size(size)
         if shape is not None:
             check_room(math.prod(shape) * np.dtype(dtype).itemsize)
-        return self._drawn(partial(getattr(self._host, name), *values, size=shape), dtype, name)
+        return _output(getattr(self._host, name)(*values, size=shape), dtype, name)
 
     def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
         kind = _float_dtype(dtype)
         shape = _size(size)
         check_room(math.prod(shape) * kind.itemsize)
-        return self._drawn(partial(getattr(self._host, name), size=shape, dtype=kind), kind, name)
+        return _output(getattr(self._host, name)(size=shape, dtype=kind), kind, name)
 
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Normal distribution with mean `loc` and standard deviation `scale`."""
@@ -117,6 +147,26 @@ class _Distributions:
         """Successes in `n` trials of probability `p`."""
         return self._draw("binomial", size, dtype, n, p)
 
+    def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """What has a logarithm of normal distribution, with that mean and standard deviation."""
+        return self._draw("lognormal", size, dtype, mean, sigma)
+
+    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Laplace distribution: exponential on both sides of `loc`."""
+        return self._draw("laplace", size, dtype, loc, scale)
+
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
+        """Gamma distribution with mean ``shape * scale``."""
+        return self._draw("gamma", size, dtype, shape, scale)
+
+    def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = float) -> ndarray:
+        """Beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
+        return self._draw("beta", size, dtype, a, b)
+
+    def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
+        """Trials up to and including the first success, of probability `p` each."""
+        return self._draw("geometric", size, dtype, p)
+
     def permutation(self, a: Any) -> ndarray:
         """A random order of ``arange(a)``, or a shuffled copy of an array's first axis."""
         host = self._host.permutation(_parameter(a))
@@ -129,31 +179,13 @@ class _Distributions:
         check_device(a)
         _refuse_captured()
         name, moved = "curand_shuffle", 2 * a.nbytes
-        run_kernel(a._mem.owner, name, moved, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
+        device = _machine.current().current_device
+        run_kernel(device, name, moved, lambda: self._host.shuffle(a._host), 0.0, (a,), (a,))
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
         """A random sample of ``arange(a)`` or of a one-dimensional array."""
         host = np.asarray(self._host.choice(_parameter(a), _size(size), replace, _parameter(p)))
         return _output(host, host.dtype, "choice")
-
-
-class RandomState(_Distributions):
-    """A seeded source of random arrays with CuPy's classic methods.
-
-    Parameters
-    ----------
-    seed : int, optional
-        The same seed gives the same arrays; without one they differ from run to run.
-    """
-
-    def __init__(self, seed: Any = None, method: Any = None) -> None:
-        self.seed(seed)
-
-    def seed(self, seed: Any = None) -> None:
-        """Start again from a seed."""
-        if seed is not None and np.ndim(seed) == 0:
-            seed = int(seed) % 2**64
-        self._host = np.random.Generator(np.random.Philox(seed))
 
     def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
         """Uniform distribution over ``[0, 1)``."""
@@ -178,56 +210,11 @@ class RandomState(_Distributions):
         return _output(host, kind, "randint")
 
 
-class Generator(_Distributions):
-    """A source of random arrays as `default_rng` makes it. A graph may draw from it, as CuPy's kernels do."""
-
-    _in_graphs = True
-
-    def __init__(self, bit_generator: Any) -> None:
-        self.bit_generator = bit_generator
-
-    @property
-    def bit_generator(self) -> Any:
-        """Where the random bits come from; another one may be set."""
-        return self._host.bit_generator
-
-    @bit_generator.setter
-    def bit_generator(self, bit_generator: Any) -> None:
-        self._host = np.random.Generator(bit_generator)
-
-    def random(self, size: Any = None, dtype: Any = np.float64, out: ndarray | None = None) -> ndarray:
-        """Uniform distribution over ``[0, 1)``."""
-        result = self._draw_float("random", out.shape if out is not None else size, dtype)
-        if out is None:
-            return result
-        out[...] = result
-        return out
-
-    def integers(
-        self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
-    ) -> ndarray:
-        """Integers from ``[low, high)``, or up to and including `high` with ``endpoint=True``."""
-        kind: Any = np.dtype(dtype)
-        bounds = _parameter(low), None if high is None else _parameter(high)
-        draw = partial(self._host.integers, *bounds, _size(size), kind, endpoint)
-        return self._drawn(draw, kind, "integers")
-
-
-class Philox4x3210(np.random.Philox):
-    """Philox, a counter-based generator (here NumPy's Philox 4x64)."""
-
-
-class XORWOW(np.random.PCG64):
-    """Stands for cuRAND's XORWOW; the numbers are those of NumPy's PCG64."""
-
-
 def default_rng(seed: Any = None) -> Generator:
-    """A generator; the same seed gives the same arrays."""
+    """A generator, of XORWOW's bits unless another one is given; the same seed gives the same arrays."""
     if isinstance(seed, Generator):
         return seed
-    if isinstance(seed, np.random.BitGenerator):
-        return Generator(seed)
-    return Generator(XORWOW(seed))
+    return Generator(seed if isinstance(seed, BitGenerator) else XORWOW(seed))
 
 
 def get_random_state() -> RandomState:
@@ -239,6 +226,19 @@ def get_random_state() -> RandomState:
         states[device_id] = RandomState()
     state: RandomState = states[device_id]
     return state
+
+
+def set_random_state(rs: RandomState) -> None:
+    """Let the functions of this module draw from `rs` on the current device."""
+    if not isinstance(rs, RandomState):
+        raise TypeError(f"Random state must be an instance of RandomState. Actual: {type(rs)}")
+    machine = _machine.current()
+    machine.random_states[machine.current_device_id] = rs
+
+
+def reset_states() -> None:
+    """Forget the states of all devices: each begins anew, from a seed that nobody chose."""
+    _machine.current().random_states.clear()
 
 
 def _of_current_state(name: str) -> Callable[..., Any]:
@@ -258,11 +258,27 @@ seed, rand, randn, randint = map(_of_current_state, ("seed", "rand", "randn", "r
 random = random_sample = ranf = sample = _of_current_state("random")
 uniform, normal, standard_normal = map(_of_current_state, ("uniform", "normal", "standard_normal"))
 exponential, poisson, binomial = map(_of_current_state, ("exponential", "poisson", "binomial"))
+lognormal, laplace, gamma = map(_of_current_state, ("lognormal", "laplace", "gamma"))
+beta, geometric = map(_of_current_state, ("beta", "geometric"))
 permutation, shuffle, choice = map(_of_current_state, ("permutation", "shuffle", "choice"))
 
 __all__ = [
-    *("Generator", "Philox4x3210", "RandomState", "XORWOW", "binomial", "choice", "default_rng"),
-    *("exponential", "get_random_state", "normal", "permutation", "poisson", "rand", "randint", "randn"),
+    *("BitGenerator", "Generator", "MRG32k3a", "Philox4x3210", "RandomState", "XORWOW"),
+    *("beta", "binomial", "choice", "default_rng", "reset_states", "set_random_state"),
+    *(
+        "exponential",
+        "gamma",
+        "geometric",
+        "get_random_state",
+        "laplace",
+        "lognormal",
+        "normal",
+        "permutation",
+        "poisson",
+        "rand",
+        "randint",
+        "randn",
+    ),
     *("random", "random_sample", "ranf", "sample", "seed", "shuffle", "standard_normal", "uniform"),
 ]
 __getattr__ = module_getattr("cp.random", globals())

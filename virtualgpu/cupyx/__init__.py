@@ -1,12 +1,13 @@
-"""The part of ``cupyx`` that the virtual GPU has: pinned arrays, scattering, profiling, sync detection."""
+"""The part of ``cupyx`` that the virtual GPU has: pinned arrays, scattering, profiling, parts of SciPy."""
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from virtualgpu.cp._missing_names import module_getattr
-from virtualgpu.cp.cuda._sync_detection import DeviceSynchronized, allow_synchronize
-from virtualgpu.cupyx import profiler, time
+from virtualgpu.cp.cuda._runtime.sync_detection import DeviceSynchronized, allow_synchronize
+from virtualgpu.cupyx import profiler, scipy, time
 from virtualgpu.cupyx._error_state import errstate, geterr, seterr
 from virtualgpu.cupyx._functions import get_runtime_info, rsqrt, scatter_add, scatter_max, scatter_min
 from virtualgpu.cupyx._pinned_array import empty_like_pinned, empty_pinned, zeros_like_pinned, zeros_pinned
@@ -24,20 +25,18 @@ __all__ = [
     "scatter_add",
     "scatter_max",
     "scatter_min",
+    "scipy",
     "seterr",
     "time",
     "zeros_like_pinned",
     "zeros_pinned",
 ]
 
-_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
 _LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
 _REMEDIES = {
-    "scipy": _HOST,
     "jit": "write the kernel in CUDA C++ with cp.RawKernel, or with cp.ElementwiseKernel",
     "optimizing": "leave the tuning out; kernels of the virtual GPU have nothing to tune",
     "linalg": "cp.linalg has the common functions",
-    "distributed": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
     "cusparse": _LIBRARY,
     "cusolver": _LIBRARY,
     "cutensor": _LIBRARY,
@@ -49,4 +48,6 @@ _explain = module_getattr("cupyx", globals(), _REMEDIES)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "distributed":  # seldom used: loads when it is first asked for
+        return importlib.import_module("virtualgpu.cupyx.distributed")
     return _explain(name)

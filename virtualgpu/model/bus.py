@@ -1,7 +1,8 @@
 """What kernels take longer whose arrays are not in the device's own memory.
 
-Page-locked host memory is read and written over the bus, every time and at the bus's rate. Managed memory
-comes over it page by page when it is touched: the kernel waits for its faults to be served.
+What lies in another device's memory comes over the link between them. Page-locked host memory is read and
+written over the bus, every time and at the bus's rate. Managed memory comes over it page by page when it is
+touched: the kernel waits for its faults to be served.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from virtualgpu.model import cost
+from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.managed import BLOCK_BYTES, PAGE_BYTES, ManagedPages, Moved
 from virtualgpu.records import SECTOR_BYTES, CopyKind, DeviceInfo
+from virtualgpu.records.traffic.ports import Over
 
 # All from an H200 and an H100 (CUDA 13.0, PCIe 5.0, 64 MiB; tests/recordings/data/moving_data_*.json).
 # Over the bus: 64 MiB read once in 1.33 ms, where a pinned copy takes 1.22 ms; read 8 times in 12.5 ms, so
@@ -67,6 +70,21 @@ def kernel_ns(
         rate = ZERO_COPY_SHARE * cost.pinned_gbps(device.info)
         duration_ns = max(duration_ns, ZERO_COPY_LATENCY_NS + cost.KERNEL_FLOOR_NS + host_bytes / rate)
     return duration_ns + faults_ns
+
+
+def over_links_ns(
+    device: VirtualDevice, duration_ns: float, moved: Mapping[tuple[int, int], int], passage: Passage
+) -> float:
+    """Duration of a kernel that moves bytes between its device and others, by source and target."""
+    links = device.machine.links
+    taken_ns = 0.0
+    for (source, target), size_bytes in moved.items():
+        peer = device.machine.device(target if source == device.id else source)
+        taken_ns = max(taken_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
+    duration_ns = max(duration_ns, taken_ns + cost.KERNEL_FLOOR_NS if moved else 0.0)
+    hops: list[tuple[int, int, int, Over]] = [(*ends, size, "NVLink") for ends, size in moved.items()]
+    passage.through(links, hops, min(1.0, taken_ns / duration_ns))
+    return duration_ns
 
 
 def _served_ns(info: DeviceInfo, moved: Moved) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from virtualgpu.model.orders.deferral import Deferral
@@ -64,7 +64,7 @@ class HostClock:
             return self.now_ns
 
 
-class _Engine:
+class Engine:
     """Capacity 1.0, shared by overlapping intervals; work takes the earliest place that fits."""
 
     def __init__(self) -> None:
@@ -72,14 +72,18 @@ class _Engine:
         self._floor_ns = 0
         self._last_end_ns = 0
 
-    def place(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
+    def earliest(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
+        """When work could begin that is ready at a time."""
         start = max(ready_ns, self._floor_ns)
         if start < self._last_end_ns:
             self._intervals = [i for i in self._intervals if i[1] > now_ns]
             candidates = sorted({start, *(end for _, end, _ in self._intervals if end > start)})
             # The last candidate always fits: nothing is planned after it.
             start = next(t for t in candidates if self._load(t, t + duration_ns) + share <= 1.0 + 1e-9)
-        end = start + duration_ns
+        return start
+
+    def take(self, start: int, end: int, share: float) -> None:
+        """Note work that has its place."""
         self._last_end_ns = max(self._last_end_ns, end)
         self._intervals.append((start, end, share))
         if len(self._intervals) > _KEPT_INTERVALS:
@@ -87,12 +91,6 @@ class _Engine:
             half = len(self._intervals) // 2
             self._floor_ns = max(self._floor_ns, self._intervals[half - 1][1])
             del self._intervals[:half]
-        return start
-
-    def take(self, start: int, end: int, share: float) -> None:
-        """Note work that has its place already."""
-        self._intervals.append((start, end, share))
-        self._last_end_ns = max(self._last_end_ns, end)
 
     def taken(self, after_ns: int) -> list[tuple[int, int, float]]:
         """What is still to come after a time."""
@@ -143,6 +141,8 @@ class Schedule:
         The machine's host clock.
     copy_engines : int
         Copy engines of the device; with 1, both directions share it.
+    first_queue : int
+        Handle of the first stream that is made.
 
     Attributes
     ----------
@@ -150,16 +150,16 @@ class Schedule:
         The last operations that ran, in the order in which they were given.
     """
 
-    def __init__(self, clock: HostClock, copy_engines: int) -> None:
+    def __init__(self, clock: HostClock, copy_engines: int, first_queue: int = 0x1000) -> None:
         self.clock = clock
         self._log: deque[Activity] = deque(maxlen=KEPT_ACTIVITIES)
         self._queues = {LEGACY_QUEUE: Queue(True, 0), PER_THREAD_QUEUE: Queue(True, 0)}
-        self._next_queue = 0x1000
-        to_device = _Engine()
-        self._engines: dict[EngineName, _Engine] = {
-            "compute": _Engine(),
+        self._next_queue = first_queue
+        to_device = Engine()
+        self._engines: dict[EngineName, Engine] = {
+            "compute": Engine(),
             "to device": to_device,
-            "to host": _Engine() if copy_engines != 1 else to_device,
+            "to host": Engine() if copy_engines != 1 else to_device,
         }
         self._last_end_ns = 0
         self._retired_tail_ns = 0
@@ -169,6 +169,14 @@ class Schedule:
         self._pending: dict[int, Work] | None = None
         self._planned = True
         self._moments: list[Moment] = []  # of the pending work
+
+    def engine(self, name: EngineName) -> Engine:
+        """One of the device's engines."""
+        return self._engines[name]
+
+    def has(self, handle: int) -> bool:
+        """Whether a handle is that of a stream made here."""
+        return handle > PER_THREAD_QUEUE and handle in self._queues
 
     def create_queue(self, blocking: bool, priority: int) -> int:
         """A new queue; the number stands for CUDA's stream handle."""
@@ -248,7 +256,12 @@ class Schedule:
             return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
 
     def place(
-        self, handle: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0
+        self,
+        handle: int,
+        engine: EngineName,
+        duration_ns: float,
+        sm_share: float = 1.0,
+        ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
         """Give the next work of a queue its place: start and end in ns on the modelled clock.
 
@@ -257,9 +270,11 @@ class Schedule:
         sm_share : float
             Part of the SMs that a kernel keeps busy (0 to 1); kernels of different queues overlap
             while their shares fit.
+        ports : sequence
+            What it needs of other devices, too, and how much of each.
         """
         with self.clock.lock:
-            start, end = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share)
+            start, end = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share, ports)
             self.queue(handle).tail_ns = end
             return start, end
 
@@ -272,6 +287,7 @@ class Schedule:
         sm_share: float,
         waves: int,
         activity: Callable[[int, int, tuple[int, ...]], Activity],
+        ports: Sequence[tuple[Engine, float]] = (),
     ) -> Activity:
         """Let operation `number` be the next of a queue, and log it.
 
@@ -282,17 +298,23 @@ class Schedule:
             come in between.
         activity : callable
             The record of it, of its start, its end and what it followed.
+        ports : sequence
+            What it needs of other devices, too, and how much of each.
         """
         with self.clock.lock:
             if self._pending is not None and len(self._pending) >= _MOST_PENDING:
                 self._finish()
             after = self.follow(handle, number)
             if self._pending is None:
-                start, end = self.place(handle, engine, duration_ns, sm_share)
+                start, end = self.place(handle, engine, duration_ns, sm_share, ports)
                 self._log.append(activity(start, end, after))
                 return self._log[-1]
             duration, share = max(1, round(duration_ns)), min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
+            for port, _ in ports:  # not planned anew where something more urgent comes
+                floor_ns = port.earliest(floor_ns, duration, 1.0, self.clock.now_ns)
+            for port, part in ports:
+                port.take(floor_ns, floor_ns + duration, part)
             priority = self.queue(handle).priority
             self._pending[number] = Work(
                 number, handle, engine, duration, share if engine == "compute" else 1.0, waves, priority,
@@ -344,17 +366,28 @@ class Schedule:
         return max(time_ns, *(pending[n].end_ns for n in numbers if n in pending), time_ns)
 
     def place_at(
-        self, ready_ns: int, engine: EngineName, duration_ns: float, sm_share: float = 1.0
+        self,
+        ready_ns: int,
+        engine: EngineName,
+        duration_ns: float,
+        sm_share: float = 1.0,
+        ports: Sequence[tuple[Engine, float]] = (),
     ) -> tuple[int, int]:
         """Like `place`, for work of no queue that could start at `ready_ns`: a node of a graph."""
         with self.clock.lock:
             if self._pending:
                 self._finish()
             duration = max(1, round(duration_ns))
-            start = ready_ns
+            start, before, needed = ready_ns, -1, list(ports)
             if engine != "none":
                 share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
-                start = self._engines[engine].place(ready_ns, duration, share, self.clock.now_ns)
+                needed.append((self._engines[engine], share))
+            while start != before:  # until all that it needs is free
+                before = start
+                for part, share in needed:
+                    start = part.earliest(start, duration, share, self.clock.now_ns)
+            for part, share in needed:
+                part.take(start, start + duration, share)
             self._last_end_ns = max(self._last_end_ns, start + duration)
             return start, start + duration
 

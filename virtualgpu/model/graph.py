@@ -16,6 +16,7 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDADriverError, CUDARuntimeError
 from virtualgpu.model.clock import Schedule
 from virtualgpu.model.closures import address_of, addresses, moved, moved_views, released
+from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
 from virtualgpu.model.recording.program_lines import ProgramLines
@@ -28,6 +29,7 @@ from virtualgpu.records import (
     GraphNode,
     NodeKind,
     NodeParameter,
+    Occupancy,
     SourceLine,
 )
 
@@ -41,12 +43,8 @@ CAPTURE_NODE_NS = 1_750.0
 INSTANTIATE_NS, INSTANTIATE_NODE_NS = 15_000.0, 3_000.0
 UPLOAD_NS, UPLOAD_NODE_NS = 6_000.0, 950.0
 
-# A copy to or from another device comes in by the copy engine of the device whose stream it is in.
-_COPY_ENGINES: dict[CopyKind | None, EngineName] = {
-    "HtoD": "to device",
-    "DtoH": "to host",
-    "PtoP": "to device",
-}
+# A copy to or from another device takes ports of both.
+_COPY_ENGINES: dict[CopyKind | None, EngineName] = {"HtoD": "to device", "DtoH": "to host", "PtoP": "none"}
 
 # Status -> CUDA's name and first words, and what to do.
 _REFUSALS = {
@@ -98,12 +96,15 @@ _REFUSALS = {
 }
 
 
-def refusal(status: int, driver: bool = False, why: str = "") -> CUDARuntimeError | CUDADriverError:
+def refusal(
+    status: int, driver: bool = False, why: str = "", remedy: str = ""
+) -> CUDARuntimeError | CUDADriverError:
     """CUDA's error for what a capture forbids; of the driver, which launches kernels, or of the runtime.
 
-    `why` is said after CUDA's own words.
+    `why` is said after CUDA's own words, `remedy` instead of the usual one.
     """
-    name, words, remedy = _REFUSALS[status]
+    name, words, usual = _REFUSALS[status]
+    remedy = remedy or usual
     message = f"{words}{why}. {remedy}"
     if not driver:
         return CUDARuntimeError(status, f"cudaError{name}", message)
@@ -121,11 +122,25 @@ _NODE_KINDS: dict[ActivityKind, NodeKind] = {
 }
 
 
+@dataclass(slots=True)
+class Counted:
+    """What is known of a kernel's last run while a timeline is recorded; see `Activity`."""
+
+    moved_bytes: int | None = None
+    flop: int | None = None
+    double_flop: int | None = None
+
+
 class KernelCall(Protocol):
     """A kernel that the engine runs: its parameters, and the same kernel with others."""
 
     @property
     def parameters(self) -> tuple[NodeParameter, ...]: ...
+
+    @property
+    def occupancy(self) -> Occupancy:
+        """How it fits the device, with its registers and all of its shared memory."""
+        ...
 
     def changed(self, node: GraphNode) -> Operation:
         """The launch with the parameters and the shape of a record."""
@@ -145,7 +160,9 @@ class Operation:
     for a kernel that the engine runs. ``node_kind`` is there for what only graphs have, ``check`` raises what
     forbids to launch a graph with it. ``watched`` then runs it where what it touches is to be seen, and
     returns that, too. ``reads`` and ``writes`` are the arrays that anything else uses, as NumPy sees them; of
-    pageable host memory none, since the call itself reads or fills that.
+    pageable host memory none, since the call itself reads or fills that. ``run`` leaves in ``counted`` what
+    a kernel did, and in ``passage`` what it moved between devices. ``between`` are the devices that a copy
+    goes from and to.
     """
 
     kind: ActivityKind
@@ -157,6 +174,7 @@ class Operation:
     grid: Dim3 | None = None
     block: Dim3 | None = None
     shared_bytes: int = 0
+    counted: Counted = field(default_factory=Counted)
     sm_share: float = 1.0
     waves: int = 1
     call: KernelCall | None = None
@@ -165,6 +183,8 @@ class Operation:
     reads: Sequence[npt.NDArray[Any]] = ()
     writes: Sequence[npt.NDArray[Any]] = ()
     watched: Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None = None
+    passage: Passage = field(default_factory=Passage)
+    between: tuple[int, int] | None = None
 
     def released(self) -> Operation:
         """The operation as a node: it holds addresses, as CUDA's does, and keeps no array alive."""
@@ -184,21 +204,16 @@ class Operation:
     ) -> Activity:
         """The record of it, once it has run."""
         return Activity(
-            self.kind,
-            self.name,
-            device_id,
-            stream_id,
-            number,
-            start_ns,
-            end_ns,
-            self.size_bytes,
-            self.copy_kind,
-            self.pinned,
-            self.grid,
-            self.block,
-            self.shared_bytes,
-            after,
-        )
+            kind=self.kind, name=self.name, device_id=device_id, stream_id=stream_id, correlation_id=number,
+            start_ns=start_ns, end_ns=end_ns, size_bytes=self.size_bytes, copy_kind=self.copy_kind,
+            pinned=self.pinned, grid=self.grid, block=self.block, after=after,
+            shared_bytes=self.call.occupancy.shared_bytes if self.call is not None else self.shared_bytes,
+            registers_per_thread=self.call.occupancy.registers_per_thread if self.call is not None else 0,
+            moved_bytes=self.counted.moved_bytes,
+            flop=self.counted.flop,
+            double_flop=self.counted.double_flop,
+            between=self.between,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +246,12 @@ class Node:
                 for address, _ in addresses(operation.run, memory)
             )
         return GraphNode(
-            number,
-            operation.node_kind or _NODE_KINDS[operation.kind],
-            operation.name,
-            operation.grid,
-            operation.block,
-            operation.shared_bytes,
-            parameters,
-            operation.size_bytes if operation.kind != "CONCURRENT_KERNEL" else 0,
-            operation.copy_kind,
-            self.device_id,
-            self.source,
-        )
+            number=number, kind=operation.node_kind or _NODE_KINDS[operation.kind], name=operation.name,
+            grid=operation.grid, block=operation.block, shared_bytes=operation.shared_bytes,
+            parameters=parameters,
+            size_bytes=operation.size_bytes if operation.kind != "CONCURRENT_KERNEL" else 0,
+            copy_kind=operation.copy_kind, device_id=self.device_id, source=self.source,
+        )  # fmt: skip
 
     def changed(self, before: GraphNode, now: GraphNode, memory: DeviceMemory) -> Node:
         """The node with the parameters of `now` in the place of those of `before`, its record."""

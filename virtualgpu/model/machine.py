@@ -21,11 +21,16 @@ import numpy.typing as npt
 from virtualgpu.cuda_errors import CUDARuntimeError
 from virtualgpu.model import cost
 from virtualgpu.model.caches.l2 import L2Contents
-from virtualgpu.model.clock import HostClock
+from virtualgpu.model.clock import HostClock, Schedule
+from virtualgpu.model.links.ports import Links
+from virtualgpu.model.links.topology import check_links
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.orders.deferral import Deferral
 from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
+from virtualgpu.records.launch.whereabouts import Onlooker
+from virtualgpu.records.libraries import LibraryCall
+from virtualgpu.records.traffic.ports import LinkKind
 
 T = TypeVar("T")
 DEFAULT_WATCHDOG_S = 20.0
@@ -54,10 +59,14 @@ class VirtualDevice:
         Its streams: what they are given, and when it runs on the modelled clock.
     watchdog_s : float
         Seconds of computing, on the host, after which a kernel counts as hung.
+    idle_s : float, optional
+        The same of a kernel that neither stores nor prints anything new meanwhile, and of which nothing ends.
     independent_threads : bool
         Whether diverged lanes that wait for each other take turns, as on GPUs since Volta.
     block_order : callable, optional
         Gives, for a number of blocks, the order in which kernels run them.
+    turns_seed : int, optional
+        From which it is drawn whose turn is next at a barrier; None: blocks take no turns.
     """
 
     def __init__(self, machine: Machine, device_id: int, info: DeviceInfo) -> None:
@@ -74,25 +83,33 @@ class VirtualDevice:
         )
         self.l2 = L2Contents(cost.L2_USABLE_SHARE * info.l2_bytes)
         self.watchdog_s = DEFAULT_WATCHDOG_S
+        self.idle_s: float | None = None
         self.independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
+        self.turns_seed: int | None = None
 
     def set_block_order(self, order: str, seed: int = 0) -> None:
-        """Let kernels run their blocks ``"in order"``, ``"reversed"`` or in a ``"random"`` order.
+        """Let kernels run their blocks ``"in order"``, ``"reversed"``, at ``"random"`` or ``"in turns"``.
 
         Raises
         ------
         ValueError
             For any other name.
         """
-        from virtualgpu.sanitizer.block_orders import IN_ORDER, block_sequence
+        from virtualgpu.sanitizer.block_orders import IN_ORDER, block_sequence, turns_seed
 
         block_sequence(order, 1, seed)
         self.block_order = None if order == IN_ORDER else lambda blocks: block_sequence(order, blocks, seed)
+        self.turns_seed = turns_seed(order, seed)
 
     @property
     def clock(self) -> HostClock:
         return self.machine.clock
+
+    @property
+    def schedule(self) -> Schedule:
+        """When its work runs."""
+        return self.work.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
         """Modelled duration of a library kernel: the slower of its traffic and its arithmetic."""
@@ -115,24 +132,41 @@ class Machine:
         One entry a device.
     stdout : callable
         Receives what kernels ``printf``.
+    onlooker : callable, optional
+        Makes who is told, while a launch runs, where it is.
+    links : str, optional
+        How the devices are joined (`virtualgpu.model.links.topology`); as such GPUs are sold, by default.
     """
 
-    def __init__(self, infos: Sequence[DeviceInfo], stdout: Callable[[str], None] = _print) -> None:
+    def __init__(
+        self,
+        infos: Sequence[DeviceInfo],
+        stdout: Callable[[str], None] = _print,
+        onlooker: Callable[[], Onlooker] | None = None,
+        links: LinkKind | None = None,
+    ) -> None:
         if not infos:
             raise ValueError("A machine needs at least one device; pass at least one DeviceInfo.")
         self.clock = HostClock()
         self.stdout = stdout
+        self.onlooker = onlooker
         self.kernel_launches = 0
+        # While somebody wants to know them: name, what it reads, what it writes.
+        self.library_calls: list[LibraryCall] | None = None
         self._operations = count(1)
         self._graphs = count(1)
         self.graphs: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by both their handles
         self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
+        self.links = Links(self.devices, links)
+        for device in self.devices:
+            device.memory.whose = self.device_at
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
         self.pinned_ranges: dict[int, int] = {}
         self.registered: set[int] = set()  # those of them that hostRegister locked
         self.random_states: dict[int, Any] = {}
         self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions made
+        self.events: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by the `ptr` somebody asked for
         self._owned: dict[type, Any] = {}
         self._lock = threading.RLock()
         self.thread = threading.local()
@@ -180,14 +214,14 @@ class Machine:
         return None
 
     @contextmanager
-    def keeping(self, setting: str) -> Iterator[None]:
-        """Give every device back at the end what it has now of one setting, such as ``"watchdog_s"``."""
-        before = [getattr(device, setting) for device in self.devices]
+    def keeping(self, *settings: str) -> Iterator[None]:
+        """Give every device back at the end what it has now of some settings, such as ``"watchdog_s"``."""
+        before = [(device, name, getattr(device, name)) for device in self.devices for name in settings]
         try:
             yield
         finally:
-            for device, value in zip(self.devices, before, strict=True):
-                setattr(device, setting, value)
+            for device, name, value in before:
+                setattr(device, name, value)
 
     @contextmanager
     def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
@@ -295,11 +329,11 @@ def use(machine: Machine) -> None:
     _slot.machine = machine
 
 
-def use_device(name: str | None = None, count: int | None = None) -> None:
+def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
     """Make a new machine with the GPUs that `choice.device_infos` says the current one."""
     from virtualgpu.model.choice import device_infos
 
-    use(Machine(device_infos(name, count)))
+    use(Machine(device_infos(name, count), links=check_links(links)))
 
 
 def of_thread() -> dict[str, Any]:

@@ -64,7 +64,8 @@ class WorkQueue:
         self._device_id = device_id
         self._clock = clock
         self._next_number = next_number
-        self.schedule = Schedule(clock, copy_engines)
+        # No two streams of a machine have one handle.
+        self.schedule = Schedule(clock, copy_engines, 0x1000 + (device_id << 32))
         self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
         self._launched: dict[int, tuple[int, tuple[int, ...]]] = {}  # graphs' last launches: end, operations
 
@@ -115,11 +116,14 @@ class WorkQueue:
                 operation.sm_share,
                 operation.waves,
                 partial(operation.activity, self._device_id, queue, number),
+                operation.passage.engines,
             )
+            operation.passage.noted(activity)
             if self._clock.recorder is not None:
                 self._clock.recorder.ran(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
-            deferral.hold(number, operation.run, activity.after)
+            kernel = operation.kind == "CONCURRENT_KERNEL"
+            deferral.hold(number, operation.run, activity.after, kernel=kernel)
         return activity
 
     def settle(self, after: Iterable[int] | None = None) -> None:
@@ -209,13 +213,19 @@ class WorkQueue:
                 followed = [ran[i] for i in node.after]
                 spaced = (max(a.end_ns, a.start_ns + round(cost.GRAPH_NODE_NS)) for a in followed)
                 start, end = node.schedule.place_at(
-                    max(spaced, default=ready_ns), operation.engine, duration_ns, operation.sm_share
+                    max(spaced, default=ready_ns),
+                    operation.engine,
+                    duration_ns,
+                    operation.sm_share,
+                    operation.passage.engines,
                 )
                 after = tuple(a.correlation_id for a in followed) or before
                 activity = operation.activity(node.device_id, stream_id, number, start, end, after)
                 ran.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
+                operation.passage.noted(ran[-1])
                 if self._clock.deferral is not None:
-                    self._clock.deferral.hold(number, operation.run, after)
+                    kernel = operation.kind == "CONCURRENT_KERNEL"
+                    self._clock.deferral.hold(number, operation.run, after, keeps=False, kernel=kernel)
                 if operation.node_kind is None:
                     node.schedule.log.append(ran[-1])
         finally:
@@ -323,10 +333,10 @@ class WorkQueue:
         capture.join((self._device_id, stream_id), after)
 
     @staticmethod
-    def spoil(capture: Capture, status: int) -> CUDARuntimeError | CUDADriverError:
+    def spoil(capture: Capture, status: int, remedy: str = "") -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the error that did it."""
         capture.spoil()
-        return refusal(status)
+        return refusal(status, remedy=remedy)
 
     def active(self) -> list[Capture]:
         """The captures that streams of this device take part in."""

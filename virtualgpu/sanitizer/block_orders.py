@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-IN_ORDER, REVERSED, RANDOM = "in order", "reversed", "random"
-ORDERS = (IN_ORDER, REVERSED, RANDOM)
+IN_ORDER, REVERSED, RANDOM, IN_TURNS = "in order", "reversed", "random", "in turns"
+ORDERS = (IN_ORDER, REVERSED, RANDOM, IN_TURNS)
 
 
 def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int64]:
@@ -15,11 +15,12 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
     Parameters
     ----------
     order
-        ``"in order"``, ``"reversed"`` or ``"random"``.
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: begun at random, and at each barrier
+        of one another goes on (`turns_seed`).
     blocks
         Blocks in the grid.
     seed
-        For ``"random"``: the same seed gives the same order.
+        For those that are drawn: the same seed gives the same order.
 
     Raises
     ------
@@ -30,6 +31,11 @@ def block_sequence(order: str, blocks: int, seed: int = 0) -> npt.NDArray[np.int
         return np.arange(blocks, dtype=np.int64)
     if order == REVERSED:
         return np.arange(blocks - 1, -1, -1, dtype=np.int64)
-    if order == RANDOM:
+    if order in (RANDOM, IN_TURNS):
         return np.random.default_rng(seed).permutation(blocks).astype(np.int64)
     raise ValueError(f"`block_order` is one of {', '.join(map(repr, ORDERS))}, not {order!r}.")
+
+
+def turns_seed(order: str, seed: int) -> int | None:
+    """What the turns of blocks are drawn from (`RunOptions.turns_seed`), None where they take none."""
+    return seed if order == IN_TURNS else None

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import address_of
 from virtualgpu.model.memory import DeviceMemory
@@ -108,7 +109,7 @@ class Findings(Protocol):
         """A race, a read of unwritten memory, an access to another array or to where a copy goes."""
 
     def absent(self, access: Access, source: int) -> None:
-        """A thread shuffled a value from a lane that takes no part."""
+        """A thread shuffled a value from a lane that takes no part, or named one in a vote."""
 
     def outside_block(self, access: Access, address: int) -> None:
         """An access to the device heap met no block that is in use."""

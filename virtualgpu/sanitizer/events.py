@@ -10,7 +10,7 @@ import functools
 
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.compiled import at, call, load8, load32, load64, lowest, store32, translate
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 from virtualgpu.sanitizer import shadow
 from virtualgpu.sanitizer.shadow import access, begin, full_barrier, renew
 from virtualgpu.sanitizer.structures import (
@@ -106,7 +106,7 @@ def opens(c: Context, b: Block, g: Checker) -> None:
 
 
 def shuffle(c: Context, b: Block, g: Checker, lanes: int, mask: int, values: int) -> None:
-    """Lanes each read a register of another, which should take part."""
+    """Lanes each rest on another one, which should take part."""
     rest = mask
     while rest:
         lane = lowest(rest)

@@ -14,6 +14,7 @@ from virtualgpu.sanitizer.sites import Site
 # Pairs of source lines that a report lists at most.
 MOST_HAZARDS = 64
 UNWRITTEN, ABSENT = "uninitialised read", "shuffle from an absent lane"
+UNMET = "mask names an absent lane"
 STRAY = "outside its array"
 HASTY = "copy not awaited"
 FREED, LEAK = "use after free", "leak"
@@ -71,8 +72,9 @@ class Findings:
             self._count((kind, found.space, self.sites[first.site].line, line, found.relation), entry)
 
     def absent(self, access: Access, source: int) -> None:
-        """A thread shuffled a value from a lane that takes no part."""
-        key = (ABSENT, "", 0, self.sites[access.site].line, 0)
+        """A thread shuffled a value from a lane that takes no part, or named one in a vote."""
+        site = self.sites[access.site]
+        key = (ABSENT if site.instruction.root == "shfl" else UNMET, "", 0, site.line, 0)
         self._count(key, Finding(1, False, "", 0, source, None, access))
 
     def apart(self, block: int, here: Arrival, other: Arrival | None) -> None:

@@ -17,7 +17,7 @@ from virtualgpu.engine.observe.origin import Makers, base_pointer, makers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
-from virtualgpu.sanitizer.block_orders import RANDOM, block_sequence
+from virtualgpu.sanitizer.block_orders import IN_ORDER, REVERSED, block_sequence, turns_seed
 from virtualgpu.sanitizer.checker import Checker, Shape
 from virtualgpu.sanitizer.findings import LEAK, MOST_HAZARDS, Findings
 from virtualgpu.sanitizer.report.declarations import declarations
@@ -25,6 +25,7 @@ from virtualgpu.sanitizer.report.hazards import Report
 from virtualgpu.sanitizer.report.names import Names
 from virtualgpu.sanitizer.report.updates import Update, checks, updates
 from virtualgpu.sanitizer.sites import UNBOUNDED, granule_bytes, polls, waits_in_part
+from virtualgpu.words import count
 
 if TYPE_CHECKING:
     from virtualgpu.engine import RunOptions
@@ -83,7 +84,9 @@ def sanitize(
             observer=checker,
             trap_nan=nan,
             block_order=order,
+            turns_seed=turns_seed(what.order, what.seed),
             watchdog_s=PATIENCE * launch.device.watchdog_s,
+            idle_s=None if launch.device.idle_s is None else PATIENCE * launch.device.idle_s,
         )
         stopped = None
         try:
@@ -108,18 +111,13 @@ def sanitize(
         hazards.insert(0, _hazard_of(fault, name))
     hazards.sort(key=lambda hazard: _SEVERITY.index(hazard.severity))
     return SanitizerReport(
-        provenance=launch.device.info.as_virtual,
-        kernel_name=name,
-        grid=launch.grid,
-        block=launch.block,
-        shared_bytes=launch.packed.shared_bytes,
-        tools=(*names, "nan") if nan else names,
-        block_order=f"{what.order}, seed {what.seed}" if what.order == RANDOM else what.order,
-        hazards=tuple(hazards),
-        fault=type(fault).__name__ if fault is not None else "",
+        provenance=launch.device.info.as_virtual, kernel_name=name, grid=launch.grid, block=launch.block,
+        shared_bytes=launch.packed.shared_bytes, tools=(*names, "nan") if nan else names,
+        block_order=what.order if what.order in (IN_ORDER, REVERSED) else f"{what.order}, seed {what.seed}",
+        hazards=tuple(hazards), fault=type(fault).__name__ if fault is not None else "",
         left_out=_left_out(fault, stopped, options.watchdog_s, findings, checker),
         blocks_checked=None if stopped is None else stopped.ended,
-    )
+    )  # fmt: skip
 
 
 def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: Shape) -> Report:
@@ -152,9 +150,10 @@ def _report(launch: PreparedLaunch, kernel: Kernel, findings: Findings, shape: S
 
 def _ends(launch: PreparedLaunch, options: RunOptions) -> bool:
     """Whether a launch comes to its end without checks, in the time that it has."""
-    watchdog_s = launch.device.watchdog_s
+    device = launch.device
+    plain = replace(options, watchdog_s=device.watchdog_s, idle_s=device.idle_s)
     try:
-        launch.run(replace(options, observer=None, trap_nan=False, stdout=None, watchdog_s=watchdog_s))
+        launch.run(replace(plain, observer=None, trap_nan=False, stdout=None))
     except KernelFault:
         return False
     return True
@@ -164,7 +163,7 @@ def _checker(
     launch: PreparedLaunch, kernel: Kernel, shape: Shape, findings: Findings, names: Sequence[str]
 ) -> Checker:
     """The checker for the chosen tools, which tells `findings`."""
-    memory = launch.device.memory
+    memory, program = launch.device.memory, launch.module.program(launch.device)
     checker = Checker(
         shape,
         memory,
@@ -173,7 +172,7 @@ def _checker(
         findings,
         bounds=_bounds(launch, kernel),
         polled=polls(kernel.plans),
-        partial=waits_in_part(kernel.plans),
+        partial=program.kept(("partial", launch.packed.name), lambda: waits_in_part(kernel.plans)),
         strays="memory" in names,
         heap="memory" in names,
         shuffles="sync" in names,
@@ -201,12 +200,12 @@ def _checked_heap(memory: DeviceMemory, wanted: bool) -> Iterator[list[int]]:
 
 
 def _leak(sizes: Sequence[int], kernel: str) -> Hazard:
-    blocks = f"{len(sizes):,} block{'s' if len(sizes) > 1 else ''} of {sum(sizes):,} bytes"
+    blocks = f"{count(len(sizes), 'block')} of {count(sum(sizes), 'byte')}"
     return Hazard(
-        "memory", LEAK, "info", "global", kernel, None, Place(0, "", (0, 0, 0), (0, 0, 0)), None,
-        "device heap", len(sizes),
-        f"{blocks} that this launch took with malloc() or new stay on the device heap until a kernel frees "
-        "them: the heap lives as long as the CUDA context.",
+        tool="memory", kind=LEAK, severity="info", space="global", kernel=kernel, first=None,
+        second=Place(0, "", (0, 0, 0), (0, 0, 0)), address=None, array="device heap", count=len(sizes),
+        message=f"{blocks} that this launch took with malloc() or new stay on the device heap until a kernel "
+        "frees them: the heap lives as long as the CUDA context.",
     )  # fmt: skip
 
 
@@ -214,14 +213,13 @@ def _bounds(launch: PreparedLaunch, kernel: Kernel) -> Callable[[ir.Instruction]
     """For an instruction, the allocation that its pointer belongs to."""
     memory, program = launch.device.memory, launch.module.program(launch.device)
     variables = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
-    known: dict[int, Makers] = {}
     homes = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def bounds(i: ir.Instruction) -> tuple[int, int]:
         function = homes[id(i)]
-        if id(function) not in known:
-            known[id(function)] = makers(function)
-        pointer = base_pointer(function, i, launch.packed.params, variables, known[id(function)])
+        key = ("makers", launch.packed.name, function.name)
+        known: Makers = program.kept(key, lambda: makers(function))
+        pointer = base_pointer(function, i, launch.packed.params, variables, known)
         found = None if pointer is None else memory.nearest(pointer)
         if pointer is None or found is None or not found.address <= pointer < found.end:
             return UNBOUNDED
@@ -249,18 +247,11 @@ def _unwritten(memory: DeviceMemory, unit: int, arrays: Sequence[int]) -> dict[i
 def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
     site = fault.site
     return Hazard(
-        tool=_TOOL_OF.get(fault.kind, "program"),
-        kind=fault.kind or fault.error_name,
-        severity="error",
-        space=fault.space,
-        kernel=kernel,
-        first=None,
-        second=Place(site.line, site.source_text, site.block, site.thread),
-        address=site.address,
-        array=fault.array,
-        count=1,
-        message=str(fault).removeprefix(f"{fault.error_name}: "),
-    )
+        tool=_TOOL_OF.get(fault.kind, "program"), kind=fault.kind or fault.error_name, severity="error",
+        space=fault.space, kernel=kernel, first=None,
+        second=Place(site.line, site.source_text, site.block, site.thread), address=site.address,
+        array=fault.array, count=1, message=str(fault).removeprefix(f"{fault.error_name}: "),
+    )  # fmt: skip
 
 
 def _left_out(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.lower.ops import async_ops, memory_ops
 from virtualgpu.engine.lower.plan import FunctionPlan
 from virtualgpu.sanitizer import structures
@@ -42,7 +43,7 @@ class Site:
 
     def kind(self, space: str) -> int:
         """Class of the access. Volatile counts as strong where flags are passed."""
-        strong = self.strong or (self.volatile and (space == "global" or self.flag))
+        strong = self.strong or (self.volatile and self.flag)
         if self.writes:
             return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
         return structures.STRONG_READ if strong else structures.WEAK_READ
@@ -54,8 +55,8 @@ UNBOUNDED = (0, (1 << 63) - 1)
 def polls(plans: Iterable[FunctionPlan]) -> Set[int]:
     """Ids of the volatile loads that loops repeat until another thread writes what they wait for.
 
-    Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race.
-    Those to a flag that another warp polls do not.
+    Volatile accesses to shared memory mostly stem from times when warps ran in lockstep, and race; those to
+    global memory order nothing. Those to a flag that others poll do not race.
     """
     found = set()
     for plan in plans:

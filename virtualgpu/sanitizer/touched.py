@@ -23,7 +23,7 @@ from virtualgpu.engine.ir.compiled import (
     struct,
     translate,
 )
-from virtualgpu.engine.run import jit
+from virtualgpu.engine.machine import jit
 from virtualgpu.records.acts import HOST, Region
 from virtualgpu.sanitizer.sites import granule_bytes, site
 from virtualgpu.sanitizer.structures import LOCAL, Context

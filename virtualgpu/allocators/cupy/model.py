@@ -146,7 +146,9 @@ class CuPyAllocator:
 
     def _block(self, chunk: Chunk[_Range]) -> Block:
         requested = 0 if chunk.is_free else self._in_use[chunk.address][1]
-        return Block(chunk.address, chunk.size, chunk.is_free, requested)
+        return Block(
+            address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free, requested_bytes=requested
+        )
 
     def _allocate(self, size: int) -> _Range | None:
         address = self._device.malloc(size)

@@ -133,28 +133,17 @@ def of_arrays(found: dict[str, Array], name: str) -> Snapshot:
         provenance = _provenance(about["provenance"], device, name)
         times = found[prefix + "times_us"] * 1000
         events = AllocatorEvents(
-            actions=found[prefix + "actions"],
-            addresses=found[prefix + "addresses"],
-            size_bytes=found[prefix + "sizes"],
-            requested_bytes=_requested(found, prefix),
-            streams=found[prefix + "streams"],
-            time_ns=times,
-            stacks=found[prefix + "stacks"],
-        )
+            actions=found[prefix + "actions"], addresses=found[prefix + "addresses"],
+            size_bytes=found[prefix + "sizes"], requested_bytes=_requested(found, prefix),
+            streams=found[prefix + "streams"], time_ns=times, stacks=found[prefix + "stacks"],
+        )  # fmt: skip
         start, end = (int(times[0]), int(times[-1])) if len(times) else (0, 0)
         first = _map(found, prefix + "first_", about["pools"], provenance, device, start)
         last[device] = _map(found, prefix + "last_", about["pools"], provenance, device, end)
         traces[device] = AllocatorTrace(
-            provenance,
-            device,
-            about["allocator"],
-            first,
-            events,
-            stacks,
-            about["settings"],
-            0,
-            note,
-        )
+            provenance=provenance, device_id=device, allocator=about["allocator"], first=first, events=events,
+            stacks=stacks, settings=about["settings"], capacity_bytes=0, note=note,
+        )  # fmt: skip
     return Snapshot(traces, last)
 
 
@@ -189,21 +178,16 @@ def _map(
             if start < end:  # only where a snapshot contradicts itself
                 continue
             if start > end:
-                blocks.append(Block(end, start - end, is_free=True))
+                blocks.append(Block(address=end, size_bytes=start - end, is_free=True))
             length = min(length, address + size - start)
             blocks.append(
                 Block(
-                    start,
-                    length,
-                    is_free=state == FREE,
-                    requested_bytes=requested,
-                    is_waiting=state == WAITING,
-                    stack=stack,
-                    event=event,
+                    address=start, size_bytes=length, is_free=state == FREE, requested_bytes=requested,
+                    is_waiting=state == WAITING, stack=stack, event=event,
                 )
-            )
+            )  # fmt: skip
             end = start + length
         if end < address + size:
-            blocks.append(Block(end, address + size - end, is_free=True))
+            blocks.append(Block(address=end, size_bytes=address + size - end, is_free=True))
         segments.append(Segment(address, size, stream, tuple(blocks), pools[pool], bool(is_expandable)))
     return BlockMap(provenance, device, time_ns, 0, tuple(segments))

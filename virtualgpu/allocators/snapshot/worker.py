@@ -21,6 +21,10 @@ from virtualgpu.allocators.snapshot.plain import SnapshotError, load
 from virtualgpu.allocators.snapshot.ranges import Range
 from virtualgpu.allocators.snapshot.tables import DeviceTables, Tables, as_array
 from virtualgpu.allocators.torch.settings import Settings, SettingsError
+from virtualgpu.words import count, noun
+
+# Kinds of events that a note names.
+_MOST_NAMES = 5
 
 
 def arrays(found: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -63,10 +67,15 @@ def _device(
     _map(result, prefix + "last_", found.last_ranges, found.last_blocks)
     notes = []
     if found.strange:
-        notes.append(f"{found.strange:,} events do not agree with the final state.")
+        agree = noun(found.strange, "does", "do")
+        notes.append(f"{count(found.strange, 'event')} {agree} not agree with the final state.")
     if tables.left_out:
-        names = ", ".join(f"{count:,} {name!r}" for name, count in tables.left_out.items())
-        notes.append(f"Events of other kinds were left out: {names}.")
+        most = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
+        names = [f"{times:,} {name!r:.60}" for name, times in most[:_MOST_NAMES]]
+        others = sum(times for _, times in most[_MOST_NAMES:])
+        if others:
+            names.append(f"{others:,} of {count(len(most) - _MOST_NAMES, 'more kind')}")
+        notes.append(f"Events of other kinds were left out: {', '.join(names)}.")
     return notes
 
 

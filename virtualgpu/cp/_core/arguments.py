@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,15 @@ class Traceable:
 
 
 def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None:
-    """Raise CuPy's ``ValueError`` unless `array` lives on `device` (the current one by default)."""
+    """Let a kernel of `device` (the current one by default) have an array, wherever it lies, as CuPy does.
+
+    On another device that a link joins, peer access is turned on, with a ``PerformanceWarning``.
+
+    Raises
+    ------
+    ValueError
+        CuPy's, where no link joins the devices; or for an array of a machine that is gone.
+    """
     owner = array._mem.owner
     device = device or current().current_device
     if owner is device or not array._mem.ptr:
@@ -32,11 +41,21 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
         raise ValueError(
             f"The array lives on {owner.info.name}, which is no longer the selected device; create it again."
         )
-    raise ValueError(
-        f"The device where the array resides ({owner.id}) is different from the current device "
-        f"({device.id}). Peer access is unavailable between these devices. "
-        f"Work inside `with cp.cuda.Device({owner.id}):`, or copy the array with cp.asarray."
+    where = (
+        f"The device where the array resides ({owner.id}) is different from the current device ({device.id})."
     )
+    links = device.machine.links
+    if not links.can_access(device.id, owner.id):
+        raise ValueError(
+            f"{where} Peer access is unavailable between these devices. "
+            f"Work inside `with cp.cuda.Device({owner.id}):`, or copy the array with cp.asarray."
+        )
+    links.enable(device.id, owner.id)
+    warnings.warn(f"{where} Peer access has been activated automatically.", PerformanceWarning, stacklevel=4)
+
+
+class PerformanceWarning(RuntimeWarning):
+    """CuPy's: what works, but slowly."""
 
 
 def unsupported(value: object) -> TypeError:

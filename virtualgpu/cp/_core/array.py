@@ -18,7 +18,7 @@ from virtualgpu.cp._core.indexing import host_key
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._core.numpy_protocols import call_numpy_function, call_numpy_ufunc
 from virtualgpu.cp._core.operators import FunctionMethods, Operators
-from virtualgpu.cp.cuda._memory.copies import copy
+from virtualgpu.cp.cuda._memory.copies import copy, reach
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import alloc
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
@@ -282,7 +282,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
     def fill(self, value: Any) -> None:
         """Set all elements to a scalar."""
         if isinstance(value, ndarray):
-            check_device(value, self._mem.owner)
+            check_device(value)
             if value.ndim:
                 raise ValueError("non-scalar cupy.ndarray cannot be used for fill")
             value = value._host
@@ -302,9 +302,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
             return
         check_device(self)
         check_host_memory(self.nbytes)
-        run_kernel(
-            device, f"cupy_fill__{self.dtype.name}", self.nbytes, lambda: self._assign(value), writes=(self,)
-        )
+        name = f"cupy_fill__{self.dtype.name}"
+        run_kernel(current().current_device, name, self.nbytes, lambda: self._assign(value), writes=(self,))
 
     def copy(self, order: Any = "C") -> ndarray:
         """A copy on the current device."""
@@ -313,6 +312,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         result = ndarray(self.shape, self.dtype, strides=strides)
         source = self._mem.owner
         host = self._host if source.memory.is_lent(self._mem.ptr) else None
+        reach(source, result._mem.owner)
         copy(
             lambda: result._assign(self._host),
             self.nbytes,
@@ -341,7 +341,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         result = ndarray(self.shape, kind, strides=strides)
         name = f"cupy_copy__{self.dtype.name}_{kind.name}"
         run_kernel(
-            self._mem.owner,
+            result._mem.owner,
             name,
             self.nbytes + result.nbytes,
             lambda: result._assign(self._host),
@@ -378,7 +378,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         def to_host(part: Any) -> Any:
             if not isinstance(part, ndarray):
                 return None
-            check_device(part, self._mem.owner)
+            check_device(part)
             settle(self._mem.owner)
             return part._host
 
@@ -409,7 +409,7 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
         if translated.advanced or isinstance(value, ndarray):
             check_device(self)
         if isinstance(value, ndarray):
-            check_device(value, self._mem.owner)
+            check_device(value)
             source = value._host
         elif translated.advanced:
             source = np.asarray(value)
@@ -432,7 +432,8 @@ class ndarray(Operators, FunctionMethods, Exports):  # noqa: N801 - CuPy's name
                     target[...] = source
 
         written = self if translated.advanced else self._view_of(target)
-        run_kernel(self._mem.owner, "cupy_copy", moved, store, reads=(value, key), writes=(written,))
+        device = current().current_device
+        run_kernel(device, "cupy_copy", moved, store, reads=(value, key), writes=(written,))
 
     def __len__(self) -> int:
         if self.ndim == 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from virtualgpu.cp.cuda._memory.copies import copy
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory
-from virtualgpu.cp.cuda._sync_detection import declare_synchronize
+from virtualgpu.cp.cuda._runtime.sync_detection import declare_synchronize
 from virtualgpu.cp.cuda.stream import _BaseStream, refuse_in_capture
 from virtualgpu.model.memory.host import check_host_memory
 

@@ -15,6 +15,7 @@ from virtualgpu.cp._core.arguments import check_device
 from virtualgpu.cp._core.indexing import flatiter
 from virtualgpu.cp._core.library_kernels import run_kernel
 from virtualgpu.cp._missing_names import no_attribute
+from virtualgpu.model.machine import current
 
 
 def _defers(other: Any) -> bool:
@@ -146,7 +147,8 @@ class FunctionMethods:
         def sort() -> None:
             self._host.sort(axis=axis, kind="stable")
 
-        run_kernel(self._mem.owner, "cupy_sort", 2 * self._host.nbytes, sort, 0.0, (self,), (self,))
+        device = current().current_device
+        run_kernel(device, "cupy_sort", 2 * self._host.nbytes, sort, 0.0, (self,), (self,))
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
         """Partition in place, as `numpy.ndarray.partition`."""

@@ -12,6 +12,7 @@ from virtualgpu.cp._elementwise.operands import (
     Operand,
     broadcast,
     checked,
+    dtype_of,
     lay_out,
     layout_value,
     loop_shape,
@@ -129,7 +130,7 @@ class ElementwiseKernel:
         in_types, out_types, type_map = decide_types(
             self.in_params,
             self.out_params,
-            [a.dtype if isinstance(a, ndarray) else None for a in given_in],
+            [dtype_of(a) for a in given_in],
             [a.dtype for a in given_out],
         )
         results = outputs(given_out, self.out_params, out_types, shape, size is not None)

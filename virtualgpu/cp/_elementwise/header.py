@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.compile.complex_header import COMPLEX
+from virtualgpu.compile.headers.complex_numbers import COMPLEX
 
 ARRAYS = """\
 template <int ndim>

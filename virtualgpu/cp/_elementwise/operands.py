@@ -13,6 +13,7 @@ from virtualgpu.cp._core.arguments import check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.dtypes import checked_dtype
 from virtualgpu.cp._elementwise.parameters import Parameter, c_name
+from virtualgpu.cp.cuda.texture import TextureObject
 
 Shape = tuple[int, ...]
 
@@ -24,9 +25,16 @@ def checked(args: Sequence[Any]) -> list[Any]:
             check_device(value)
         elif isinstance(value, np.generic):
             checked_dtype(value.dtype)
-        elif not isinstance(value, (bool, int, float, complex)):
+        elif not isinstance(value, (bool, int, float, complex, TextureObject)):
             raise unsupported(value)
     return list(args)
+
+
+def dtype_of(value: Any) -> np.dtype[Any] | None:
+    """The dtype that an argument brings along: an array's, that of a texture's handle, no number's."""
+    if isinstance(value, TextureObject):
+        return np.dtype(np.uint64)
+    return value.dtype if isinstance(value, ndarray) else None
 
 
 def loop_shape(args: Sequence[Any], params: Sequence[Parameter], size: int | None) -> Shape:
@@ -180,7 +188,7 @@ def lay_out(
         c_type = c_name(dtype)
         if not isinstance(a, ndarray):
             operands.append(Operand(p, True, c_type, 0, True, False))
-            values.append(as_scalar(a, dtype))
+            values.append(a if isinstance(a, TextureObject) else as_scalar(a, dtype))
             continue
         extents, strides = (a.shape or (1,), a.strides or (0,)) if p.raw else (shape, steps[i])
         contiguous = _is_contiguous(extents, strides, dtype.itemsize)

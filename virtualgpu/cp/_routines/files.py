@@ -8,8 +8,12 @@ import numpy as np
 
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._routines.creation import array, asnumpy
+from virtualgpu.cp._routines.from_numpy import lift
 
-__all__ = ["load", "save", "savez", "savez_compressed"]
+__all__ = [
+    *("fromfile", "fromiter", "fromstring", "genfromtxt", "load", "loadtxt"),
+    *("save", "savetxt", "savez", "savez_compressed"),
+]
 
 
 class NpzFile:
@@ -55,6 +59,20 @@ def load(file: Any, mmap_mode: Any = None, allow_pickle: bool = False) -> Any:
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Save an array to a ``.npy`` file."""
     np.save(file, asnumpy(arr), allow_pickle=allow_pickle)
+
+
+# What NumPy reads on the host, as a device array.
+fromfile, fromstring, fromiter = (
+    lift(np.fromfile, operands=0),
+    lift(np.fromstring, operands=0),
+    lift(np.fromiter, operands=0),
+)
+loadtxt, genfromtxt = lift(np.loadtxt, operands=0), lift(np.genfromtxt, operands=0)
+
+
+def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N803 - NumPy's name
+    """Save an array as text; see ``numpy.savetxt``."""
+    np.savetxt(fname, asnumpy(X), *args, **kwargs)
 
 
 def _on_host(arrays: dict[str, Any]) -> dict[str, Any]:

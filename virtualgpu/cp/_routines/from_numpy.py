@@ -12,7 +12,7 @@ import numpy as np
 from virtualgpu.cp._core.arguments import Traceable, check_device, unsupported
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp._core.library_kernels import run_kernel
-from virtualgpu.cp._routines.documented import document
+from virtualgpu.cp._routines.documented import ON_THE_DEVICE, document
 from virtualgpu.cp.cuda.stream import get_current_stream, is_capturing, refuse_in_capture, settle
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
@@ -105,12 +105,12 @@ _CHANGES_FIRST = frozenset({"copyto", "put", "place", "putmask", "put_along_axis
 
 @functools.lru_cache(maxsize=512)
 def _place_of_out(function: Callable[..., Any]) -> int | None:
-    """Where ``out`` stands among a function's positional arguments."""
+    """Where ``out``, or SciPy's ``output``, stands among a function's positional arguments."""
     try:
         names = list(inspect.signature(function).parameters)
     except ValueError:
         return None  # it is written in C, without telling
-    return names.index("out") if "out" in names else None
+    return next((names.index(name) for name in ("out", "output") if name in names), None)
 
 
 def _written(
@@ -120,7 +120,8 @@ def _written(
     place = _place_of_out(function)
     found = [args[0]] if title in _CHANGES_FIRST and args else []
     found += [args[place]] if place is not None and place < len(args) else []
-    return [array for array in (*found, kwargs.get("out")) if isinstance(array, ndarray)]
+    named = (kwargs.get("out"), kwargs.get("output"))
+    return [array for array in (*found, *named) if isinstance(array, ndarray)]
 
 
 def lift(
@@ -131,6 +132,9 @@ def lift(
     lacks: tuple[str, ...] = (),
     waits: bool = False,
     flop: FlopCount | None = None,
+    place: str = ON_THE_DEVICE,
+    passes: FlopCount | None = None,
+    least_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
     """A function of device arrays that computes with NumPy's `function`.
 
@@ -149,6 +153,10 @@ def lift(
         CuPy reads a size back from the device, so the host waits.
     flop : callable, optional
         Floating-point operations, from the positional arguments.
+    place : str
+        A sentence of its documentation on where it computes.
+    passes, least_ns : callable, optional
+        How often the arrays' bytes are moved, and what it takes at least, from all arguments.
     """
     title = name or function.__name__
 
@@ -191,12 +199,14 @@ def lift(
             read = sources[1:] if title in _PICKS and len(sources) > 1 else sources
             moved = sum(array.nbytes for array in (*read, *made))
             operations = flop(*hosts) if flop else 0.0
-            run_kernel(device, f"cupy_{title}", moved, run, operations, sources, (*made, *taken))
+            priced = {"passes": passes(*hosts, **host_kwargs)} if passes else {}
+            priced |= {"least_ns": least_ns(*hosts, **host_kwargs)} if least_ns else {}
+            run_kernel(device, f"cupy_{title}", moved, run, operations, sources, (*made, *taken), **priced)
             if waits:
                 get_current_stream(device.id).synchronize()
         return result
 
-    document(call, function, title, lacks)
+    document(call, function, title, lacks, place)
     return call
 
 

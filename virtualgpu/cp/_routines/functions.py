@@ -6,6 +6,7 @@ are CuPy's; ``lacks`` lists NumPy keywords that CuPy does not know.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -121,7 +122,8 @@ nanmean, nanstd, nanvar = lift(np.nanmean), lift(np.nanstd), lift(np.nanvar)
 nanargmax, nanargmin, nanmedian = lift(np.nanargmax), lift(np.nanargmin), lift(np.nanmedian)
 nancumsum, nancumprod = lift(np.nancumsum), lift(np.nancumprod)
 count_nonzero = lift(np.count_nonzero)
-histogram = lift(np.histogram, waits=True)
+histogram, histogram2d = lift(np.histogram, waits=True), lift(np.histogram2d, operands=2, waits=True)
+histogramdd = lift(np.histogramdd, waits=True)
 bincount = lift(np.bincount, waits=True)
 digitize, interp = lift(np.digitize, operands=2), lift(np.interp, operands=3)
 corrcoef, cov = lift(np.corrcoef), lift(np.cov)
@@ -147,6 +149,7 @@ isreal, iscomplex = lift(np.isreal), lift(np.iscomplex)
 isneginf, isposinf = lift(np.isneginf), lift(np.isposinf)
 real, imag, angle = lift(np.real), lift(np.imag), lift(np.angle)
 isin, in1d = lift(np.isin, operands=2), lift(np.isin, name="in1d", operands=2)
+real_if_close, unwrap, i0 = lift(np.real_if_close), lift(np.unwrap), lift(np.i0)
 
 # Shapes
 _reshaped, ravel, transpose = lift(np.reshape), lift(np.ravel), lift(np.transpose)
@@ -258,6 +261,17 @@ lexsort = lift(np.lexsort)
 partition, argpartition = lift(np.partition), lift(np.argpartition)
 searchsorted = lift(np.searchsorted)
 unique = lift(np.unique, waits=True)
+unique_all, unique_counts = lift(np.unique_all, waits=True), lift(np.unique_counts, waits=True)
+unique_inverse, unique_values = lift(np.unique_inverse, waits=True), lift(np.unique_values, waits=True)
+intersect1d, setdiff1d = (
+    lift(np.intersect1d, operands=2, waits=True),
+    lift(np.setdiff1d, operands=2, waits=True),
+)
+union1d, setxor1d = lift(np.union1d, operands=2, waits=True), lift(np.setxor1d, operands=2, waits=True)
+sort_complex, packbits, unpackbits = lift(np.sort_complex), lift(np.packbits), lift(np.unpackbits)
+ravel_multi_index = lift(np.ravel_multi_index, operands=0)
+tril_indices_from, triu_indices_from = lift(np.tril_indices_from), lift(np.triu_indices_from)
+diag_indices_from = lift(np.diag_indices_from)
 take_along_axis, put_along_axis = lift(np.take_along_axis), lift(np.put_along_axis)
 unravel_index = lift(np.unravel_index)
 
@@ -266,8 +280,28 @@ def _place(arr: Any, mask: Any, vals: Any) -> None:
     np.place(arr, mask, np.asarray(vals).astype(arr.dtype))  # any type, as in CuPy
 
 
-copyto, putmask, place, fill_diagonal = (
-    lift(np.copyto),
+_copy_here = lift(np.copyto)
+
+
+@functools.wraps(_copy_here)
+def copyto(dst: Any, src: Any, *args: Any, **kwargs: Any) -> None:
+    if not isinstance(dst, ndarray) or not isinstance(src, ndarray) or dst.device == src.device:
+        _copy_here(dst, src, *args, **kwargs)
+    elif dst.nbytes == src.nbytes and dst.dtype == src.dtype and _alike(dst, src) and not (args or kwargs):
+        if src.nbytes:  # an empty array has no memory to copy from
+            dst.data.copy_from_device_async(src.data, src.nbytes)
+    else:
+        with dst.device:
+            _copy_here(dst, src.copy(), *args, **kwargs)
+
+
+def _alike(first: ndarray, second: ndarray) -> bool:
+    """Whether the elements of both lie in one order without gaps."""
+    c = first.flags.c_contiguous and second.flags.c_contiguous
+    return bool(c or (first.flags.f_contiguous and second.flags.f_contiguous))
+
+
+putmask, place, fill_diagonal = (
     lift(np.putmask),
     lift(_place, name="place"),
     lift(np.fill_diagonal),
@@ -326,6 +360,15 @@ tensordot, kron, cross = (
 )
 trace = lift(np.trace)
 
+# Polynomials by their coefficients, the highest power first
+polyval, polyfit = lift(np.polyval, operands=2), lift(np.polyfit, operands=2, waits=True)
+polyadd, polysub, polymul = (
+    lift(np.polyadd, operands=2),
+    lift(np.polysub, operands=2),
+    lift(np.polymul, operands=2),
+)
+roots, poly, vander = lift(np.roots, waits=True), lift(np.poly), lift(np.vander)
+
 
 def _einsum(*operands: Any, subscripts: str, **kwargs: Any) -> Any:
     return np.einsum(subscripts, *operands, **kwargs)
@@ -348,11 +391,22 @@ iscomplexobj, isrealobj = host_only(np.iscomplexobj), host_only(np.isrealobj)
 isfortran, isdtype, common_type = host_only(np.isfortran), host_only(np.isdtype), host_only(np.common_type)
 
 
+def astype(x: ndarray, dtype: Any, /, *, copy: bool = True) -> ndarray:
+    """`x` as another dtype; itself, if it has that and `copy` is False."""
+    return x.astype(dtype, copy=copy)
+
+
 def shares_memory(a: ndarray, b: ndarray, max_work: int | None = None) -> bool:
     """Whether two device arrays have elements in common."""
     if max_work is not None:
         raise NotImplementedError("Not supported for integer `max_work`.")
     return bool(np.shares_memory(a._host, b._host))
+
+
+def byte_bounds(a: ndarray) -> tuple[int, int]:
+    """The first address of an array's elements, and that after the last."""
+    low, high = np.lib.array_utils.byte_bounds(a._host)
+    return int(low), int(high)
 
 
 def may_share_memory(a: ndarray, b: ndarray, max_work: int = 0) -> bool:

@@ -9,6 +9,10 @@ from typing import Any
 from virtualgpu.model import machine as _machine
 
 
+class _Results(dict[Any, Any]):
+    """What functions have given, on one machine."""
+
+
 def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Let a function keep its results for each argument; ``for_each_device`` keeps those of devices apart.
 
@@ -19,12 +23,12 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        results: dict[Any, Any] = {}
-
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            device = _machine.current().current_device_id if for_each_device else -1
-            key = device, args, frozenset(kwargs.items())
+            machine = _machine.current()
+            device = machine.current_device_id if for_each_device else -1
+            results = machine.own(_Results)
+            key = function, device, args, frozenset(kwargs.items())
             if key not in results:
                 results[key] = function(*args, **kwargs)
             return results[key]
@@ -32,3 +36,8 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
         return call
 
     return decorate
+
+
+def clear_memo() -> None:
+    """Forget the results of all functions that `memoize` decorates."""
+    _machine.current().own(_Results).clear()

@@ -120,14 +120,17 @@ profiler = Namespace(
 
 _REMEDIES = {
     **memory.REMEDIES,
-    "nccl": "copy between virtual GPUs with cp.asarray, within `with cp.cuda.Device(...)`",
     "cublas": "use cp.dot, cp.matmul and cp.linalg",
+    "cusolver": "use cp.linalg",
+    "cusparse": "there are no sparse arrays; use dense ones, or a kernel of your own",
+    "cufft": "use cp.fft",
+    "curand": "use cp.random, or curand_kernel.h in a kernel of your own",
 }
 _explain = module_getattr("cp.cuda", globals(), _REMEDIES)
 
 
-# What needs the compiler loads when it is first used.
-_COMPILED = ("compiler", "driver", "function", "nvrtc")
+# What needs the compiler, or is seldom used, loads when it is first asked for.
+_COMPILED = ("compiler", "driver", "function", "nccl", "nvrtc")
 
 
 def __getattr__(name: str) -> Any:

@@ -8,14 +8,20 @@ from typing import Any
 
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda import runtime
-from virtualgpu.cp.cuda._sync_detection import declare_synchronize
+from virtualgpu.cp.cuda._runtime.sync_detection import declare_synchronize
 from virtualgpu.cp.cuda.stream import refuse_in_host_function
-from virtualgpu.errors import NotSupportedError
 from virtualgpu.model import machine as _machine
-from virtualgpu.records.device_attributes import ATTRIBUTES
+from virtualgpu.records.device.attributes import ATTRIBUTES
 
-__all__ = ["Device", "get_compute_capability", "get_device_id"]
-__getattr__ = module_getattr("cp.cuda.device", globals())
+__all__ = ["Device", "from_pointer", "get_compute_capability", "get_device_id"]
+_NO_LIBRARY = (
+    "the virtual GPU has none of NVIDIA's libraries; use cp.matmul, cp.linalg, cp.fft or a kernel of your own"
+)
+__getattr__ = module_getattr(
+    "cp.cuda.device",
+    globals(),
+    {f"get_{name}_handle": _NO_LIBRARY for name in ("cublas", "cusolver", "cusolver_sp", "cusparse")},
+)
 
 
 @functools.total_ordering
@@ -32,6 +38,11 @@ class Device:
         if isinstance(device, str) and not device.isdecimal():
             raise ValueError(f"A device goes by its number, as in cp.cuda.Device(0), not by {device!r}.")
         self.id = runtime.getDevice() if device is None else int(device)
+
+    @classmethod
+    def from_pci_bus_id(cls, pci_bus_id: str) -> Device:
+        """The device with a PCI address, such as ``"0000:01:00.0"``."""
+        return cls(runtime.deviceGetByPCIBusId(pci_bus_id))
 
     def __int__(self) -> int:
         return self.id
@@ -99,13 +110,18 @@ class Device:
 
     @property
     def pci_bus_id(self) -> str:
-        """The virtual GPU sits on no bus."""
-        raise NotSupportedError("A virtual GPU has no PCI address; use Device.id to tell devices apart.")
+        """The device's PCI address, such as ``"0000:01:00.0"``; see `from_pci_bus_id`."""
+        return runtime.deviceGetPCIBusId(self.id)
 
 
 def get_device_id() -> int:
     """Number of the current device."""
     return runtime.getDevice()
+
+
+def from_pointer(ptr: int) -> Device:
+    """The device in whose memory an address lies."""
+    return Device(runtime.pointerGetAttributes(ptr).device)
 
 
 def get_compute_capability() -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp.cuda._runtime.devices import VIRTUAL_CUDA_VERSION
 from virtualgpu.cp.cuda.function import Function, Module, loaded
-from virtualgpu.cp.cuda.runtime import VIRTUAL_CUDA_VERSION
 from virtualgpu.cuda_errors import CUDADriverError
-from virtualgpu.model.occupancy import occupancy
+from virtualgpu.launch.compiled import fit
 
 __all__ = [
     "CUDADriverError",
@@ -97,8 +97,9 @@ def occupancyMaxActiveBlocksPerMultiprocessor(  # noqa: N802
     if dynamicSMemSize > function.max_dynamic_shared_bytes:
         return 0
     shared_bytes = stats.static_shared_bytes + dynamicSMemSize
-    return occupancy(
-        function.module.device.info, blockSize, stats.registers_per_thread, shared_bytes
+    module = function.module
+    return fit(
+        module.device.info, module.compiled.resources[function.name], blockSize, shared_bytes
     ).blocks_per_sm
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from virtualgpu.compile import nvrtc as _nvrtc
-from virtualgpu.compile.ptx.parser import parse
+from virtualgpu.compile.ptx.parser import parsed
 from virtualgpu.cp._missing_names import module_getattr
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.cuda_errors import CUDADriverError
@@ -20,10 +20,10 @@ from virtualgpu.launch.prepare import prepare
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import KernelStats
+from virtualgpu.records.device import images
 
 __all__ = ["Function", "Module"]
 
-_ELF = b"\x7fELF"
 # The PTX ISA of the CUDA release that the virtual GPU follows, where there is no compiler to go by.
 _OLDEST_DRIVERS_ISA = (9, 0)
 
@@ -88,28 +88,54 @@ class Module:
         return device
 
     def load(self, cubin: bytes) -> None:
-        """Load PTX text (as bytes) on the current device.
+        """Load PTX text, or a fat binary that holds some (as bytes), on the current device.
 
         Raises
         ------
         CUDADriverError
-            ``CUDA_ERROR_INVALID_PTX`` (218); ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer one
-            than the compiler writes; ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for a newer device's.
+            ``CUDA_ERROR_INVALID_PTX`` (218), also for PTX that is not for this device;
+            ``CUDA_ERROR_UNSUPPORTED_PTX_VERSION`` (222) for a newer one than the compiler writes;
+            ``CUDA_ERROR_NO_BINARY_FOR_GPU`` (209) for machine code, or a file, with nothing for this device.
         NotSupportedError
-            For machine code.
+            For machine code that a real device would take.
         """
-        if cubin.startswith(_ELF):
-            raise NotSupportedError(
-                "The virtual GPU runs no machine code (cubin); load the kernel's PTX instead."
-            )
-        text = cubin.rstrip(b"\0").decode(errors="replace")
         device = _machine.current().current_device
+        major, minor = device.info.compute_capability
+        held = images.parts(cubin)
+        taken = images.chosen(held, (major, minor))
+        if held and taken is None and held[0].kind == "PTX" and held[0].data is cubin:
+            # Alone it is compiled, and that fails; within a file nothing is found (as an H200 answers).
+            part = held[0]
+            raise CUDADriverError(
+                218,
+                "CUDA_ERROR_INVALID_PTX",
+                f"a PTX JIT compilation failed: it is for sm_{part.number}{part.suffix}, and the "
+                f"{device.info.name} is sm_{major}{minor}.",
+            )
+        if held and taken is None:
+            targets = " and ".join(f"{part.kind} for sm_{part.number}{part.suffix}" for part in held)
+            raise CUDADriverError(
+                209,
+                "CUDA_ERROR_NO_BINARY_FOR_GPU",
+                f"no kernel image is available for execution on the device: there is {targets}, and the "
+                f"{device.info.name} is sm_{major}{minor}.",
+            )
+        if cubin.startswith(images.ELF) or (taken is not None and taken.kind == "cubin"):
+            raise NotSupportedError(
+                "A real device would take this machine code; the virtual GPU runs none: load PTX instead."
+            )
+        if taken is not None and not taken.data:
+            raise NotSupportedError(
+                "This PTX is compressed, which the virtual GPU does not read: nvcc --no-compress leaves it."
+            )
+        text = (taken.data if taken else cubin).rstrip(b"\0").decode(errors="replace")
         try:
-            version = parse(text).version
+            module = parsed(text)
         except PtxError as error:
             raise CUDADriverError(
                 218, "CUDA_ERROR_INVALID_PTX", f"a PTX JIT compilation failed: {error}"
             ) from error
+        version = module.version
         isa = tuple(int(part) for part in version.split("."))
         if isa > _newest_isa():
             newest = ".".join(map(str, _newest_isa()))
@@ -119,15 +145,7 @@ class Module:
                 f"the provided PTX was compiled with an unsupported toolchain: its version is {version}, and "
                 f"this driver takes up to {newest}.",
             )
-        compiled = loose_module(text)
-        major, minor = device.info.compute_capability
-        if compiled.target > 10 * major + minor:
-            raise CUDADriverError(
-                209,
-                "CUDA_ERROR_NO_BINARY_FOR_GPU",
-                "no kernel image is available for execution on the device: the PTX is for "
-                f"sm_{compiled.target} and the {device.info.name} is sm_{major}{minor}.",
-            )
+        compiled = loose_module(text, module)
         other = Module.of(compiled, device)
         self._compiled, self._device, self.ptr = other._compiled, other._device, id(self)
         device.machine.own(LoadedCode)[self.ptr] = self
@@ -239,7 +257,7 @@ class Function:
         device = self.module.device
         stream = get_current_stream(device.id) if stream is None else stream
         _check_stream(stream, device)
-        prepared = prepare(device, self.module.compiled, launch, self._max_dynamic_shared_bytes)
+        prepared = prepare(device, self.module.compiled, launch, self._max_dynamic_shared_bytes, surplus=True)
         if cooperative:
             prepared = prepared.fitted_cooperative()
         prepared.submit(stream)

@@ -58,7 +58,7 @@ class PinnedMemory:
         self.ptr = int(self.buffer.ctypes.data) if size else 0
         self._machine = _machine.current()
         if size:
-            self._machine.pinned_ranges[self.ptr] = size
+            _lock(self._machine, self.ptr, size)
 
     def __int__(self) -> int:
         return self.ptr
@@ -208,6 +208,13 @@ def _unused(machine: _machine.Machine, address: int, size: int) -> None:
         machine.clock.watch.host_released(address, size)
 
 
+def _lock(machine: _machine.Machine, address: int, size: int) -> None:
+    """Page-lock host memory: with unified addressing every device then reaches it at its own address."""
+    machine.pinned_ranges[address] = size
+    for device in machine.devices:
+        device.memory.lend(address, size)
+
+
 def _unlock(machine: _machine.Machine, address: int) -> None:
     _unused(machine, address, machine.pinned_ranges.get(address, 0))
     machine.pinned_ranges.pop(address, None)
@@ -242,7 +249,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
                 f"part or all of the requested memory range is already mapped: {locked:,} bytes at "
                 f"{start:#x} are page-locked already; hostUnregister them first, or register once.",
             )
-    ranges[ptr] = size
+    _lock(machine, ptr, size)
     machine.registered.add(ptr)
 
 
@@ -270,12 +277,6 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
 
 def _invalid(why: str) -> CUDARuntimeError:
     return CUDARuntimeError(1, "cudaErrorInvalidValue", f"invalid argument: {why}")
-
-
-def page_locked(address: int) -> tuple[int, int]:
-    """Start and bytes of the page-locked range that contains a host address."""
-    ranges = _machine.current().pinned_ranges
-    return next((start, n) for start, n in list(ranges.items()) if start <= address < start + n)
 
 
 def is_pinned(array: np.ndarray[Any, Any]) -> bool:

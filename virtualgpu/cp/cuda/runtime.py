@@ -29,6 +29,22 @@ from virtualgpu.cp.cuda._memory.places import (
     take_managed,
 )
 from virtualgpu.cp.cuda._memory.sizes import size_t, whole
+from virtualgpu.cp.cuda._runtime.devices import deviceCanAccessPeer as deviceCanAccessPeer
+from virtualgpu.cp.cuda._runtime.devices import deviceDisablePeerAccess as deviceDisablePeerAccess
+from virtualgpu.cp.cuda._runtime.devices import deviceEnablePeerAccess as deviceEnablePeerAccess
+from virtualgpu.cp.cuda._runtime.devices import deviceGetAttribute as deviceGetAttribute
+from virtualgpu.cp.cuda._runtime.devices import deviceGetByPCIBusId as deviceGetByPCIBusId
+from virtualgpu.cp.cuda._runtime.devices import deviceGetLimit as deviceGetLimit
+from virtualgpu.cp.cuda._runtime.devices import deviceGetPCIBusId as deviceGetPCIBusId
+from virtualgpu.cp.cuda._runtime.devices import deviceSetLimit as deviceSetLimit
+from virtualgpu.cp.cuda._runtime.devices import driverGetVersion as driverGetVersion
+from virtualgpu.cp.cuda._runtime.devices import getDevice as getDevice
+from virtualgpu.cp.cuda._runtime.devices import getDeviceCount as getDeviceCount
+from virtualgpu.cp.cuda._runtime.devices import getDeviceProperties as getDeviceProperties
+from virtualgpu.cp.cuda._runtime.devices import memGetInfo as memGetInfo
+from virtualgpu.cp.cuda._runtime.devices import runtimeGetVersion as runtimeGetVersion
+from virtualgpu.cp.cuda._runtime.devices import setDevice as setDevice
+from virtualgpu.cp.cuda._runtime.handles import event_of, forget, keep, stream_of
 from virtualgpu.cp.cuda.graph import Graph
 from virtualgpu.cp.cuda.pinned_memory import PinnedMemory, host_bytes
 from virtualgpu.cp.cuda.pinned_memory import hostRegister as hostRegister
@@ -40,7 +56,7 @@ from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.textures import NUMBERS as _TEXTURES
-from virtualgpu.records.device_attributes import ATTRIBUTES
+from virtualgpu.records.device.attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
 memcpyHostToHost, memcpyHostToDevice, memcpyDeviceToHost = 0, 1, 2  # noqa: N816
@@ -53,6 +69,7 @@ streamCaptureModeRelaxed = RELAXED_MODE  # noqa: N816
 cudaGraphDebugDotFlagsVerbose, cudaGraphDebugDotFlagsKernelNodeParams = 1 << 0, 1 << 2  # noqa: N816
 streamLegacy, streamPerThread = LEGACY_ALIAS, PER_THREAD_QUEUE  # noqa: N816
 errorInvalidValue, errorMemoryAllocation, is_hip = 1, 2, False  # noqa: N816
+errorInvalidResourceHandle, errorPeerAccessAlreadyEnabled, errorContextIsDestroyed = 400, 704, 709  # noqa: N816
 memoryTypeUnregistered, memoryTypeHost, memoryTypeDevice, memoryTypeManaged = range(4)  # noqa: N816
 cudaCpuDeviceId, cudaInvalidDeviceId = -1, -2  # noqa: N816
 cudaMemAttachGlobal, cudaMemAttachHost, cudaMemAttachSingle = 1, 2, 4  # noqa: N816
@@ -65,33 +82,14 @@ cudaMemPoolAttrReservedMemCurrent, cudaMemPoolAttrReservedMemHigh = 5, 6  # noqa
 cudaMemPoolAttrUsedMemCurrent, cudaMemPoolAttrUsedMemHigh = 7, 8  # noqa: N816
 cudaMemAllocationTypePinned, cudaMemHandleTypeNone, cudaMemLocationTypeDevice = 1, 0, 1  # noqa: N816
 
-# cudaLimit (driver_types.h).
-_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE = 0, 1, 2
-
-# The CUDA version whose rules the virtual GPU follows; the compiler's is in cp.cuda.nvrtc.
-VIRTUAL_CUDA_VERSION = 13000
-
-_INVALID_HANDLE = (400, "cudaErrorInvalidResourceHandle")
-_PEER = "virtual GPUs have no peer access; copy with cp.asarray or copy_from_device"
+_NOT_READY = 600  # cudaErrorNotReady, which queries return
+# Where else the functions of this module come from.
+_HOMES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_runtime.devices")}
+_HOSTS = ("hostRegister", "hostUnregister")
 
 
 def _device() -> VirtualDevice:
     return _machine.current().current_device
-
-
-def getDeviceCount() -> int:  # noqa: N802
-    """Number of virtual GPUs."""
-    return len(_machine.current().devices)
-
-
-def getDevice() -> int:  # noqa: N802
-    """Number of the calling thread's current device."""
-    return _machine.current().current_device_id
-
-
-def setDevice(device: int) -> None:  # noqa: N802
-    """Choose the calling thread's current device; an unknown number is error 101."""
-    _machine.current().current_device_id = device
 
 
 def deviceSynchronize() -> None:  # noqa: N802
@@ -102,82 +100,6 @@ def deviceSynchronize() -> None:  # noqa: N802
 def streamSynchronize(stream: int) -> None:  # noqa: N802
     """Let the host wait for the stream with this handle."""
     stream_of(stream).synchronize()
-
-
-def runtimeGetVersion() -> int:  # noqa: N802
-    """CUDA version that the virtual GPU follows, as 1000 x major + 10 x minor."""
-    return VIRTUAL_CUDA_VERSION
-
-
-def driverGetVersion() -> int:  # noqa: N802
-    """Driver version of the virtual GPU, as 1000 x major + 10 x minor."""
-    return VIRTUAL_CUDA_VERSION
-
-
-def deviceGetLimit(limit: int) -> int:  # noqa: N802
-    """A ``cudaLimit`` of the current device: 0 stack, 1 ``printf`` buffer, 2 device heap, each in bytes."""
-    memory = _machine.current().current_device.memory
-    limits = {_STACK_SIZE: 1024, _PRINTF_FIFO_SIZE: 1 << 20, _MALLOC_HEAP_SIZE: memory.heap_bytes}
-    if limit not in limits:
-        raise _unsupported_limit(limit)
-    return limits[limit]
-
-
-def deviceSetLimit(limit: int, value: int) -> None:  # noqa: N802
-    """Set the size of the device heap (2). Stack and ``printf`` buffer grow by themselves here.
-
-    Raises
-    ------
-    CUDARuntimeError
-        Status 1 once a kernel has used the heap; 215 for a limit that there is not.
-    """
-    if limit not in (_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE):
-        raise _unsupported_limit(limit)
-    if limit == _MALLOC_HEAP_SIZE:
-        _machine.current().current_device.memory.heap_bytes = int(value)
-
-
-def _unsupported_limit(limit: int) -> CUDARuntimeError:
-    return CUDARuntimeError(
-        215,
-        "cudaErrorUnsupportedLimit",
-        f"limit is not supported on this architecture: {limit}; 0 is the stack, 1 the printf buffer, 2 the "
-        "device heap.",
-    )
-
-
-def memGetInfo() -> tuple[int, int]:  # noqa: N802
-    """Free and total memory of the current device in bytes."""
-    memory = _device().memory
-    return memory.free_bytes, memory.capacity_bytes
-
-
-def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
-    """Properties of a device under CuPy's keys. Clocks are in kHz, sizes in bytes; keys whose value no
-    specification gives (textures, PCI addresses) are left out."""
-    info = _machine.current().device(device).info
-    return {
-        "name": info.name.encode(),
-        "totalGlobalMem": info.memory_bytes,
-        "maxThreadsDim": info.max_block_dim,
-        "maxGridSize": info.max_grid_dim,
-        "deviceOverlap": int(bool(info.copy_engines)),
-        **{known.property: known.of(info) for known in ATTRIBUTES if known.property},
-    }
-
-
-def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
-    """One attribute of a device by CUDA's number; unknown numbers are error 1."""
-    info = _machine.current().device(device).info
-    found = next((known.of(info) for known in ATTRIBUTES if known.number == attrib), None)
-    if found is None:
-        raise CUDARuntimeError(
-            errorInvalidValue,
-            "cudaErrorInvalidValue",
-            f"invalid argument: the virtual GPU does not model device attribute {attrib}; "
-            "cp.cuda.Device().attributes lists those it does.",
-        )
-    return found
 
 
 # Memory
@@ -345,61 +267,34 @@ def memcpyPeerAsync(  # noqa: N802
 # Streams and events
 
 
-def _keep(thing: Any) -> int:
-    _machine.current().handles[thing.ptr] = thing
-    return int(thing.ptr)
-
-
-def _kept(handle: int, kind: type, what: str) -> Any:
-    found = _machine.current().handles.get(handle)
-    if not isinstance(found, kind):
-        raise CUDARuntimeError(
-            *_INVALID_HANDLE, f"invalid resource handle: {handle:#x} is no {what} that lives."
-        )
-    return found
-
-
-def _forget(handle: int, kind: type, what: str) -> None:
-    _kept(handle, kind, what)
-    del _machine.current().handles[handle]
-
-
-def stream_of(handle: int) -> _BaseStream:
-    """The stream with a handle, made here or elsewhere."""
-    found = _machine.current().handles.get(handle)
-    return found if isinstance(found, _BaseStream) else _BaseStream(handle, -1)
-
-
 def streamCreate() -> int:  # noqa: N802
     """Handle of a new blocking stream."""
-    return _keep(Stream())
+    return keep(Stream())
 
 
 def streamCreateWithFlags(flags: int) -> int:  # noqa: N802
     """Handle of a new stream; ``streamNonBlocking`` does not wait for the default stream."""
-    return _keep(Stream(non_blocking=flags == streamNonBlocking))
+    return keep(Stream(non_blocking=flags == streamNonBlocking))
 
 
 def streamCreateWithPriority(flags: int, priority: int) -> int:  # noqa: N802
     """Handle of a new stream with a priority; lower numbers are more urgent."""
-    return _keep(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
+    return keep(Stream(non_blocking=flags == streamNonBlocking, priority=priority))
 
 
 def streamDestroy(stream: int) -> None:  # noqa: N802
     """End a stream that `streamCreate` made."""
-    _forget(stream, _BaseStream, "stream")
+    forget(stream, _BaseStream, "stream")
 
 
 def streamQuery(stream: int) -> int:  # noqa: N802
-    """0 once all work of the stream is done; error 600, ``cudaErrorNotReady``, before."""
-    if not stream_of(stream).done:
-        raise CUDARuntimeError(600, "cudaErrorNotReady", "device not ready: the stream still has work.")
-    return 0
+    """0 once all work of the stream is done, 600 (``cudaErrorNotReady``) before, which is no exception."""
+    return 0 if stream_of(stream).done else _NOT_READY
 
 
 def streamWaitEvent(stream: int, event: int, flags: int = 0) -> None:  # noqa: N802
     """Let later work of the stream wait for an event."""
-    stream_of(stream).wait_event(_kept(event, Event, "event"))
+    stream_of(stream).wait_event(event_of(event))
 
 
 def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> None:  # noqa: N802
@@ -409,39 +304,37 @@ def launchHostFunc(stream: int, callback: Callable[[Any], object], arg: Any) -> 
 
 def eventCreate() -> int:  # noqa: N802
     """Handle of a new event."""
-    return _keep(Event())
+    return keep(Event())
 
 
 def eventCreateWithFlags(flags: int) -> int:  # noqa: N802
     """Handle of a new event; flag 2, ``eventDisableTiming``, makes one without time."""
-    return _keep(Event(disable_timing=bool(flags & eventDisableTiming)))
+    return keep(Event(disable_timing=bool(flags & eventDisableTiming)))
 
 
 def eventDestroy(event: int) -> None:  # noqa: N802
     """End an event that `eventCreate` made."""
-    _forget(event, Event, "event")
+    forget(event, Event, "event")
 
 
 def eventRecord(event: int, stream: int) -> None:  # noqa: N802
     """Put an event behind the queued work of a stream."""
-    stream_of(stream).record(_kept(event, Event, "event"))
+    stream_of(stream).record(event_of(event))
 
 
 def eventQuery(event: int) -> int:  # noqa: N802
-    """0 once the work before the event is done; error 600, ``cudaErrorNotReady``, before."""
-    if not _kept(event, Event, "event").done:
-        raise CUDARuntimeError(600, "cudaErrorNotReady", "device not ready: work before the event is left.")
-    return 0
+    """0 once the work before the event is done, 600 (``cudaErrorNotReady``) before, which is no exception."""
+    return 0 if event_of(event).done else _NOT_READY
 
 
 def eventSynchronize(event: int) -> None:  # noqa: N802
     """Let the host wait for an event."""
-    _kept(event, Event, "event").synchronize()
+    event_of(event).synchronize()
 
 
 def eventElapsedTime(start: int, end: int) -> float:  # noqa: N802
     """Modelled milliseconds between two events."""
-    return get_elapsed_time(_kept(start, Event, "event"), _kept(end, Event, "event"))
+    return get_elapsed_time(event_of(start), event_of(end))
 
 
 # Graphs
@@ -494,40 +387,21 @@ def graphUpload(graphExec: int, stream: int) -> None:  # noqa: N802, N803
 
 def graphDestroy(graph: int) -> None:  # noqa: N802
     """End a graph that `streamEndCapture` gave; what was instantiated from it lives on."""
-    _forget(graph, Graph, "graph")
+    forget(graph, Graph, "graph")
 
 
 def graphExecDestroy(graphExec: int) -> None:  # noqa: N802, N803
     """End a graph that `graphInstantiate` gave."""
-    _forget(graphExec, Graph, "graph")
+    forget(graphExec, Graph, "graph")
 
 
 # Peers, host memory, profiler
 
 
-def deviceCanAccessPeer(device: int, peerDevice: int) -> int:  # noqa: N802, N803
-    """0: virtual GPUs cannot read each other's memory in kernels."""
-    return 0 * len([_machine.current().device(number) for number in (device, peerDevice)])
-
-
-def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Error 217: virtual GPUs have no peer access."""
-    _machine.current().device(peerDevice)
-    raise CUDARuntimeError(217, "cudaErrorPeerAccessUnsupported", f"peer access is not supported: {_PEER}.")
-
-
-def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
-    """Error 705: it was never enabled."""
-    _machine.current().device(peerDevice)
-    raise CUDARuntimeError(
-        705, "cudaErrorPeerAccessNotEnabled", f"peer access has not been enabled: {_PEER}."
-    )
-
-
 def hostAlloc(size: int, flags: int = 0) -> int:  # noqa: N802
     """Address of page-locked host memory, 0 for 0 bytes; end it with `freeHost`."""
     memory = PinnedMemory(size, flags)
-    return _keep(memory) if memory.ptr else 0
+    return keep(memory) if memory.ptr else 0
 
 
 def freeHost(ptr: int) -> None:  # noqa: N802
@@ -596,5 +470,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    elsewhere = [name for name in globals() if name.startswith(("ipc", "hostRegister", "hostUnregister"))]
-    return sorted([*public_names(globals()), *elsewhere, *_TEXTURES])
+    elsewhere = [name for name, value in globals().items() if getattr(value, "__module__", "") in _HOMES]
+    return sorted([*public_names(globals()), *elsewhere, *_HOSTS, *_TEXTURES])

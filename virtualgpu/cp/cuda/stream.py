@@ -68,6 +68,7 @@ class Event:
     @property
     def ptr(self) -> int:
         """A number that stands for CUDA's event handle."""
+        _machine.current().events[id(self)] = self
         return id(self)
 
     @property
@@ -200,7 +201,7 @@ class _BaseStream:
         thread = _machine.current().thread
         stack = thread.__dict__.setdefault("stream_stack", [])
         device_id = self._checked_device_id()
-        stack.append((device_id, _current_streams().get(device_id)))
+        stack.append((device_id, self))
         _current_streams()[device_id] = self
         return self
 
@@ -208,7 +209,9 @@ class _BaseStream:
         stack = _machine.current().thread.__dict__.get("stream_stack")
         if not stack:
             return  # the machine was exchanged within the block
-        device_id, previous = stack.pop()
+        device_id, _ = stack.pop()
+        # As in CuPy: the stream of the block around this one, whatever use() has made current since.
+        previous = next((stream for at, stream in reversed(stack) if at == device_id), None)
         if previous is None:
             _current_streams().pop(device_id, None)
         else:
@@ -455,6 +458,7 @@ class Stream(_BaseStream):
         priority: int | None = None,
     ) -> None:
         self._owner: VirtualDevice | None = None
+        self._foreign: Any = None
         if null or ptds:
             super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
             return
@@ -477,13 +481,19 @@ class Stream(_BaseStream):
                 f"Object of type {type(obj).__name__} does not implement the CUDA stream protocol "
                 "(__cuda_stream__ method)"
             ) from error
+        except (TypeError, ValueError) as error:
+            raise TypeError("__cuda_stream__() must return a 2-tuple of (version, stream_ptr)") from error
+        if not isinstance(version, int) or not isinstance(ptr, int):
+            given = f"({type(version).__name__}, {type(ptr).__name__})"
+            raise TypeError(f"__cuda_stream__() must return (int, int), got {given}")
         if version != 0:
             raise TypeError(
                 f"__cuda_stream__() returned unsupported version {version}, only version 0 is supported"
             )
         stream = cls.__new__(cls)
-        _BaseStream.__init__(stream, int(ptr), -1)
+        _BaseStream.__init__(stream, ptr, -1)
         stream._owner = None
+        stream._foreign = obj  # lives as long as this
         return stream
 
 
@@ -566,4 +576,10 @@ def refuse_unsafe() -> None:
         for capture in device.work.active() if device.work.captures else ():
             local = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
             if local or capture.mode == GLOBAL_MODE:
-                raise device.work.spoil(capture, 900)
+                mode = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
+                raise device.work.spoil(
+                    capture,
+                    900,
+                    f"Memory is not asked for from the driver while a capture in {mode} mode is under way: "
+                    "allocate before it, or capture in relaxed mode.",
+                )

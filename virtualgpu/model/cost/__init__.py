@@ -1,6 +1,7 @@
 """The virtual GPU's time model: what kernels, copies and calls of the host cost."""
 
-from virtualgpu.model.cost.copies import copy_ns, memset_ns, peer_gbps, pinned_gbps
+from virtualgpu.model.cost.collectives import CHANNELS, collective_ns
+from virtualgpu.model.cost.copies import copy_ns, memset_ns, pinned_gbps
 from virtualgpu.model.cost.host import (
     GRAPH_NODE_NS,
     GRAPH_START_NS,
@@ -22,10 +23,12 @@ from virtualgpu.model.cost.kernels import (
     kernel_start_ns,
     memory_bound_ns,
 )
+from virtualgpu.model.cost.links import kernel_over_ns, nvlink_gbps, peer_copy_ns, peer_gbps
 from virtualgpu.model.cost.pace import Pace
 from virtualgpu.model.cost.rates import clock_ghz, dram_gbps
 
 __all__ = [
+    "CHANNELS",
     "GRAPH_NODE_NS",
     "GRAPH_START_NS",
     "HOST",
@@ -39,15 +42,19 @@ __all__ = [
     "block_durations_ns",
     "call_ns",
     "clock_ghz",
+    "collective_ns",
     "copy_ns",
     "dispatch_ns",
     "dram_bytes",
     "dram_gbps",
     "graph_launch_ns",
+    "kernel_over_ns",
     "kernel_start_ns",
     "launch_overhead_ns",
     "memory_bound_ns",
     "memset_ns",
+    "nvlink_gbps",
+    "peer_copy_ns",
     "peer_gbps",
     "pinned_gbps",
 ]

@@ -42,42 +42,30 @@ TO_HOST_STAGED_GBPS = ((MIB, 9.7), (None, 12.8))
 # A host's core moves at most this share of what the bus moves.
 STAGED_SHARE_OF_BUS = 0.5
 
-# Copies between two GPUs with peer access, which CuPy's arrays turn on, reach this share of one direction of
-# NVLink, half of the rate that datasheets give. Two H200, 18 links: 395 of 450 GB/s for 1 GiB, 686.8 us for
-# 256 MiB, 49.9 us for 16 MiB. (Without peer access they go through the host's memory, at 38 GB/s.)
-NVLINK_EFFICIENCY = 0.878
-PEER_LATENCY_NS = 4_000.0
 
-
-def copy_ns(
-    info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False, peer: DeviceInfo | None = None
-) -> float:
-    """Duration in ns of one copy on the device's time line.
+def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False) -> float:
+    """Duration in ns of one copy within a device, or to or from the host, on the device's time line.
 
     Parameters
     ----------
     info
         The device.
     kind
-        ``"HtoD"``, ``"DtoH"``, ``"DtoD"`` (within its memory) or ``"PtoP"`` (to or from another device).
+        ``"HtoD"``, ``"DtoH"`` or ``"DtoD"`` (within its memory).
     size_bytes
         Size of the copy.
     pinned
         Whether the host side is page-locked; matters for ``HtoD`` and ``DtoH``.
-    peer
-        The other device of a ``PtoP`` copy.
 
     Raises
     ------
     ValueError
-        For another `kind`.
+        For another `kind`; `virtualgpu.model.cost.links` has copies between devices.
     """
     if kind == "DtoD":
         return DEVICE_COPY_LATENCY_NS + _within(info, 2 * size_bytes, L2_COPY_GBPS, DEVICE_COPY_EFFICIENCY)
-    if kind == "PtoP":
-        return PEER_LATENCY_NS + size_bytes / peer_gbps(info, peer or info)
     if kind not in ("HtoD", "DtoH"):
-        raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH', 'DtoD' or 'PtoP'.")
+        raise ValueError(f"Unknown kind of copy {kind!r}; use 'HtoD', 'DtoH' or 'DtoD'.")
     rate = pinned_gbps(info)
     if pinned:
         return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / rate
@@ -107,14 +95,6 @@ def memset_ns(info: DeviceInfo, size_bytes: int) -> float:
     if size_bytes <= SMALL_SET_BYTES:
         return SMALL_SET_LATENCY_NS + size_bytes / SMALL_SET_GBPS
     return SET_LATENCY_NS + _within(info, size_bytes, L2_SET_GBPS, SET_EFFICIENCY)
-
-
-def peer_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
-    """Rate of a large copy between two devices in one direction, in GB/s: over NVLink if both have it,
-    else over PCIe."""
-    if info.nvlink_gbps and peer.nvlink_gbps:
-        return min(info.nvlink_gbps, peer.nvlink_gbps) / 2 * NVLINK_EFFICIENCY
-    return min(pinned_gbps(info), pinned_gbps(peer))
 
 
 def pinned_gbps(info: DeviceInfo) -> float:

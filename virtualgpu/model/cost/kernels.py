@@ -93,8 +93,8 @@ class KernelWork:
         By block: PTX instructions of all its warps and of its busiest warp, sectors of global memory.
     counters : KernelCounters
         Of the launch.
-    executions : array
-        How often warps went through each straight piece of the kernel's PTX.
+    executions, lane_executions : array
+        How often warps, and their lanes, went through each straight piece of the kernel's PTX.
     pace : Pace
         What such a piece costs.
     arrays : ArrayBytes
@@ -106,6 +106,7 @@ class KernelWork:
     sectors: npt.NDArray[np.int64]
     counters: KernelCounters
     executions: npt.NDArray[np.int64]
+    lane_executions: npt.NDArray[np.int64]
     pace: Pace
     arrays: ArrayBytes = field(default_factory=ArrayBytes)
 
@@ -182,19 +183,38 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
     ``(own ^ p + max(SM, chip) ^ p) ^ (1 / p)``. What is shared goes round: a block gets its turn as often as
     each of its neighbours, until it or they have no more to do.
     """
+    shared = np.maximum(*shared_ns(info, work, blocks_per_sm))
+    return overlapped_ns(own_ns(info, work), shared, steadiness(info, work, blocks_per_sm))
+
+
+def overlapped_ns(
+    own: npt.NDArray[np.float64], shared: npt.NDArray[np.float64], steady: float
+) -> npt.NDArray[np.float64]:
+    """What a block takes that needs so much alone and so much of what it shares."""
+    power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
+    durations: npt.NDArray[np.float64] = (own**power + shared**power) ** (1.0 / power)
+    return durations
+
+
+def steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
+    """0 where all blocks run at once, 1 where others follow those that end."""
+    return min(max(work.blocks / (info.sm_count * blocks_per_sm) - 1.0, 0.0), 1.0)
+
+
+def shared_ns(
+    info: DeviceInfo, work: KernelWork, blocks_per_sm: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What each block takes of its SM, and of the chip, in turn with the others."""
     slots = info.sm_count * blocks_per_sm
     on_chip = np.full(work.blocks, float(slots))
     tail = work.blocks % slots
     if tail:
         on_chip[work.blocks - tail :] = tail
     on_sm = np.maximum(np.ceil(on_chip / info.sm_count), 1.0)
-    steady = min(max(work.blocks / slots - 1.0, 0.0), 1.0)
-    sm = _shares(work.warp_instructions) * (_sm_clk(info, work) / clock_ghz(info))
-    chip = _shares(work.sectors) * _chip_ns(info, work)
-    shared = np.maximum(_in_turn(sm, on_sm, steady), _in_turn(chip, on_chip, steady))
-    power = OVERLAP + steady * (STEADY_OVERLAP - OVERLAP)
-    durations: npt.NDArray[np.float64] = (_own_ns(info, work) ** power + shared**power) ** (1.0 / power)
-    return durations
+    steady = steadiness(info, work, blocks_per_sm)
+    sm = _shares(work.warp_instructions) * (max(sm_clk(info, work).values()) / clock_ghz(info))
+    chip = _shares(work.sectors) * max(chip_ns(info, work).values())
+    return _in_turn(sm, on_sm, steady), _in_turn(chip, on_chip, steady)
 
 
 def _shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -224,7 +244,7 @@ def _in_turn(
     return turns
 
 
-def _own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
+def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     """What each block needs if it is alone: its longest warp, and barriers."""
     barriers = sum(work.counters.opcode_warp_instructions.get(name, 0) for name in ("bar", "barrier"))
     clk = chain_clk(info, work) + barriers / work.warps * BARRIER_WARP_CLK * work.warps_per_block
@@ -263,8 +283,8 @@ def chain_clk(info: DeviceInfo, work: KernelWork) -> float:
     return total / work.warps
 
 
-def _sm_clk(info: DeviceInfo, work: KernelWork) -> float:
-    """What the whole launch needs of one SM's issue slots, pipes and load/store unit: the busiest of them."""
+def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
+    """What the whole launch needs of one SM's issue slots, pipes, load/store unit and constant cache."""
     executed = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk = pipe_clk(info.compute_capability)
     used = {name: float(count) * clk[name] for name, count in zip(PIPES, executed, strict=True)}
@@ -280,7 +300,7 @@ def _sm_clk(info: DeviceInfo, work: KernelWork) -> float:
         together = a.sectors <= 1.5 * max(a.bytes_requested / SECTOR_BYTES, a.requests)
         memory += a.requests * REQUEST_CLK + a.sectors * (SECTOR_CLK if together else SCATTERED_SECTOR_CLK)
     constant = sum(_constant_passes(a) for a in work.counters.accesses if a.space == "const" and a.requests)
-    return max(*used.values(), memory, constant * CONSTANT_PASS_CLK)
+    return used | {"load/store": memory, "constant": constant * CONSTANT_PASS_CLK}
 
 
 def _constant_passes(a: AccessCounters) -> float:
@@ -289,8 +309,8 @@ def _constant_passes(a: AccessCounters) -> float:
     return a.requests * (max(2.0, min(8.0 * each, WARP_SIZE)) if each > 1.01 else 2.0)
 
 
-def _chip_ns(info: DeviceInfo, work: KernelWork) -> float:
-    """Time the whole launch needs from what the SMs share: the slowest of L2, DRAM and atomics."""
+def chip_ns(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
+    """Time the whole launch needs from what the SMs share: L2, DRAM and atomic units."""
     l2_clk = work.missed_sectors * L2_SECTOR_CLK
     for a in work.of("store"):
         used = min(a.bytes_requested / (SECTOR_BYTES * a.sectors), 1.0) if a.sectors else 1.0
@@ -298,7 +318,7 @@ def _chip_ns(info: DeviceInfo, work: KernelWork) -> float:
     atomic_clk = sum(_atomic_clk(work, a) for a in work.of("atomic") if a.sectors)
     clk = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
-    return max(l2_clk / info.sm_count / clk, atomic_clk / clk, dram_ns)
+    return {"L2": l2_clk / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
 
 
 def _atomic_clk(work: KernelWork, a: AccessCounters) -> float:

@@ -27,6 +27,8 @@ class Pace:
         Of each piece, the places of its loads from global memory (`AccessCounters.pc`).
     combined : frozenset of int
         Places of atomics that one lane does for its warp.
+    chased : frozenset of int
+        Places of loads whose address is made of what another load gave.
     merged : mapping
         Share that loads from shared memory have in one instruction that reads several words for a lane.
     """
@@ -36,3 +38,4 @@ class Pace:
     loads: tuple[tuple[int, ...], ...]
     combined: frozenset[int] = frozenset()
     merged: Mapping[int, float] = field(default_factory=dict)
+    chased: frozenset[int] = frozenset()

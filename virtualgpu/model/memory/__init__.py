@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from virtualgpu.model.memory.ledger import Ledger
 from virtualgpu.model.memory.managed import ManagedPages
 from virtualgpu.model.memory.ordered import OrderedPool
 from virtualgpu.model.memory.textures import Textures
+from virtualgpu.words import count
 
 # cudaMalloc maps physical memory in 2 MiB pages and cuts requests below 1 MiB out of shared pages.
 PAGE_BYTES = 2 << 20
@@ -146,6 +148,11 @@ class DeviceMemory:
         # Is told of segments that come (True) and go: address, size in bytes.
         self.watched: Callable[[int, int, bool], None] | None = None
         self._heap_bytes = HEAP_BYTES
+        self.peers: list[DeviceMemory] = []  # of other devices, which kernels of this one may touch
+        self.whose: Callable[[int], Any] = lambda _address: None  # the device that an address belongs to
+        self._merged: (
+            tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
+        ) = None
 
     def open_heap(self) -> DeviceHeap:
         """What kernels' own ``malloc`` takes from; made when the first of them is launched."""
@@ -301,9 +308,9 @@ class DeviceMemory:
             near = self.nearest(address)
         there = "no memory of this device starts there"
         if near is not None and near.address <= address < near.end:
-            there = f"a {near.label} ends after {near.end - address:,} bytes"
+            there = f"a {near.label} ends after {count(near.end - address, 'byte')}"
         elif start:
-            there = f"the allocation ends after {end - address:,} bytes"
+            there = f"the allocation ends after {count(end - address, 'byte')}"
         why = f"invalid argument: {size_bytes:,} bytes at {address:#x}, but {there}."
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", why)
 
@@ -322,24 +329,28 @@ class DeviceMemory:
     def lend(self, address: int, size_bytes: int) -> None:
         """Let kernels and copies touch page-locked host memory at its own address."""
         with self.lock:
-            if address not in self.lent:
-                self.lent[address] = size_bytes
-                self.track(address, size_bytes, f"page-locked host memory of {size_bytes:,} bytes")
+            label = f"page-locked host memory of {size_bytes:,} bytes"
+            self.lent[address] = size_bytes
+            self._tracked[address] = Allocation(address, size_bytes, label)
+            self._starts = None
 
     def take_back(self, address: int) -> None:
         """End what `lend` began; unknown addresses are ignored."""
         with self.lock:
             if self.lent.pop(address, None) is not None:
-                self.untrack(address)
+                self._ended.append(self._tracked.pop(address))
+                self._starts = None
 
     @property
     def reaches_out(self) -> bool:
         """Whether kernels may touch anything that is not, or not always, in this memory."""
-        return bool(self.lent or self.managed)
+        return bool(self.lent or self.managed or self.peers)
 
     def is_lent(self, address: int) -> bool:
         """Whether an address lies in host memory that kernels may touch."""
-        return bool(self.lent) and any(at <= address < at + n for at, n in list(self.lent.items()))
+        if not self.lent or self.base_address <= address < self.base_address + self.arena_bytes:
+            return False
+        return any(at <= address < at + n for at, n in list(self.lent.items()))
 
     # What a stream-ordered pool takes: whole pages at places of its choice, which it cuts into blocks
 
@@ -397,6 +408,10 @@ class DeviceMemory:
 
     def name(self, address: int, parameter: str) -> None:
         """Note by which parameter a kernel knows the allocation that starts at an address."""
+        peer = self.peer_of(address)
+        if peer is not None:
+            peer.name(address, parameter)
+            return
         with self.lock:
             found = self._tracked.get(address)
             if found is not None:
@@ -412,8 +427,29 @@ class DeviceMemory:
         with self.lock:
             return next((a for a in reversed(self._ended) if a.address <= address < a.end), None)
 
+    def peer_of(self, address: int) -> DeviceMemory | None:
+        """The peer's memory that an address lies in, which kernels may touch; None for any other address."""
+        if not self.peers or self.base_address <= address < self.base_address + self.arena_bytes:
+            return None
+        within = (p for p in self.peers if p.base_address <= address < p.base_address + p.arena_bytes)
+        return next(within, None)
+
     def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sorted starts and (exclusive) ends of all live allocations; treat both as read-only."""
+        """Sorted starts and (exclusive) ends of all live allocations that kernels may touch, those of peers
+        among them; treat both as read-only."""
+        own = self._live()
+        if not self.peers:
+            return own
+        all_of = [own, *(peer._live() for peer in list(self.peers))]
+        merged = self._merged
+        if merged is None or [id(starts) for starts in merged[0]] != [id(starts) for starts, _ in all_of]:
+            starts, ends = (np.concatenate([each[side] for each in all_of]) for side in (0, 1))
+            order = np.argsort(starts)
+            merged = self._merged = [each[0] for each in all_of], starts[order], ends[order]
+        return merged[1:]
+
+    def _live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The same of this memory alone."""
         with self.lock:
             if self._starts is None:
                 table = np.array(
@@ -426,8 +462,11 @@ class DeviceMemory:
 
     def nearest(self, address: int) -> Allocation | None:
         """The live allocation that contains `address`, else the one with the smallest gap to it."""
+        peer = self.peer_of(address)
+        if peer is not None:
+            return peer.nearest(address)
         with self.lock:
-            starts, ends = self.live()
+            starts, ends = self._live()
             if not starts.size:
                 return None
             after = int(np.searchsorted(starts, address, side="right"))
@@ -450,6 +489,9 @@ class DeviceMemory:
             If the range leaves the device's address space.
         """
         base = self._arena.address
+        peer = self.peer_of(address)
+        if peer is not None:
+            return peer.view(address, size_bytes)
         if self.is_lent(address) and size_bytes >= 0 and address + size_bytes <= self.segment(address)[1]:
             return host_view(address, size_bytes)
         if address < base or size_bytes < 0 or address + size_bytes > base + self._arena.size_bytes:

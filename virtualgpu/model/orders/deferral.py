@@ -22,6 +22,7 @@ _EARLY = 0.3
 class _Held:
     run: Callable[[], object]
     after: tuple[int, ...]
+    keeps: bool
 
 
 class Deferral:
@@ -46,10 +47,24 @@ class Deferral:
         self._lock = threading.RLock()
         self._running = False
 
-    def hold(self, number: int, run: Callable[[], object], after: Iterable[int]) -> None:
-        """Keep operation `number`, which follows others."""
+    def hold(
+        self, number: int, run: Callable[[], object], after: Iterable[int], keeps: bool = True,
+        kernel: bool = False,
+    ) -> None:  # fmt: skip
+        """Keep operation `number`, which follows others, and which `keeps` the arrays alive that it uses.
+
+        In this class it does not matter whether it is a `kernel`.
+        """
         with self._lock:
-            self._held[number] = _Held(run, tuple(n for n in after if n in self._held))
+            self._held[number] = _Held(run, tuple(n for n in after if n in self._held), keeps)
+
+    def let_go(self) -> None:
+        """An array dies: what may use it, and does not keep it, runs while there still is something.
+
+        It may die on a thread of the operation that runs, which the lock's holder waits for.
+        """
+        if not self._running:
+            self.require([number for number, held in list(self._held.items()) if not held.keeps])
 
     def require(self, numbers: Iterable[int] | None = None) -> None:
         """Run these operations (None: all) and what they follow, as far as they have not run yet.
@@ -84,11 +99,13 @@ class Deferral:
                 followers.setdefault(n, []).append(number)
         ready = [(self._rank(n), n) for n, count in missing.items() if not count]
         heapify(ready)
+        ended: list[_Held] = []  # what only they keep alive may be used by what runs after them
         self._running = True
         try:
             while ready:
                 _, number = heappop(ready)
-                self._held.pop(number).run()
+                ended.append(self._held.pop(number))
+                ended[-1].run()
                 for follower in followers.get(number, ()):
                     missing[follower] -= 1
                     if not missing[follower]:

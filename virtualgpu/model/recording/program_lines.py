@@ -6,6 +6,7 @@ import linecache
 import re
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,6 +29,9 @@ class ProgramLines:
     def __init__(self) -> None:
         places = ("stdlib", "platstdlib", "purelib", "platlib")
         folders = {Path(sysconfig.get_path(name)).resolve() for name in places}
+        # A module of ours that a process was started with is called __main__.
+        here = Path(__file__).resolve().parents[3]
+        folders |= {here / package for package in ("virtualgpu", "gpulab")}
         self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
         self._outside: dict[str, bool] = {}  # by file name: whether it belongs to the program
         self._lines: dict[tuple[str, int], SourceLine] = {}
@@ -42,21 +46,30 @@ class ProgramLines:
 
     def frame(self) -> tuple[FrameType | None, str]:
         """The frame of the program that the calling thread is in, and the function that it called."""
-        outside = self._outside
         frame: FrameType | None = sys._getframe(1)
         called = ""
         while frame is not None:
-            name = frame.f_code.co_filename
-            belongs = outside.get(name)
-            if belongs is None:
-                belongs = self.belongs(name, str(frame.f_globals.get("__name__")))
-                if not name.startswith("<"):  # a name that several modules share
-                    outside[name] = belongs
-            if belongs:
+            if self._is_own(frame):
                 return frame, called
             called = frame.f_code.co_name
             frame = frame.f_back
         return None, called
+
+    def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
+        """Those of the program among a frame and its callers, the innermost first."""
+        while frame is not None:
+            if self._is_own(frame):
+                yield frame
+            frame = frame.f_back
+
+    def _is_own(self, frame: FrameType) -> bool:
+        name = frame.f_code.co_filename
+        belongs = self._outside.get(name)
+        if belongs is None:
+            belongs = self.belongs(name, str(frame.f_globals.get("__name__")))
+            if not name.startswith("<"):  # a name that several modules share
+                self._outside[name] = belongs
+        return belongs
 
     def line(self, frame: FrameType) -> SourceLine:
         """The line that a frame is at."""
@@ -67,6 +80,10 @@ class ProgramLines:
             text = linecache.getline(name, key[1], frame.f_globals).strip()
             line = self._lines[key] = SourceLine(shown(name), key[1], text)
         return line
+
+    def is_own_class(self, cls: type) -> bool:
+        """Whether a class is one of the program's, or of a library that is none of ours."""
+        return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
 
     def belongs(self, name: str, module: str) -> bool:
         """Whether a file is the program's own. What is made from strings has no file, but a module's name:

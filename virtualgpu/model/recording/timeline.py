@@ -25,6 +25,8 @@ class Recording:
         The machine.
     """
 
+    blind = ""  # all that runs is seen
+
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._recorder: Recorder | None = None
@@ -68,17 +70,13 @@ class Recording:
         log = machine.own(RangeLog, clock=clock)
         forgotten = max(0, log.count - self._ranges_before - KEPT_RANGES)
         return Timeline(
-            machine.devices[0].info.as_virtual,
-            "model",
-            recorder.start_ns,
-            max([now_ns, *(activity.end_ns for activity in recorder.activities)]),
-            tuple(sorted(recorder.activities, key=lambda a: (a.start_ns, a.correlation_id))),
-            recorder.calls,
-            tuple(recorder.waits),
-            log.within(recorder.start_ns, now_ns),
-            _streams(recorder),
-            recorder.lost + forgotten,
-        )
+            provenance=machine.devices[0].info.as_virtual, method="model", start_ns=recorder.start_ns,
+            end_ns=max([now_ns, *(activity.end_ns for activity in recorder.activities)]),
+            activities=tuple(sorted(recorder.activities, key=lambda a: (a.start_ns, a.correlation_id))),
+            calls=recorder.calls, synchronizations=tuple(recorder.waits),
+            ranges=log.within(recorder.start_ns, now_ns), streams=_streams(recorder),
+            lost=recorder.lost + forgotten,
+        )  # fmt: skip
 
 
 def _streams(recorder: Recorder) -> tuple[StreamInfo, ...]:

@@ -125,7 +125,8 @@ class Watch:
         self._memories, self._is_pinned, self._run_kernel = memories, is_pinned, run_kernel
         self._pinned_ranges = pinned_ranges
         self._see: list[Callable[[Act], None]] = []
-        self._lines, self._names = ProgramLines(), ProgramNames()
+        self._lines = ProgramLines()
+        self._names = ProgramNames(self._lines)
         self._streams: dict[StreamPlace, str | None] = {}
         self._told = 0
         self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
@@ -193,7 +194,10 @@ class Watch:
         for region in reads:
             if region.memory == HOST and not changes_host:
                 self._keep(region)
-        work = Work(number, operation.name, *stream[:2], reads, writes, source, peer, atomics)
+        work = Work(
+            number=number, name=operation.name, device_id=stream[0], stream_id=stream[1], reads=reads,
+            writes=writes, source=source, is_peer_copy=peer, atomics=atomics,
+        )  # fmt: skip
         return duration_ns, work
 
     # Order

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from virtualgpu.compile.ptx import cfg, ir
+from virtualgpu.compile.ptx import ir
+from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.observe import results
 from virtualgpu.records import Dim3, Hazard, Place, Severity
@@ -20,6 +21,7 @@ from virtualgpu.sanitizer.findings import (
     HASTY,
     OUTSIDE_BLOCK,
     STRAY,
+    UNMET,
     UNWRITTEN,
     Apart,
     Finding,
@@ -145,8 +147,8 @@ class Report:
             locks = any(site.swaps for site in self.findings.sites)
             message = sentences.update_message(race.update, first, second, array, race.relation, locks)
             return Hazard(
-                "race", LOST_UPDATE, "error", found.space, self.kernel, first, second, address, array,
-                found.count, message,
+                tool="race", kind=LOST_UPDATE, severity="error", space=found.space, kernel=self.kernel,
+                first=first, second=second, address=address, array=array, count=found.count, message=message,
             )  # fmt: skip
         # As compute-sanitizer grades them: lanes of a warp mostly run in step.
         severity: Severity = "warning" if race.relation == sentences.WARP and kind != "WAW" else "error"
@@ -159,8 +161,9 @@ class Report:
             kind, first, second, array, where, found.agree, race.sort, len(race.pairs)
         )
         return Hazard(
-            "race", kind, severity, found.space, self.kernel, first, second, address, array, found.count,
-            message + (sentences.AFTER_COPY if self._site(found.first).copies else ""),
+            tool="race", kind=kind, severity=severity, space=found.space, kernel=self.kernel, first=first,
+            second=second, address=address, array=array, count=found.count,
+            message=message + (sentences.AFTER_COPY if self._site(found.first).copies else ""),
         )  # fmt: skip
 
     def _remedied(self, race: _Race, all_races: Sequence[_Race]) -> sentences.Remedied:
@@ -241,10 +244,11 @@ class Report:
 
     def _other(self, kind: str, space: str, found: Finding) -> Hazard:
         second, site = self._place(found.second), self._site(found.second)
-        if kind == ABSENT:
+        if kind in (ABSENT, UNMET):
+            words = sentences.absent_message if kind == ABSENT else sentences.unmet_message
             return Hazard(
-                "sync", kind, "warning", "", self.kernel, None, second, None, "", found.count,
-                sentences.absent_message(second, found.word),
+                tool="sync", kind=kind, severity="warning", space="", kernel=self.kernel, first=None,
+                second=second, address=None, array="", count=found.count, message=words(second, found.word),
             )  # fmt: skip
         address = self._address(space, found)
         array = self._element(space, address)
@@ -266,7 +270,8 @@ class Report:
             tool, first = "race", self._place(found.first)
             message = sentences.hasty_message(site, first, second, array)
         return Hazard(
-            tool, kind, severity, space, self.kernel, first, second, address, array, found.count, message
+            tool=tool, kind=kind, severity=severity, space=space, kernel=self.kernel, first=first,
+            second=second, address=address, array=array, count=found.count, message=message,
         )  # fmt: skip
 
     def _apart(self, found: Apart) -> Hazard:
@@ -283,8 +288,9 @@ class Report:
         overlooked = found.other is None and self._is_overlooked(found.here.instruction)
         first = None if found.other is None else place(found.other)
         return Hazard(
-            "sync", "divergent barrier", "warning" if overlooked else "error", "", self.kernel, first, second,
-            None, "", found.count, sentences.apart_message(found.here.mask, first, second, overlooked),
+            tool="sync", kind="divergent barrier", severity="warning" if overlooked else "error", space="",
+            kernel=self.kernel, first=first, second=second, address=None, array="", count=found.count,
+            message=sentences.apart_message(found.here.mask, first, second, overlooked),
         )  # fmt: skip
 
     def _is_overlooked(self, barrier: ir.Instruction) -> bool:

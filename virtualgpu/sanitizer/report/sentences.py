@@ -155,6 +155,15 @@ def absent_message(second: Place, lane: int) -> str:
     )
 
 
+def unmet_message(second: Place, lane: int) -> str:
+    """Of a vote, a match or a reduction whose mask names a lane that stays away."""
+    return (
+        f"thread {second.thread} of block {second.block} names lane {lane} of its warp in a mask, and that "
+        "lane stays away or has ended: nothing promises what comes of it. Let every lane that a mask names "
+        "execute the call, or name only those that do."
+    )
+
+
 def hasty_message(site: Site, first: Place, second: Place, array: str) -> str:
     """Of an access to a word that an asynchronous copy was going to."""
     does = "copies to" if site.copies else "reads" if not site.writes else "writes"

@@ -16,8 +16,11 @@ import numpy.typing as npt
 from virtualgpu.cp.cuda.pinned_memory import is_pinned
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.model import cost
+from virtualgpu.model.clock import LEGACY_QUEUE
+from virtualgpu.model.links.ports import Passage
 from virtualgpu.model.machine import VirtualDevice, current
 from virtualgpu.records import CopyKind
+from virtualgpu.records.acts import LEGACY
 
 # One core's copy to a page-locked buffer (64 MiB in 10.4 ms on the host of an H200, 7.9 ms on that of an
 # H100), and what the driver takes along with a call: 1 MiB, not 4 MiB.
@@ -65,6 +68,9 @@ def copy(
     for a small copy to the device, which is taken along with the call (CUDA Runtime API, "API synchronization
     behavior"). On an H200, behind a kernel of 4 ms, 1 MiB to the device held the host up for 120 us, 4 MiB
     for 4.3 ms, and 4 KiB to the host for 4.1 ms.
+
+    In the legacy default stream a copy between two devices waits for both, and they for it (CUDA C++
+    Programming Guide, "Peer-to-Peer Memory Copy").
     """
     if size_bytes <= 0:
         return
@@ -87,17 +93,28 @@ def copy(
     if staged and not pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         pinned = True
-    peer = source.info if kind == "PtoP" and source is not None else None
-    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned, peer)
+    links, passage = device.machine.links, Passage()
+    between = (source.id, to.id) if kind == "PtoP" and source is not None and to is not None else None
+    duration_ns = cost.copy_ns(device.info, kind, size_bytes, pinned) if between is None else 0.0
 
     def run() -> float:
         move()
         for end, place in ((to, into), (source, out_of)):
             if end is not None:
                 end.l2.touch({place.ctypes.data: place.nbytes})
-        return duration_ns
+        if between is None:
+            return duration_ns
+        passage.through(links, [(*between, size_bytes, links.over(*between))])
+        return links.copy_ns(*between, size_bytes)
 
+    if between is not None:  # its stream is one of the current device, whichever the ends are
+        device = device.machine.current_device
     stream = stream or get_current_stream(device.id)
+    both = () if between is None or stream.ptr not in LEGACY else (to, source)
+    for end in both:
+        if end is not None and end is not device:
+            before = end.schedule.point(LEGACY_QUEUE)
+            device.schedule.hold_until(stream.ptr, before.time_ns, before.after)
     done = stream.enqueue(
         "MEMCPY2" if kind == "PtoP" else "MEMCPY",
         f"Memcpy {kind}",
@@ -108,9 +125,14 @@ def copy(
         pinned=pinned if kind in ("HtoD", "DtoH") else None,
         reads=reads,
         writes=writes,
+        passage=passage,
+        between=between,
     )
     if done is None:
         return
+    for end in both:
+        if end is not None and end is not device:
+            end.schedule.hold_until(LEGACY_QUEUE, done.end_ns, (done.correlation_id,))
     pageable = kind in ("HtoD", "DtoH") and not pinned
     blocks = waits or (pageable and (kind == "DtoH" or size_bytes > _TAKEN_ALONG))
     begun_ns = device.clock.now_ns
@@ -144,6 +166,13 @@ def set_memory(
 
     stream = stream or get_current_stream(device.id)
     stream.enqueue("MEMSET", "Memset", run, device=device, size_bytes=size_bytes, writes=(target,))
+
+
+def reach(device: VirtualDevice, peer: VirtualDevice) -> None:
+    """Turn on peer access where a link allows it, as CuPy does before it copies between devices."""
+    links = device.machine.links
+    if device.machine is peer.machine and links.can_access(device.id, peer.id):
+        links.enable(device.id, peer.id)
 
 
 def device_at(address: int) -> VirtualDevice | None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from virtualgpu.cp.cuda._memory.copies import copy, set_memory
-from virtualgpu.cp.cuda._memory.places import HOST, pointer_attributes
+from virtualgpu.cp.cuda._memory.copies import copy, reach, set_memory
+from virtualgpu.cp.cuda._memory.places import pointer_attributes
 from virtualgpu.cp.cuda._memory.sizes import size_t, whole
 from virtualgpu.cp.cuda.device import Device
-from virtualgpu.cp.cuda.pinned_memory import host_bytes, page_locked
+from virtualgpu.cp.cuda.pinned_memory import host_bytes
 from virtualgpu.cp.cuda.stream import Stream, _BaseStream, refuse_in_capture, refuse_unsafe
 from virtualgpu.model import machine as _machine
 from virtualgpu.model.closures import address_of
@@ -90,9 +90,6 @@ class UnownedMemory(BaseMemory):
         self.ptr, self.size = ptr, size_t(size)
         self.device_id = attributes.device if device_id < 0 else device_id
         self._owner = owner
-        if attributes.type == HOST:
-            start, whole = page_locked(ptr)
-            super().owner.memory.lend(start, whole)
 
     @property
     def owner(self) -> VirtualDevice:
@@ -169,6 +166,8 @@ class MemoryPointer:
         self._check(size)
         src._check(size)
         into, out_of = self._bytes(size), src._bytes(size)
+        if size > 0:
+            reach(src.mem.owner, self.mem.owner)
 
         def move() -> None:
             into[:] = out_of.copy()

@@ -81,13 +81,15 @@ class PooledMemory(BaseMemory):
                 hook.free_postprocess(**told)
 
     def _untrack(self, ptr: int) -> None:
-        watch = self.owner.clock.watch
+        watch, deferral = self.owner.clock.watch, self.owner.clock.deferral
+        if deferral is not None:
+            deferral.let_go()
         if watch is not None:
             watch.released(self.owner.id, ptr, self.size, self.chunk.arena.stream)
         self.owner.memory.untrack(ptr)
 
-    def __del__(self) -> None:
-        if getattr(self, "ptr", 0) and not sys.is_finalizing():
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:  # `sys` itself is gone by then
+        if getattr(self, "ptr", 0) and not ends():
             self.free()
 
 
@@ -112,9 +114,16 @@ class SingleDeviceMemoryPool:
     ) -> None:
         self._owner = owner or _machine.current().current_device
         self._allocator = allocator
-        self._books: ChunkPool[BaseMemory] = ChunkPool(gc.collect)
+        self._books: ChunkPool[BaseMemory] = ChunkPool(self._let_go)
         self._weak = weakref.ref(self)
         self.set_limit(**limit_of_environment())
+
+    def _let_go(self) -> None:
+        """Drop what only reference cycles hold, or work that is held back, which on a GPU holds no memory."""
+        deferral = self._owner.clock.deferral
+        if deferral is not None:
+            deferral.require()
+        gc.collect()
 
     def malloc(self, size: int) -> MemoryPointer:
         """Allocate, from a free chunk of the current stream's arena if one fits.
@@ -213,8 +222,11 @@ class SingleDeviceMemoryPool:
     def _block(self, chunk: Chunk[BaseMemory]) -> Block:
         owned = None if chunk.is_free else self._owner.memory.allocation(chunk.address)
         if owned is None:
-            return Block(chunk.address, chunk.size, chunk.is_free)
-        return Block(chunk.address, chunk.size, False, owned.size_bytes, owned.label)
+            return Block(address=chunk.address, size_bytes=chunk.size, is_free=chunk.is_free)
+        return Block(
+            address=chunk.address, size_bytes=chunk.size, is_free=False, requested_bytes=owned.size_bytes,
+            label=owned.label,
+        )  # fmt: skip
 
     def n_free_blocks(self) -> int:
         """Number of free blocks over all arenas."""

@@ -16,10 +16,7 @@ from virtualgpu.cp.cuda.texture.descriptors import (
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.textures import FLOAT, NUMBERS
-
-# cudaDeviceProp's textureAlignment and texturePitchAlignment, of every GPU.
-_ALIGNMENT, _PITCH_ALIGNMENT = 512, 32
-_MOST_LINEAR = 1 << 28
+from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGNMENT, TEXTURE_ALIGNMENT
 
 
 class _Object:
@@ -144,20 +141,24 @@ def _memory_of(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel, dict
         assert resource.arr is not None
         assert resource.chDesc is not None
         texel, device, address = texel_of(resource.chDesc), resource.arr._mem.owner, resource.arr.data.ptr
-        if address % _ALIGNMENT:
-            raise invalid(f"textures begin at multiples of {_ALIGNMENT} bytes, this memory at {address:#x}.")
+        if address % TEXTURE_ALIGNMENT:
+            raise invalid(
+                f"textures begin at multiples of {TEXTURE_ALIGNMENT} bytes, this memory at {address:#x}."
+            )
         if resource.restype == LINEAR:
             size, pitch = (resource.size_bytes // texel.size_bytes, 1, 1), 0
-            if not 0 < size[0] <= _MOST_LINEAR:
-                raise invalid(f"{size[0]:,} texels of linear memory; 1 to {_MOST_LINEAR:,} are possible.")
+            if not 0 < size[0] <= MOST_LINEAR_TEXELS:
+                raise invalid(
+                    f"{size[0]:,} texels of linear memory; 1 to {MOST_LINEAR_TEXELS:,} are possible."
+                )
             needed = resource.size_bytes
         else:
             size, pitch = (resource.width, resource.height, 1), resource.pitch_bytes
             row = resource.width * texel.size_bytes
-            if not row or not resource.height or pitch < row or pitch % _PITCH_ALIGNMENT:
+            if not row or not resource.height or pitch < row or pitch % PITCH_ALIGNMENT:
                 raise invalid(
                     f"{resource.height} rows of {resource.width} texels of {texel.size_bytes} bytes, {pitch} "
-                    f"bytes apart. `pitchInBytes` is a multiple of {_PITCH_ALIGNMENT} that holds a row."
+                    f"bytes apart. `pitchInBytes` is a multiple of {PITCH_ALIGNMENT} that holds a row."
                 )
             needed = pitch * (resource.height - 1) + row
         device.memory.check(address, needed)

@@ -1,0 +1,12 @@
+"""``cp._util``: of CuPy's private helpers, those that programs use."""
+
+from __future__ import annotations
+
+from virtualgpu.cp._core.arguments import PerformanceWarning
+from virtualgpu.cp._missing_names import module_getattr
+from virtualgpu.cp._routines.memoize import clear_memo, memoize
+
+__all__ = ["PerformanceWarning", "clear_memo", "memoize"]
+
+
+__getattr__ = module_getattr("cp._util", globals())

@@ -1,0 +1,1 @@
+"""What is behind ``cp.cuda.nccl``: calls of ranks, who waits for whom, and what a finished call does."""

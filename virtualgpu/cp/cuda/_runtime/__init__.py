@@ -1,0 +1,1 @@
+"""Parts of ``cp.cuda.runtime``: what is asked about devices, and things by their handles."""

@@ -1,0 +1,70 @@
+"""``cp.lib.stride_tricks``: views of device arrays with strides of one's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp._routines.creation import array
+
+__all__ = ["as_strided", "sliding_window_view"]
+
+
+def as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
+    """A view of an array's memory with another shape and other strides, in bytes.
+
+    Raises
+    ------
+    ValueError
+        If it reached beyond the allocation; CuPy does not look.
+    """
+    extents = x.shape if shape is None else tuple(shape)
+    steps = x.strides if strides is None else tuple(strides)
+    if len(extents) != len(steps):
+        raise ValueError(f"{len(extents)} lengths and {len(steps)} strides: one stride belongs to each axis.")
+    spans = [(int(n) - 1) * int(step) for n, step in zip(extents, steps, strict=True)]
+    low = sum(min(span, 0) for span in spans)
+    high = sum(max(span, 0) for span in spans) + x.itemsize
+    if 0 not in extents:
+        start, memory = x.data.ptr, x.data.mem
+        if start + low < memory.ptr or start + high > memory.ptr + memory.size:
+            raise ValueError(
+                f"Shape {extents} with strides {steps} reaches from byte {start + low - memory.ptr:,} to "
+                f"{start + high - memory.ptr:,} of an allocation of {memory.size:,} bytes. Take strides from "
+                "x.strides, and a shape that ends within x."
+            )
+    return x._view_of(np.lib.stride_tricks.as_strided(x._host, extents, steps))
+
+
+def sliding_window_view(
+    x: Any,
+    window_shape: Any,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    subok: bool = False,
+    writeable: bool = False,
+) -> ndarray:
+    """All windows of an array as a view: its own axes, shortened, come first and those of a window after.
+
+    Parameters
+    ----------
+    window_shape : int or tuple of int
+        Of each axis in `axis`.
+    axis : int or tuple of int, optional
+        All axes by default.
+    subok, writeable : bool
+        As of ``numpy.lib.stride_tricks.sliding_window_view``; CuPy knows no writeable one.
+    """
+    if writeable:
+        raise NotImplementedError("Writeable views are not supported.")
+    source = array(x, copy=False, subok=subok)
+    # What is allowed, and the shape and strides that follow, are NumPy's: of an array that takes no memory.
+    flat = np.lib.stride_tricks.as_strided(np.empty(0, source.dtype), source.shape, source.strides)
+    windows = np.lib.stride_tricks.sliding_window_view(flat, window_shape, axis)
+    return as_strided(source, windows.shape, windows.strides)
+
+
+__getattr__ = _module_getattr("cp.lib.stride_tricks", globals())

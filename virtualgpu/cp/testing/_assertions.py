@@ -1,0 +1,74 @@
+"""NumPy's assertions on device or host arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from virtualgpu.cp._routines.creation import asnumpy
+
+
+def _assertion(name: str, operands: int = 2) -> Callable[..., None]:
+    def check(*args: Any, **kwargs: Any) -> None:
+        import numpy.testing  # takes as long to import as NumPy itself, so only when needed
+
+        hosts = [asnumpy(value) for value in args[:operands]]
+        getattr(numpy.testing, name)(*hosts, *args[operands:], **kwargs)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"Like ``numpy.testing.{name}``; device arrays are copied to the host."
+    return check
+
+
+assert_allclose = _assertion("assert_allclose")
+assert_array_almost_equal = _assertion("assert_array_almost_equal")
+assert_array_almost_equal_nulp = _assertion("assert_array_almost_equal_nulp")
+assert_array_less = _assertion("assert_array_less")
+assert_array_max_ulp = _assertion("assert_array_max_ulp")
+_equal = _assertion("assert_array_equal")
+
+
+def assert_array_equal(
+    actual: Any,
+    desired: Any,
+    err_msg: str = "",
+    verbose: bool = True,
+    *,
+    strict: bool = False,
+    strides_check: bool = False,
+) -> None:
+    """Like ``numpy.testing.assert_array_equal``; with `strides_check` the strides agree, too."""
+    _equal(actual, desired, err_msg=err_msg, verbose=verbose, strict=strict)
+    if strides_check and actual.strides != desired.strides:
+        raise AssertionError(f"The strides {actual.strides} are not {desired.strides}. {err_msg}".rstrip())
+
+
+def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: bool = True) -> None:
+    """`assert_array_equal` of each of some arrays with its partner."""
+    if type(xlist) is not type(ylist) or len(xlist) != len(ylist):
+        kinds = [f"a {type(one).__name__} of {len(one)}" for one in (xlist, ylist)]
+        raise AssertionError(f"{kinds[0]} is not {kinds[1]}. {err_msg}".rstrip())
+    for actual, desired in zip(xlist, ylist, strict=True):
+        assert_array_equal(actual, desired, err_msg=err_msg, verbose=verbose)
+
+
+@contextlib.contextmanager
+def assert_warns(expected: type[Warning]) -> Iterator[None]:
+    """Make sure that a block warns."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        yield
+    if not any(issubclass(one.category, expected) for one in seen):
+        raise AssertionError(f"There was no {expected.__name__}.")
+
+
+@contextlib.contextmanager
+def AssertFunctionIsCalled(*args: Any, times_called: int = 1, **kwargs: Any) -> Iterator[None]:  # noqa: N802
+    """Make sure that a block calls what `unittest.mock.patch` replaces, so many times."""
+    with mock.patch(*args, **kwargs) as stand_in:
+        yield
+    if stand_in.call_count != times_called:
+        raise AssertionError(f"It was called {stand_in.call_count} times, not {times_called}.")

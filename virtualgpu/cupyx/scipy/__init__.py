@@ -1,0 +1,35 @@
+"""``cupyx.scipy``: images, signals and special functions through SciPy on the host, priced by the model."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+from virtualgpu.cp._core.array import ndarray
+from virtualgpu.cp._missing_names import module_getattr
+
+__all__ = ["fft", "get_array_module", "ndimage", "signal", "special"]
+_PARTS = ("fft", "ndimage", "signal", "special")
+_HOST = "compute it on the host with SciPy, between cp.asnumpy(x) and cp.asarray(y)"
+_REMEDIES = {
+    "sparse": "the virtual GPU has no cuSPARSE; keep a dense array, write a cp.RawKernel over data, indices "
+    "and indptr, or use scipy.sparse on the host",
+    "linalg": "cp.linalg has the common functions",
+    **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _HOST),
+}
+_explain = module_getattr("cupyx.scipy", globals(), _REMEDIES)
+
+
+def get_array_module(*args: Any) -> ModuleType:
+    """Return this package if one of the arguments is a device array, else SciPy."""
+    if any(isinstance(each, ndarray) for each in args):
+        return sys.modules[__name__]
+    return importlib.import_module("scipy")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"{__name__}.{name}")
+    return _explain(name)

@@ -1,0 +1,88 @@
+"""``cupyx.scipy.fft``: the transforms of ``cp.fft``, and the next length that is fast."""
+
+from __future__ import annotations
+
+from virtualgpu.cp._missing_names import module_getattr as _module_getattr
+from virtualgpu.cp.fft import (
+    fft,
+    fft2,
+    fftfreq,
+    fftn,
+    fftshift,
+    hfft,
+    ifft,
+    ifft2,
+    ifftn,
+    ifftshift,
+    ihfft,
+    irfft,
+    irfft2,
+    irfftn,
+    rfft,
+    rfft2,
+    rfftfreq,
+    rfftn,
+)
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "next_fast_len",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+_PRIMES = (2, 3, 5, 7)
+
+
+def next_fast_len(target: int, real: bool = False) -> int:
+    """The smallest length from `target` on that has no other prime factors than 2, 3, 5 and 7.
+
+    For such lengths cuFFT has kernels of its own (cuFFT documentation, "Accuracy and Performance").
+
+    Parameters
+    ----------
+    target
+        The length that is needed.
+    real
+        Whether the transform is of real numbers; it makes no difference, as in CuPy.
+
+    Raises
+    ------
+    ValueError
+        If `target` is negative.
+
+    Examples
+    --------
+    >>> cupyx.scipy.fft.next_fast_len(997)
+    1000
+    """
+    if target < 0:
+        raise ValueError("Target length must be positive.")
+    length = max(int(target), 1) if target else 0
+    while length > 1 and not _is_fast(length):
+        length += 1
+    return length
+
+
+def _is_fast(length: int) -> bool:
+    for prime in _PRIMES:
+        while length % prime == 0:
+            length //= prime
+    return length == 1
+
+
+__getattr__ = _module_getattr("cupyx.scipy.fft", globals())

@@ -1,0 +1,12 @@
+"""``cupyx.scipy.signal``: convolution and filters of signals through SciPy on the host."""
+
+from __future__ import annotations
+
+from virtualgpu.cupyx.scipy._lifted import lifted
+
+_TWO = "convolve convolve2d correlate correlate2d fftconvolve oaconvolve sepfir2d"
+_ONE = "detrend hilbert medfilt medfilt2d resample savgol_filter wiener"
+
+__getattr__ = lifted(
+    "signal", {**dict.fromkeys(_ONE.split(), 1), **dict.fromkeys(_TWO.split(), 2)}, globals()
+)
