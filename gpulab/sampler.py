@@ -46,6 +46,20 @@ class Ring:
             return self._rows[np.arange(first, self.added) % held]
 
 
+def check_rate(rate_hz: float) -> float:
+    """The rate, as it was given.
+
+    Raises
+    ------
+    ValueError
+        If it is none that a sampler can have.
+    """
+    given: object = rate_hz  # of a learner
+    if not isinstance(given, (int, float)) or not 0 < given <= MOST_HZ:
+        raise ValueError(f"rate_hz is above 0 and at most {MOST_HZ:g} readings a second, not {rate_hz!r}.")
+    return rate_hz
+
+
 class Sampler:
     """Calls a function at a rate, in a thread of its own that lives no longer than this object.
 
@@ -81,11 +95,7 @@ class Sampler:
         seconds: float = SECONDS,
         then: Callable[[int, Sequence[float | None]], None] | None = None,
     ) -> None:
-        given: object = rate_hz  # of a learner
-        if not isinstance(given, (int, float)) or not 0 < given <= MOST_HZ:
-            raise ValueError(
-                f"rate_hz is above 0 and at most {MOST_HZ:g} readings a second, not {rate_hz!r}."
-            )
+        check_rate(rate_hz)
         self._read = read
         self._nothing = (None,) * columns
         self._ring = Ring(1 + columns, int(rate_hz * seconds) + 1)
@@ -135,11 +145,13 @@ class Sampler:
         if self.state == "paused":
             self._going.set()
 
-    def stop(self) -> None:
-        """End for good; what was read stays."""
+    def stop(self) -> bool:
+        """End for good; what was read stays. False if a reading that is on its way does not come back."""
         self._over.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_END_S)
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(_END_S)
+        return not self._thread.is_alive()
 
     def take(self) -> None:
         """Take one reading now, on the calling thread."""

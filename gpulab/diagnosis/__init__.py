@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
 from typing import Any
 
-from gpulab.diagnosis.checks import (
-    ABOUT_A_GPU,
-    DRIVER,
-    NO_DRIVER,
-    REAL_GPU,
-    VIRTUAL_GPU,
-    Finding,
-    run_checks,
-)
-from gpulab.views.tables import Table
+from gpulab.diagnosis.checks import ABOUT_A_GPU, DRIVER, NO_DRIVER, REAL_GPU, VIRTUAL_GPU, Finding, run_checks
+from gpulab.views.tables import Table, Texts
 
 _COLUMNS = ("part", "status", "found", "remedy")
 _STANDS_IN = "Nothing to do: the virtual GPU stands in for it."
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Diagnosis:
+class Diagnosis(Texts):
     """All findings, with the verdict. Shown as a table; ``exit_code`` is 0 if all is well."""
 
     findings: tuple[Finding, ...]
@@ -92,16 +85,29 @@ class Diagnosis:
         }
 
     def __repr__(self) -> str:
+        wrong = [line for item in self.findings if item.status == "wrong" for line in _lines(item, 0)]
+        return "\n".join([self.verdict, *wrong])
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def describe(self) -> str:
+        """The verdict and all that is shown, as text."""
         width = max(len(item.subject) for item in self.shown)
-        lines = [self.verdict, ""]
-        for item in self.shown:
-            lines.append(f"{item.status:<7}  {item.subject:<{width}}  {item.found}")
-            if item.remedy:
-                lines.append(f"{'':<7}  {'':<{width}}  -> {item.remedy}")
-        return "\n".join(lines)
+        return "\n".join([self.verdict, "", *(line for item in self.shown for line in _lines(item, width))])
 
     def _repr_html_(self) -> str:
-        return f"<div><p><b>{html.escape(self.verdict)}</b></p>{self.table().html()}</div>"
+        opened = " open" if self.exit_code else ""
+        return (
+            f"<details{opened}><summary><b>{html.escape(self.verdict)}</b></summary>"
+            f"{self.table().html()}</details>"
+        )
+
+
+def _lines(item: Finding, width: int) -> Iterator[str]:
+    yield f"{item.status:<7}  {item.subject:<{width}}  {item.found}"
+    if item.remedy:
+        yield f"{'':<7}  {'':<{width}}  -> {item.remedy}"
 
 
 def doctor() -> Diagnosis:
@@ -110,8 +116,9 @@ def doctor() -> Diagnosis:
     Returns
     -------
     Diagnosis
-        The verdict, and a table of what is found: each line is ``ok``, ``missing`` or ``wrong`` and
-        names its remedy. A missing GPU, with all that belongs to one, is fine and takes one line.
+        The verdict in one line, with what is wrong. Unfolded, or with ``print``, a table of what is found:
+        each line is ``ok``, ``missing`` or ``wrong`` and names its remedy. A missing GPU, with all that
+        belongs to one, is fine and takes one line.
 
     Examples
     --------

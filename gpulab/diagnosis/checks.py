@@ -22,6 +22,8 @@ from gpulab.real.cupti import library as cupti
 from gpulab.real.driver import NO_DEVICE, cuda_version, driver_status
 from gpulab.real.nvml import NvmlError, sharing
 from gpulab.session.cuda import INSTALL_CUPY, CudaUnavailableError, open_cuda_device
+from virtualgpu.errors import UnknownProcessorError
+from virtualgpu.words import count
 
 Status = Literal["ok", "missing", "wrong"]
 
@@ -125,8 +127,7 @@ def check_driver() -> Result:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
     if status.init_code:
         return "wrong", f"{status.problem} (cuInit gave {status.init_code})", status.remedy
-    noun = "device" if status.device_count == 1 else "devices"
-    return "ok", f"{status.library}, {status.device_count} CUDA {noun}", ""
+    return "ok", f"{status.library}, {count(status.device_count, 'CUDA device')}", ""
 
 
 def check_cuda_version() -> Result:
@@ -285,9 +286,14 @@ def check_virtual_gpu() -> Result:
     except nvrtc.NvrtcMissingError:
         return "missing", "no NVRTC", "See the line on NVRTC."
     from virtualgpu.engine import PackedLaunch, Program
+    from virtualgpu.engine.machine import processor
     from virtualgpu.engine.run.crew import cores
     from virtualgpu.model.memory import DeviceMemory
 
+    try:
+        made_for = processor.chosen()
+    except UnknownProcessorError as error:
+        return "wrong", str(error), f"unset {processor.VARIABLE}"
     x, expected = _self_test_data()
     memory = DeviceMemory(1 << 20)
     addresses = [memory.malloc(x.nbytes) for _ in range(2)]
@@ -302,7 +308,7 @@ def check_virtual_gpu() -> Result:
     if not np.array_equal(result, expected):
         return "wrong", "its numbers differ from NumPy's", "pip install --force-reinstall llvmlite"
     what = "kernels" if nvrtc.available() else "the course's own kernels, compiled in advance,"
-    return "ok", f"runs {what} on {cores()} CPU threads, llvmlite {version}", ""
+    return "ok", f"runs {what} on {count(cores(), 'CPU thread')}, {made_for}; llvmlite {version}", ""
 
 
 def _self_test_data() -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:

@@ -6,13 +6,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, overload
 
 import cupy
 from cupy.cuda import driver
 
-from gpulab.real import blocks, graphs, loops, warps
+from gpulab.real import blocks, graphs, warps
 from gpulab.real.device import device_info, device_name, open_nvml
+from gpulab.real.load import LoadReader
 from gpulab.real.memory.readings import reader
 from gpulab.real.modules import Probe, compile_ptx, load_probe, raw_kernel
 from gpulab.real.timeline import RealRecorder
@@ -31,6 +32,7 @@ from virtualgpu.protocol import (
     StreamWatcher,
     TimelineRecorder,
     Warp,
+    caches_of,
     kernel_source,
 )
 from virtualgpu.records import (
@@ -40,11 +42,13 @@ from virtualgpu.records import (
     GraphRecord,
     KernelSource,
     KernelStats,
+    LaunchTrace,
     Metric,
-    NotAvailable,
     Occupancy,
     Provenance,
+    WarpTrace,
 )
+from virtualgpu.records.device.attributes import driver_limits
 from virtualgpu.records.memory import MemoryReading
 
 R = TypeVar("R")
@@ -85,6 +89,12 @@ class CudaBackend:
             return DeviceMetrics(self.provenance, 0, (Metric("NVML", None, why=why),))
         return self._nvml.metrics(self.provenance)
 
+    def setup(self) -> DeviceMetrics:
+        cut_up = () if self._nvml is None else self._nvml.setup()
+        with self._device:
+            limits = driver_limits(cupy.cuda.runtime)
+        return DeviceMetrics(self.provenance, time.time_ns(), (*cut_up, *limits))
+
     def kernel_stats(self, kernel: Any) -> KernelStats:
         with self._device:
             kernel = raw_kernel(kernel)
@@ -114,43 +124,64 @@ class CudaBackend:
     def stream_watcher(self) -> StreamWatcher:
         return RealWatcher(int(self._device.id), self.ptx)
 
-    def observe(self, launch: Launch, what: Observation[R]) -> R:
+    @overload
+    def observe(self, launch: Launch, what: Observation[R], /) -> R: ...
+    @overload
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> tuple[Any, ...]: ...
+    def observe(self, launch: Launch, /, *what: Observation[Any]) -> Any:
         """Run an instrumented copy of the kernel in its place, and tell what it saw.
+
+        A copy sees one thing. For several the launch repeats, with its arrays put back.
 
         Raises
         ------
         NotSupportedError
             For what a GPU does not tell a running program: counters, hazards, registers step by step.
         """
-        if not isinstance(what, (Blocks, Warp)):
-            raise NotSupportedError(
-                f"A GPU does not tell a running program its {_UNSEEN[type(what)]}; the virtual GPU does, "
-                "in a replay of a launch that is small enough. Choose a smaller grid."
-            )
+        for each in what:
+            if not isinstance(each, Blocks | Warp):
+                raise NotSupportedError(
+                    f"A GPU does not tell a running program its {_UNSEEN[type(each)]}; the virtual GPU does, "
+                    "in a replay of a launch that is small enough. Choose a smaller grid."
+                )
+        restore = any(isinstance(each, Blocks) and each.restore for each in what)
+        cold = caches_of(what) == "cold"
+        found: list[LaunchTrace | WarpTrace] = []
         with self._device, self._timeline.launching(launch):
             kernel = raw_kernel(launch.kernel)
-            if isinstance(what, Warp):
-                probe = self._probe(kernel, instrument.trace_warp)
-                return cast(R, warps.trace_warp(probe, kernel, launch, what, self.provenance))
-            with _restored(launch.args if what.restore else ()):
-                probe = self._probe(kernel, instrument.trace_blocks)
-                fit = self._occupancy(
-                    probe.function.ptr,
-                    probe.registers,
-                    kernel.shared_size_bytes,
-                    launch.block_threads,
-                    launch.shared_bytes,
-                )
-                trace = blocks.trace_blocks(
-                    probe,
-                    kernel,
-                    launch,
-                    provenance=self.provenance,
-                    sm_count=self.device_info().sm_count,
-                    occupancy=fit,
-                    note=self._probe_cost(kernel, fit, launch),
-                )
-                return cast(R, trace)
+            for number, each in enumerate(what, 1):
+                with _restored(launch.args if restore or number < len(what) else ()):
+                    if cold:
+                        self._empty_l2()
+                    if isinstance(each, Warp):
+                        probe = self._probe(kernel, instrument.trace_warp)
+                        found.append(warps.trace_warp(probe, kernel, launch, each, self.provenance))
+                    else:
+                        found.append(self._trace_blocks(kernel, launch))
+        return tuple(found) if len(what) > 1 else found[0]
+
+    def _trace_blocks(self, kernel: Any, launch: Launch) -> LaunchTrace:
+        probe = self._probe(kernel, instrument.trace_blocks)
+        fit = self._occupancy(
+            probe.function.ptr,
+            probe.registers,
+            kernel.shared_size_bytes,
+            launch.block_threads,
+            launch.shared_bytes,
+        )
+        return blocks.trace_blocks(
+            probe,
+            kernel,
+            launch,
+            provenance=self.provenance,
+            sm_count=self.device_info().sm_count,
+            occupancy=fit,
+            note=self._probe_cost(kernel, fit, launch),
+        )
+
+    def _empty_l2(self) -> None:
+        """Write twice what L2 holds, so that nothing else is left there."""
+        cupy.zeros(2 * self.device_info().l2_bytes, cupy.uint8)
 
     def graph(self, graph: Any) -> GraphRecord:
         with self._device:
@@ -164,14 +195,15 @@ class CudaBackend:
         with self._device:
             graphs.take_parameters(graph, other)
 
-    def graph_loop(
-        self, graph: Any, flag: Any, turns: Any, most: int
-    ) -> Callable[[Any], None] | NotAvailable:
-        with self._device:
-            return loops.loop(graph, flag, turns, most)
-
     def memory_reader(self) -> Callable[[], MemoryReading]:
         return reader(self._device, self._nvml)
+
+    def load_reader(self) -> LoadReader:
+        if self._nvml is None:
+            raise NotSupportedError(
+                "NVML does not answer on this machine; some containers and VMs have none."
+            )
+        return LoadReader(self._nvml)
 
     def host_ns(self) -> int:
         return time.perf_counter_ns()

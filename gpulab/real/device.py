@@ -9,7 +9,7 @@ import cupy
 from gpulab.real.driver import cuda_version
 from gpulab.real.nvml import NvmlDevice, NvmlError, text
 from virtualgpu.records import DeviceInfo, Provenance
-from virtualgpu.records.device_attributes import info_fields
+from virtualgpu.records.device.attributes import info_fields
 
 
 def device_name(device: cupy.cuda.Device) -> str:

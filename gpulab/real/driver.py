@@ -32,10 +32,7 @@ CUDA_ERRORS = {
     101: ("there is no such device", "`nvidia-smi` lists those there are."),
     209: ("this CuPy has no code for its compute capability", "Install a newer CuPy."),
     222: ("the driver is too old for the PTX of this CuPy", "Update the driver."),
-    802: (
-        "the system is not ready yet (NVIDIA's fabric manager)",
-        "Start NVIDIA's fabric manager service.",
-    ),
+    802: ("the system is not ready yet (NVIDIA's fabric manager)", "Start NVIDIA's fabric manager service."),
     803: (
         "the driver's kernel module and its library differ in version",
         "Restart the machine; in a container, remove the cuda-compat package.",
@@ -44,10 +41,7 @@ CUDA_ERRORS = {
         "the driver is used in forward compatibility on a GPU without it",
         "Remove the cuda-compat package.",
     ),
-    999: (
-        "the driver reports an unknown error",
-        "Restart the machine, or run `sudo nvidia-modprobe -u`.",
-    ),
+    999: ("the driver reports an unknown error", "Restart the machine, or run `sudo nvidia-modprobe -u`."),
 }
 NO_DEVICE = 100
 

@@ -95,18 +95,25 @@ class EventRecorder:
             info = _stream_info(begun.stream, device, len(streams))
             info = streams.setdefault(info.stream_id, info)
             start, end = (self._start_ns + self._since(event) for event in (begun.begun, ended))
-            activities.append(Activity("RANGE", begun.name, device, info.stream_id, number, start, end))
-            ranges.append(NvtxRange(begun.name, None, begun.host_ns, host_end_ns, thread, depth))
+            activities.append(
+                Activity(
+                    kind="RANGE", name=begun.name, device_id=device, stream_id=info.stream_id,
+                    correlation_id=number, start_ns=start, end_ns=end,
+                )
+            )  # fmt: skip
+            ranges.append(
+                NvtxRange(
+                    name=begun.name, color=None, start_ns=begun.host_ns, end_ns=host_end_ns, thread=thread,
+                    depth=depth,
+                )
+            )  # fmt: skip
         return Timeline(
-            self._provenance,
-            "events",
-            self._start_ns,
-            max([end_ns, *(each.end_ns for each in activities)]),
-            tuple(sorted(activities, key=lambda each: each.start_ns)),
+            provenance=self._provenance, method="events", start_ns=self._start_ns,
+            end_ns=max([end_ns, *(each.end_ns for each in activities)]),
+            activities=tuple(sorted(activities, key=lambda each: each.start_ns)),
             ranges=tuple(sorted(ranges, key=lambda each: (each.start_ns, each.depth))),
-            streams=tuple(streams.values()),
-            note=f"{self._why}: {NOTE}",
-        )
+            streams=tuple(streams.values()), note=f"{self._why}: {NOTE}",
+        )  # fmt: skip
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:

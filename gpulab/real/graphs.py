@@ -116,20 +116,18 @@ def _node(number: int, handle: Any) -> GraphNode:
         params = checked(driver.cuGraphKernelNodeGetParams(handle))[0]
         function = params.func if int(params.func) else checked(driver.cuKernelGetFunction(params.kern))[0]
         return GraphNode(
-            number,
-            "KERNEL",
-            checked(driver.cuFuncGetName(function))[0].decode(),
-            (params.gridDimX, params.gridDimY, params.gridDimZ),
-            (params.blockDimX, params.blockDimY, params.blockDimZ),
-            params.sharedMemBytes,
-            tuple(_parameters(function, int(params.kernelParams or 0))),
-            device_id=device,
-        )
+            number=number, kind="KERNEL", name=checked(driver.cuFuncGetName(function))[0].decode(),
+            grid=(params.gridDimX, params.gridDimY, params.gridDimZ),
+            block=(params.blockDimX, params.blockDimY, params.blockDimZ), shared_bytes=params.sharedMemBytes,
+            parameters=tuple(_parameters(function, int(params.kernelParams or 0))), device_id=device,
+        )  # fmt: skip
     if kind == "MEMSET":
         params = checked(driver.cuGraphMemsetNodeGetParams(handle))[0]
         size = params.elementSize * params.width * max(1, params.height)
-        return GraphNode(number, kind, "Memset", parameters=(_pointer("destination", int(params.dst)),),
-                         size_bytes=size, device_id=device)  # fmt: skip
+        return GraphNode(
+            number=number, kind=kind, name="Memset", parameters=(_pointer("destination", int(params.dst)),),
+            size_bytes=size, device_id=device,
+        )  # fmt: skip
     if kind == "MEMCPY":
         params = checked(driver.cuGraphMemcpyNodeGetParams(handle))[0]
         ends = [_end(params, name) for name in ("src", "dst")]
@@ -137,10 +135,10 @@ def _node(number: int, handle: Any) -> GraphNode:
         copy_kind = _COPY_KINDS.get((bool(source.addresses), bool(destination.addresses)))
         size = params.WidthInBytes * max(1, params.Height) * max(1, params.Depth)
         name = f"Memcpy {copy_kind or 'on the host'}"
-        return GraphNode(number, kind, name, parameters=(source, destination),
+        return GraphNode(number=number, kind=kind, name=name, parameters=(source, destination),
                          size_bytes=size, copy_kind=copy_kind, device_id=device)  # fmt: skip
     name = "Host function" if kind == "HOST" else kind.replace("_", " ").capitalize()
-    return GraphNode(number, kind if kind in _KINDS else "OTHER", name, device_id=device)
+    return GraphNode(number=number, kind=kind if kind in _KINDS else "OTHER", name=name, device_id=device)
 
 
 def _parameters(function: Any, values: int) -> Iterator[NodeParameter]:

@@ -13,24 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from virtualgpu.records import DeviceMetrics, Metric, Provenance
-from virtualgpu.records.device_attributes import READINGS
+from virtualgpu.records.device.attributes import READINGS
+from virtualgpu.records.device.load import clock_reasons
+from virtualgpu.words import count
 
 # GB/s a lane and direction after encoding, by PCIe generation (PCI-SIG, 1.0 to 6.0).
 PCIE_LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 _EXCLUSIVE_PROCESS = 3  # NVML_COMPUTEMODE_EXCLUSIVE_PROCESS, nvml.h
-# nvmlClocksEventReasons bits (nvml.h), in words.
-_CLOCK_REASONS = (
-    (0x001, "idle"),
-    (0x002, "application clocks"),
-    (0x004, "software power cap"),
-    (0x008, "hardware slowdown"),
-    (0x010, "sync boost"),
-    (0x020, "software thermal slowdown"),
-    (0x040, "hardware thermal slowdown"),
-    (0x080, "power brake"),
-    (0x100, "display clocks"),
-)
 
 
 class NvmlError(RuntimeError):
@@ -57,30 +47,34 @@ class NvmlDevice:
             import pynvml
         except ImportError as error:
             raise NvmlError("nvidia-ml-py is not installed: pip install nvidia-ml-py") from error
-        self._nvml: Any = pynvml
+        self.nvml: Any = pynvml
         try:
             pynvml.nvmlInit()
-            self._handle = (
+            self.handle = (
                 pynvml.nvmlDeviceGetHandleByIndex(0)
                 if pci_bus_id is None
                 else pynvml.nvmlDeviceGetHandleByPciBusId(pci_bus_id)
             )
-            self.name = text(pynvml.nvmlDeviceGetName(self._handle))
+            self.name = text(pynvml.nvmlDeviceGetName(self.handle))
         except pynvml.NVMLError as error:
             raise NvmlError(str(error)) from error
 
     def ask(self, function: str, *args: Any) -> Any:
         """Call one ``nvmlDevice...`` function, or return None where this device has no answer."""
         try:
-            return getattr(self._nvml, function)(self._handle, *args)
-        except (self._nvml.NVMLError, AttributeError):
+            return self.call(function, *args)
+        except (self.nvml.NVMLError, AttributeError):
             return None
+
+    def call(self, function: str, *args: Any) -> Any:
+        """Call one ``nvmlDevice...`` function."""
+        return getattr(self.nvml, function)(self.handle, *args)
 
     @property
     def driver_version(self) -> str | None:
         try:
-            return text(self._nvml.nvmlSystemGetDriverVersion())
-        except self._nvml.NVMLError:
+            return text(self.nvml.nvmlSystemGetDriverVersion())
+        except self.nvml.NVMLError:
             return None
 
     @property
@@ -97,14 +91,27 @@ class NvmlDevice:
         mode = self.ask("nvmlDeviceGetMigMode")
         return None if mode is None else bool(mode[0])
 
+    def setup(self) -> tuple[Metric, ...]:
+        """How the device is cut up, linked and observed, which no tick changes."""
+        mig, gpm = self.mig_enabled, self.ask("nvmlGpmQueryDeviceSupport")
+        links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
+        states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(links)]
+        told: dict[str, float | str | None] = {
+            "MIG": None if mig is None else "on" if mig else "off",
+            "NVLinks that are up": None if {*states} <= {None} else float(sum(map(bool, states))),
+            "GPM counters": None if gpm is None else "yes" if gpm.isSupportedDevice else "no",
+        }
+        why = "this NVML, device or virtual machine does not tell"
+        return tuple(Metric(name, value, why=why if value is None else "") for name, value in told.items())
+
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
         """Read everything that is cheap, for a chart that ticks."""
         return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
 
     def _read(self, name: str, unit: str) -> Metric:
-        nvml = self._nvml
+        nvml = self.nvml
         try:
-            return Metric(name, _READERS[name](nvml, self._handle), unit)
+            return Metric(name, _READERS[name](nvml, self.handle), unit)
         except nvml.NVMLError as error:
             why = str(error)
         except AttributeError:
@@ -129,8 +136,8 @@ class Sharing:
         if self.mig:
             parts.append("MIG is on, so it may be a slice of the GPU")
         if self.other_processes:
-            noun = "process" if self.other_processes == 1 else "processes"
-            parts.append(f"{self.other_processes} other {noun} on it, so times vary")
+            others = count(self.other_processes, "other process", "other processes")
+            parts.append(f"{others} on it, so times vary")
         if self.exclusive:
             parts.append("exclusive mode lets one process in at a time")
         return "; ".join(parts)
@@ -161,7 +168,8 @@ def text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def _temperature(nvml: Any, handle: Any) -> float:
+def temperature(nvml: Any, handle: Any) -> float:
+    """Of the GPU, in °C."""
     # The older call is deprecated, the newer one is missing from older drivers.
     try:
         return float(nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU))
@@ -169,10 +177,10 @@ def _temperature(nvml: Any, handle: Any) -> float:
         return float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
 
 
-def _clock_reasons(nvml: Any, handle: Any) -> str:
+def clock_reason_bits(nvml: Any, handle: Any) -> float:
+    """What holds the clocks back, as NVML's bits."""
     ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    bits = int((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
-    return ", ".join(words for bit, words in _CLOCK_REASONS if bits & bit) or "none"
+    return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 
 
 def _pcie_link(nvml: Any, handle: Any) -> str:
@@ -186,12 +194,12 @@ _READERS: dict[str, Callable[[Any, Any], float | str]] = {
     "memory controller utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory),
     "memory used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,
     "memory total": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).total / 2**20,
-    "temperature": _temperature,
+    "temperature": temperature,
     "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
     "power limit": lambda n, h: n.nvmlDeviceGetEnforcedPowerLimit(h) / 1e3,
     "SM clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
     "memory clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
-    "clocks held back by": _clock_reasons,
+    "clocks held back by": lambda n, h: clock_reasons(clock_reason_bits(n, h)),
     "fan": lambda n, h: float(n.nvmlDeviceGetFanSpeed(h)),
     "compute processes": lambda n, h: float(len(n.nvmlDeviceGetComputeRunningProcesses(h))),
     "PCIe link": _pcie_link,

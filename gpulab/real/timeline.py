@@ -27,6 +27,7 @@ class RealRecorder:
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._recorder: CuptiRecorder | EventRecorder | None = None
+        self.blind = ""
 
     def start(self) -> None:
         """Begin.
@@ -52,11 +53,11 @@ class RealRecorder:
                 taken = error.result == library.TAKEN
                 why = "CUPTI is in use by another tool" if taken else f"CUPTI cannot record here ({error})"
             else:
-                self._recorder = recorder
+                self._recorder, self.blind = recorder, ""
                 return
         fallback = EventRecorder(self._provenance, why)
         fallback.start()
-        self._recorder = fallback
+        self._recorder, self.blind = fallback, why
 
     def stop(self) -> Timeline:
         """Wait for the device, end, and return what was recorded."""

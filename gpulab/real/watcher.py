@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from ctypes import POINTER, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -28,56 +28,9 @@ from virtualgpu.model.recording.watch import Regions, RunWatched, StreamPlace, W
 from virtualgpu.records import ActivityKind, SourceLine
 from virtualgpu.records.acts import HOST, Act, Region, Work
 from virtualgpu.trace.cupti import kinds
+from virtualgpu.words import count
 
 _P = c_void_p
-# The arguments of each call that is looked at, as CUPTI lays them out (generated_cuda_runtime_api_meta.h).
-_ARGUMENTS: dict[str, tuple[Any, ...]] = {
-    "cuLaunchKernel": (_P, *(c_uint,) * 7, _P, POINTER(_P), _P),
-    "cuLaunchKernelEx": (POINTER(c_uint * 7), _P, POINTER(_P), _P),
-    "cuLaunchCooperativeKernel": (_P, *(c_uint,) * 7, _P, POINTER(_P)),
-    "cudaMemcpy": (_P, _P, c_size_t, c_int),
-    "cudaMemcpyAsync": (_P, _P, c_size_t, c_int, _P),
-    "cudaMemcpyPeerAsync": (_P, c_int, _P, c_int, c_size_t, _P),
-    "cudaMemsetAsync": (_P, c_int, c_size_t, _P),
-    "cudaEventCreateWithFlags": (POINTER(_P), c_uint),
-    "cudaEventRecord": (_P, _P),
-    "cudaEventQuery": (_P,),
-    "cudaEventSynchronize": (_P,),
-    "cudaEventDestroy": (_P,),
-    "cudaStreamWaitEvent": (_P, _P, c_uint),
-    "cudaStreamQuery": (_P,),
-    "cudaStreamSynchronize": (_P,),
-    "cudaStreamCreate": (POINTER(_P),),
-    "cudaStreamCreateWithFlags": (POINTER(_P), c_uint),
-    "cudaStreamCreateWithPriority": (POINTER(_P), c_uint, c_int),
-    "cudaStreamDestroy": (_P,),
-    "cudaDeviceSynchronize": (),
-    "cudaMalloc": (POINTER(_P), c_size_t),
-    "cudaFree": (_P,),
-    "cudaMallocAsync": (POINTER(_P), c_size_t, _P),
-    "cudaFreeAsync": (_P, _P),
-    "cudaFreeHost": (_P,),
-    "cudaLaunchHostFunc": (_P, _P, _P),
-    "cudaStreamBeginCapture": (_P, c_int),
-    "cudaStreamEndCapture": (_P, POINTER(_P)),
-    "cudaGraphInstantiate": (POINTER(_P), _P),
-    "cudaGraphLaunch": (_P, _P),
-}
-# Those that matter before CUDA does them.
-_BEFORE = frozenset(
-    {
-        "cuLaunchKernel",
-        "cuLaunchKernelEx",
-        "cuLaunchCooperativeKernel",
-        "cudaFree",
-        "cudaFreeAsync",
-        "cudaFreeHost",
-    }
-)
-_FUNCTIONS = {
-    kinds.DRIVER_API: frozenset(name for name in _ARGUMENTS if not name.startswith("cuda")),
-    kinds.RUNTIME_API: frozenset(name for name in _ARGUMENTS if name.startswith("cuda")),
-}
 _PINNED, _DEVICE, _MANAGED = 1, 2, 3  # cudaMemoryType
 _LEGACY, _ALIAS, _PER_THREAD = 0, 1, 2
 _UNSEEN = (
@@ -178,35 +131,6 @@ class RealWatcher:
         self._number = 0
         self._guessed = 0
         self._errors: list[str] = []
-        self._told: dict[str, Callable[..., None]] = {
-            "cudaMemcpy": self._copied_at_once,
-            "cudaMemcpyAsync": self._copied,
-            "cudaMemcpyPeerAsync": self._copied_between_devices,
-            "cudaMemsetAsync": self._set,
-            "cudaEventCreateWithFlags": self._event_made,
-            "cudaEventRecord": self._recorded,
-            "cudaEventQuery": self._event_awaited,
-            "cudaEventSynchronize": self._event_awaited,
-            "cudaEventDestroy": self._event_gone,
-            "cudaStreamWaitEvent": self._stream_waits,
-            "cudaStreamQuery": self._stream_awaited,
-            "cudaStreamSynchronize": self._stream_awaited,
-            "cudaStreamCreate": self._stream_made,
-            "cudaStreamCreateWithFlags": self._stream_made,
-            "cudaStreamCreateWithPriority": self._stream_made,
-            "cudaStreamDestroy": self._stream_gone,
-            "cudaDeviceSynchronize": self._device_awaited,
-            "cudaMalloc": self._taken,
-            "cudaFree": self._freed,
-            "cudaMallocAsync": self._taken_in_order,
-            "cudaFreeAsync": self._freed_in_order,
-            "cudaFreeHost": self._host_freed,
-            "cudaLaunchHostFunc": self._host_function,
-            "cudaStreamBeginCapture": self._capture_begun,
-            "cudaStreamEndCapture": self._capture_ended,
-            "cudaGraphInstantiate": self._instantiated,
-            "cudaGraphLaunch": self._graph_launched,
-        }
 
     def start(self, see: Callable[[Act], None]) -> None:
         """Begin; what the device was given before has ended.
@@ -258,25 +182,25 @@ class RealWatcher:
         words = [_UNSEEN]
         if self._guessed:
             words.append(
-                f"What {self._guessed:,} kernels of libraries read is not known, and what they write only "
-                "where their line has made it."
+                f"What {count(self._guessed, 'kernel')} of libraries read is not known, and what they write "
+                "only where their line has made it."
             )
         if self._errors:
-            words.append(f"{len(self._errors):,} calls could not be read ({self._errors[0]}).")
+            words.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
         return " ".join(words)
 
     # What CUPTI tells
 
     def _called(self, name: str, returned: bool, data: CallData) -> None:
-        if name not in _ARGUMENTS or returned == (name in _BEFORE):
+        call = _CALLS.get(name)
+        if call is None or returned == call.before:
             return
         if returned and (not data.return_value or data.return_value[0]):
             return  # refused, or not ready
-        arguments = _read(data.params, _ARGUMENTS[name])
+        arguments = _read(data.params, call.types)
         if name.startswith("cuLaunch"):
-            self.guarded(name, self._launched, name, arguments, (data.symbol_name or b"").decode())
-        else:
-            self.guarded(name, self._told[name], *arguments)
+            arguments = [name, arguments, (data.symbol_name or b"").decode()]
+        self.guarded(name, call.tell, self, *arguments)
 
     def guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
         """Tell of something; what goes wrong must not reach the program."""
@@ -549,3 +473,52 @@ def _no_launches(launch: Any, options: Any) -> tuple[Any, tuple[Regions, ...]]:
 
 def _host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+class _Call(NamedTuple):
+    """A call that is looked at: who is told of it, and its arguments as CUPTI lays them out."""
+
+    tell: Callable[..., None]
+    types: tuple[Any, ...] = ()
+    before: bool = False  # it matters before CUDA does it
+
+
+# By name; generated_cuda_runtime_api_meta.h has the arguments.
+_CALLS = {
+    "cuLaunchKernel": _Call(RealWatcher._launched, (_P, *(c_uint,) * 7, _P, POINTER(_P), _P), before=True),
+    "cuLaunchKernelEx": _Call(RealWatcher._launched, (POINTER(c_uint * 7), _P, POINTER(_P), _P), before=True),
+    "cuLaunchCooperativeKernel": _Call(
+        RealWatcher._launched, (_P, *(c_uint,) * 7, _P, POINTER(_P)), before=True
+    ),
+    "cudaMemcpy": _Call(RealWatcher._copied_at_once, (_P, _P, c_size_t, c_int)),
+    "cudaMemcpyAsync": _Call(RealWatcher._copied, (_P, _P, c_size_t, c_int, _P)),
+    "cudaMemcpyPeerAsync": _Call(RealWatcher._copied_between_devices, (_P, c_int, _P, c_int, c_size_t, _P)),
+    "cudaMemsetAsync": _Call(RealWatcher._set, (_P, c_int, c_size_t, _P)),
+    "cudaEventCreateWithFlags": _Call(RealWatcher._event_made, (POINTER(_P), c_uint)),
+    "cudaEventRecord": _Call(RealWatcher._recorded, (_P, _P)),
+    "cudaEventQuery": _Call(RealWatcher._event_awaited, (_P,)),
+    "cudaEventSynchronize": _Call(RealWatcher._event_awaited, (_P,)),
+    "cudaEventDestroy": _Call(RealWatcher._event_gone, (_P,)),
+    "cudaStreamWaitEvent": _Call(RealWatcher._stream_waits, (_P, _P, c_uint)),
+    "cudaStreamQuery": _Call(RealWatcher._stream_awaited, (_P,)),
+    "cudaStreamSynchronize": _Call(RealWatcher._stream_awaited, (_P,)),
+    "cudaStreamCreate": _Call(RealWatcher._stream_made, (POINTER(_P),)),
+    "cudaStreamCreateWithFlags": _Call(RealWatcher._stream_made, (POINTER(_P), c_uint)),
+    "cudaStreamCreateWithPriority": _Call(RealWatcher._stream_made, (POINTER(_P), c_uint, c_int)),
+    "cudaStreamDestroy": _Call(RealWatcher._stream_gone, (_P,)),
+    "cudaDeviceSynchronize": _Call(RealWatcher._device_awaited),
+    "cudaMalloc": _Call(RealWatcher._taken, (POINTER(_P), c_size_t)),
+    "cudaFree": _Call(RealWatcher._freed, (_P,), before=True),
+    "cudaMallocAsync": _Call(RealWatcher._taken_in_order, (POINTER(_P), c_size_t, _P)),
+    "cudaFreeAsync": _Call(RealWatcher._freed_in_order, (_P, _P), before=True),
+    "cudaFreeHost": _Call(RealWatcher._host_freed, (_P,), before=True),
+    "cudaLaunchHostFunc": _Call(RealWatcher._host_function, (_P, _P, _P)),
+    "cudaStreamBeginCapture": _Call(RealWatcher._capture_begun, (_P, c_int)),
+    "cudaStreamEndCapture": _Call(RealWatcher._capture_ended, (_P, POINTER(_P))),
+    "cudaGraphInstantiate": _Call(RealWatcher._instantiated, (POINTER(_P), _P)),
+    "cudaGraphLaunch": _Call(RealWatcher._graph_launched, (_P, _P)),
+}
+_FUNCTIONS = {
+    kinds.DRIVER_API: frozenset(name for name in _CALLS if not name.startswith("cuda")),
+    kinds.RUNTIME_API: frozenset(name for name in _CALLS if name.startswith("cuda")),
+}

@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-from gpulab.session.current import (
-    backend,
-    bench,
-    cp,
-    cupyx,
-    here,
-    l1_bytes,
-    on_device,
-    program_lines,
-    real_cp,
-    stream_watcher,
-    table,
-    table_info,
-    timeline_recorder,
-    twin,
-    use_device,
-    virtual_side,
-    which_device,
-)
-from gpulab.session.sides import Observed, at_block_size, observe
-
-__all__ = [
-    "Observed",
-    "at_block_size",
-    "backend",
-    "bench",
-    "cp",
-    "cupyx",
-    "here",
-    "l1_bytes",
-    "observe",
-    "on_device",
-    "program_lines",
-    "real_cp",
-    "stream_watcher",
-    "table",
-    "table_info",
-    "timeline_recorder",
-    "twin",
-    "use_device",
-    "virtual_side",
-    "which_device",
-]
+from gpulab.session.calls import driver_calls as driver_calls
+from gpulab.session.current import backend as backend
+from gpulab.session.current import bench as bench
+from gpulab.session.current import ceilings as ceilings
+from gpulab.session.current import cp as cp
+from gpulab.session.current import cupyx as cupyx
+from gpulab.session.current import here as here
+from gpulab.session.current import l1_bytes as l1_bytes
+from gpulab.session.current import late_faults as late_faults
+from gpulab.session.current import on_device as on_device
+from gpulab.session.current import peer_gbps as peer_gbps
+from gpulab.session.current import program_lines as program_lines
+from gpulab.session.current import program_names as program_names
+from gpulab.session.current import real_cp as real_cp
+from gpulab.session.current import shown_file as shown_file
+from gpulab.session.current import table as table
+from gpulab.session.current import table_info as table_info
+from gpulab.session.current import twin as twin
+from gpulab.session.current import use_device as use_device
+from gpulab.session.current import virtual_side as virtual_side
+from gpulab.session.current import which_device as which_device
+from gpulab.session.sides import Observed as Observed
+from gpulab.session.sides import at_block_size as at_block_size
+from gpulab.session.sides import observe as observe
+from gpulab.session.sides import occupancies as occupancies
+from gpulab.session.waiting import steps as steps

@@ -17,6 +17,11 @@ WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
 MAX_VIRTUAL_DEVICES = 16
 
 Kind = Literal["auto", "cuda", "virtual"]
+_JOINED = {
+    "nvswitch": "all with each other by NVLink",
+    "pairs": "in pairs by NVLink",
+    "host": "through the host only",
+}
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -28,6 +33,7 @@ class DeviceChoice:
     compute_capability: tuple[int, int]
     index: int = 0
     count: int = 1
+    links: str = ""
     reason: str = ""
     caution: str = ""
 
@@ -52,7 +58,9 @@ class DeviceChoice:
                 f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
                 f"{capability}){caution}: times and block placements are measured on it; {change}"
             )
-        devices = f"{self.count} virtual {self.device} GPUs" if self.count > 1 else f"a virtual {self.device}"
+        joined = f", joined {_JOINED[self.links]}," if self.links else ""
+        several = f"{self.count} virtual {self.device} GPUs{joined}"
+        devices = several if self.count > 1 else f"a virtual {self.device}"
         because = f", because {self.reason}" if self.reason else ""
         return (
             f"This session uses {devices} (compute capability {capability}){because}: kernels really run, "

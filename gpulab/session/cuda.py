@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import warnings
 from contextlib import suppress
 from typing import Any
 
@@ -53,6 +54,8 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
         raise CudaUnavailableError(
             f"CuPy cannot load NVRTC and so cannot compile kernels; install it with {INSTALL_CUPY}"
         ) from error
+    if count > 1:
+        _import_collectives()
     properties = runtime.getDeviceProperties(index)
     name = text(properties["name"])
     capability = (int(properties["major"]), int(properties["minor"]))
@@ -78,6 +81,14 @@ def _import_cupy() -> Any:
         where = next(iter(getattr(module, "__path__", ())), None) or getattr(module, "__file__", "something")
         raise CudaUnavailableError(f"`import cupy` finds {where}, which is not CuPy and should be renamed")
     return module
+
+
+def _import_collectives() -> None:
+    """Let ``cp.cuda.nccl`` and ``cupyx.distributed`` be there unasked, as on virtual GPUs."""
+    with warnings.catch_warnings(), suppress(Exception):
+        warnings.simplefilter("ignore")
+        importlib.import_module("cupy.cuda.nccl")
+        importlib.import_module("cupyx.distributed")
 
 
 def _reason(error: Exception) -> str:

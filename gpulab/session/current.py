@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gpulab.session.arguments import Arguments, recent_arrays
 from gpulab.session.choose import (
     DEVICE_VARIABLE,
     DeviceChoice,
@@ -24,17 +26,21 @@ from gpulab.session.choose import (
     parse_device,
 )
 from gpulab.session.cuda import CudaUnavailableError, open_cuda_device
+from gpulab.session.waiting import KernelLine
 from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.model.choice import DEFAULT_DEVICE
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model.orders.late_faults import LateFaults
     from virtualgpu.model.recording.program_lines import ProgramLines
-    from virtualgpu.protocol import Backend, StreamWatcher, TimelineRecorder
+    from virtualgpu.model.recording.program_names import ProgramNames
+    from virtualgpu.protocol import Backend
     from virtualgpu.records import DeviceInfo
+    from virtualgpu.records.launch.roofline import Ceilings
 
 TWIN_WATCHDOG_S = 5.0
-_ALL_THERE = "`count` is for virtual devices; a machine's CUDA devices are all there already."
+_ALL_THERE = "`count` and `links` are for virtual devices; CUDA devices are all there already, as they are."
 
 
 @dataclass(slots=True)
@@ -42,11 +48,12 @@ class _Session:
     """What was chosen, with the objects that serve it."""
 
     choice: DeviceChoice
-    request: tuple[Kind, str, int]
+    request: tuple[Kind, str, int, str | None]
     virtual: VirtualBackend | None = None
     real: dict[int, Backend] = field(default_factory=dict)
     twin: VirtualBackend | None = None
     watchdog_s: float | None = None
+    recent: deque[list[Any]] = field(default_factory=recent_arrays)
 
 
 _lock = threading.RLock()
@@ -54,7 +61,11 @@ _session: _Session | None = None
 
 
 def use_device(
-    device: str | None = None, count: int | None = None, *, watchdog_s: float | None = None
+    device: str | None = None,
+    count: int | None = None,
+    *,
+    links: str | None = None,
+    watchdog_s: float | None = None,
 ) -> DeviceChoice:
     """Choose the device that ``cp`` and gpulab's views use from now on.
 
@@ -66,6 +77,9 @@ def use_device(
         virtual one. None keeps the device and changes only the other settings.
     count
         How many virtual devices of that name there shall be (1).
+    links
+        How several virtual devices are joined: ``"nvswitch"`` (NVLink between all), ``"pairs"`` (0 with 1, 2
+        with 3, ...) or ``"host"`` (through the host only). By default as such GPUs are sold.
     watchdog_s
         Seconds after which a kernel on the virtual GPU is stopped. The environment variable
         ``GPULAB_WATCHDOG_S`` sets it at start.
@@ -84,23 +98,26 @@ def use_device(
         If no GPU has that name; the message suggests the nearest.
     CudaUnavailableError
         If a CUDA device is asked for where CuPy can use none.
+    ValueError
+        For NVLink between GPUs that have none, or links of real ones.
 
     Examples
     --------
     >>> gl.use_device("virtual:T4")
+    >>> gl.use_device("virtual:H200", count=8, links="pairs")
     >>> gl.use_device(watchdog_s=60)
     """
     global _session
     with _lock:
         if device is None:
             current = _current()
-            if count is None or count == current.choice.count:
+            if count in (None, current.choice.count) and links in (None, current.choice.links):
                 _set_watchdog(current, check_watchdog(watchdog_s))
                 return current.choice
             if current.choice.kind == "cuda":
                 raise ValueError(_ALL_THERE)
-            device = f"virtual:{current.choice.device}"
-        request = (*parse_device(device), check_count(1 if count is None else count))
+            device, count = f"virtual:{current.choice.device}", count or current.choice.count
+        request = (*parse_device(device), check_count(1 if count is None else count), links)
         if _session is None or _session.request != request or request[0] != "virtual":
             watchdog_s = initial_watchdog() if watchdog_s is None else watchdog_s
             _session = _open(*request)
@@ -109,12 +126,12 @@ def use_device(
 
 
 @contextmanager
-def on_device(device: str, count: int = 1) -> Iterator[Any]:
+def on_device(device: str, count: int = 1, links: str | None = None) -> Iterator[Any]:
     """Use another device for a moment, then the one before, with its arrays, again.
 
     Parameters
     ----------
-    device, count
+    device, count, links
         As for `use_device`.
 
     Yields
@@ -126,7 +143,7 @@ def on_device(device: str, count: int = 1) -> Iterator[Any]:
     with _lock:
         before = _current()
     try:
-        use_device(device, count)
+        use_device(device, count, links=links)
         yield cp()
     finally:
         with _lock:
@@ -172,21 +189,25 @@ def backend() -> Backend:
         return session.real[index]
 
 
-def timeline_recorder() -> TimelineRecorder:
-    """A recorder for the kind of device in use."""
-    return backend().timeline_recorder()
-
-
-def stream_watcher() -> StreamWatcher:
-    """Who sees what the program does to streams and memory of the kind of device in use."""
-    return backend().stream_watcher()
-
-
 def program_lines() -> ProgramLines:
     """Who tells lines of the learner's program from those of libraries."""
     from virtualgpu.model.recording.program_lines import ProgramLines
 
     return ProgramLines()
+
+
+def shown_file(name: str) -> str:
+    """A file of the learner's program as a page shows it: ``cell [12]`` for a notebook's cell."""
+    from virtualgpu.model.recording import program_lines
+
+    return program_lines.shown(name)
+
+
+def program_names(key: Callable[[Any], int] = id) -> ProgramNames:
+    """Who knows what the learner's program calls its arrays, each told by what `key` gives for it."""
+    from virtualgpu.model.recording.program_names import ProgramNames
+
+    return ProgramNames(program_lines(), key)
 
 
 def twin() -> VirtualBackend | None:
@@ -224,13 +245,17 @@ def real_cp() -> Any | None:
 
 
 @contextmanager
-def bench(info: DeviceInfo | None = None) -> Iterator[VirtualBackend]:
+def bench(
+    info: DeviceInfo | None = None, count: int = 1, links: str | None = None
+) -> Iterator[VirtualBackend]:
     """A fresh virtual device for a while, with none of the learner's arrays.
 
     Parameters
     ----------
     info
         What it is; None: like the one in use.
+    count, links
+        How many of them there are, and how they are joined, as of `use_device`.
 
     Yields
     ------
@@ -240,12 +265,35 @@ def bench(info: DeviceInfo | None = None) -> Iterator[VirtualBackend]:
     from virtualgpu.model import machine as slot
 
     before = slot.current()  # asked first: looking for the twin makes it the current one
-    fresh = _new_virtual(virtual_side().device_info() if info is None else info)
+    fresh = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
     slot.use(fresh.machine)
     try:
         yield fresh
     finally:
         slot.use(before)
+
+
+@contextmanager
+def late_faults(blocking: bool = False) -> Iterator[LateFaults | None]:
+    """Let the device in use tell faults as CUDA does: late, and at every call that follows.
+
+    Parameters
+    ----------
+    blocking
+        Whether every launch waits for its end. Of a real device ``CUDA_LAUNCH_BLOCKING`` decides that, before
+        its context is made.
+
+    Yields
+    ------
+    LateFaults or None
+        What a virtual device knows of the first fault; a real one tells nothing.
+    """
+    from virtualgpu.model.orders import late_faults as orders
+
+    with _lock:
+        virtual = _current().virtual
+    with nullcontext() if virtual is None else orders.late_faults(virtual.machine, blocking) as late:
+        yield late
 
 
 def table() -> tuple[DeviceInfo, ...]:
@@ -268,11 +316,32 @@ def table_info(name: str) -> DeviceInfo:
     return devices.device_info(name)
 
 
+def ceilings() -> Ceilings:
+    """What the device in use can do at most."""
+    from virtualgpu.model.cost.ceilings import ceilings
+
+    return ceilings(backend().device_info())
+
+
 def l1_bytes(info: DeviceInfo) -> int:
     """How much each SM's L1 cache of a GPU holds where no block uses shared memory."""
     from virtualgpu.model.caches.geometry import cache_sizes
 
     return cache_sizes(info, 0, 1).l1_bytes
+
+
+def peer_gbps(direct: bool) -> float:
+    """Modelled rate of large copies between two GPUs like the one in use: over their link, or by the host."""
+    from virtualgpu.model.cost import links
+
+    info = backend().device_info()
+    return links.peer_gbps(info, info, direct)
+
+
+def arguments_of(args: Sequence[Any]) -> Arguments:
+    """Arguments of a launch on the device in use, kept without keeping a learner's arrays alive."""
+    with _lock:
+        return Arguments(args, lambda argument: isinstance(argument, cp().ndarray), _current().recent)
 
 
 def here() -> Callable[[], AbstractContextManager[None]]:
@@ -306,15 +375,15 @@ def _current() -> _Session:
     if _session is None:
         text = os.environ.get(DEVICE_VARIABLE, "").strip() or "auto"
         try:
-            _session = _open(*parse_device(text), 1)
+            _session = _open(*parse_device(text), 1, None)
         except (UnknownDeviceError, CudaUnavailableError) as error:
             raise type(error)(f"{DEVICE_VARIABLE}={text}: {error}") from error
         _set_watchdog(_session, initial_watchdog())
     return _session
 
 
-def _open(kind: Kind, name: str, count: int) -> _Session:
-    request = (kind, name, count)
+def _open(kind: Kind, name: str, count: int, links: str | None) -> _Session:
+    request = (kind, name, count, links)
     reason = ""
     if kind != "virtual":
         try:
@@ -327,12 +396,16 @@ def _open(kind: Kind, name: str, count: int) -> _Session:
                 ) from error
             reason = str(error)
         else:
-            if count != 1:
+            if count != 1 or links is not None:
                 raise ValueError(_ALL_THERE)
             return _Session(choice, request)
     info = table_info(name or DEFAULT_DEVICE)
-    choice = DeviceChoice("virtual", info.name, info.compute_capability, count=count, reason=reason)
-    session = _Session(choice, request, _new_virtual(info, count))
+    virtual = _new_virtual(info, count, links)
+    joined = virtual.machine.links.kind if count > 1 else ""
+    choice = DeviceChoice(
+        "virtual", info.name, info.compute_capability, count=count, links=joined, reason=reason
+    )
+    session = _Session(choice, request, virtual)
     _make_current(session)
     return session
 
@@ -349,11 +422,12 @@ def _make_current(session: _Session) -> None:
     slot.use(session.virtual.machine)
 
 
-def _new_virtual(info: DeviceInfo, count: int = 1) -> VirtualBackend:
+def _new_virtual(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
+    from virtualgpu.model.links.topology import check_links
     from virtualgpu.model.machine import Machine
 
-    return VirtualBackend(Machine([info] * count))
+    return VirtualBackend(Machine([info] * count, onlooker=KernelLine, links=check_links(links)))
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:

@@ -12,21 +12,34 @@ is all. On a real one:
   and the twin replays them when its answer is asked for, if that takes no longer than the watchdog allows
   (`QUICK_THREADS`, `QUICK_BYTES`).
 * What only a virtual GPU can observe (counters, addresses, hazards) comes from the twin, over copies.
+* Several observations are one launch on either side, from one state of the caches.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from gpulab.session import current
 from virtualgpu.errors import GpulabError
 from virtualgpu.launch.copies import Copies, size_bytes, stand_ins
-from virtualgpu.protocol import Accesses, Block, Blocks, Counters, Hazards, Launch, Observation, Warp
-from virtualgpu.records import LaunchTrace
+from virtualgpu.model.occupancy import occupancy
+from virtualgpu.protocol import (
+    Accesses,
+    Block,
+    Blocks,
+    Costs,
+    Counters,
+    Hazards,
+    Launch,
+    Observation,
+    Warp,
+    caches_of,
+)
+from virtualgpu.records import Activity, LaunchTrace
 
 if TYPE_CHECKING:
     from virtualgpu.backend import VirtualBackend
@@ -42,6 +55,7 @@ REFUSED = (1, 500, 701, 720)
 LAUNCH_TIMEOUT = 702  # cudaErrorLaunchTimeout
 
 R = TypeVar("R")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +73,31 @@ class Observed(Generic[R]):
     note: str = ""
 
 
-def observe(launch: Launch, what: Observation[R]) -> Observed[R]:
+@overload
+def observe(launch: Launch, what: Observation[R], /) -> Observed[R]: ...
+@overload
+def observe(
+    launch: Launch, what: Observation[R], other: Observation[S], /
+) -> tuple[Observed[R], Observed[S]]: ...
+@overload
+def observe(launch: Launch, /, *what: Observation[Any]) -> tuple[Observed[Any], ...]: ...
+def observe(launch: Launch, /, *what: Observation[Any]) -> Any:
     """Run a launch and observe it, on the device in use and where need be on its twin.
+
+    Several observations are of one launch, which begins with the caches that one of them declares: its time
+    and its counts belong together. What cannot be seen in the same run repeats it with arrays put back.
+
+    Returns
+    -------
+    Observed
+        One for each observation: a tuple of them if there are several.
 
     Raises
     ------
     TypeError, CUDADriverError
         For arguments that do not fit the kernel, or a launch over the device's limits.
+    ValueError
+        For observations that declare different caches.
     KernelFault
         If the kernel does something illegal, on a virtual GPU or in the replay of a small launch.
     GpulabError
@@ -73,32 +105,54 @@ def observe(launch: Launch, what: Observation[R]) -> Observed[R]:
     """
     twin = current.twin()
     if twin is None:
-        return Observed(current.backend().observe(launch, what))
-    replay = _Replay(launch, what, twin)
+        found = current.backend().observe(launch, *what)
+        return tuple(map(Observed, found)) if len(what) > 1 else Observed(found)
+    found = _beside_its_twin(launch, what, twin)
+    return found if len(what) > 1 else found[0]
+
+
+def _beside_its_twin(
+    launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend
+) -> tuple[Observed[Any], ...]:
+    """Observe a launch on the real GPU in use as far as it tells, and on its twin."""
+    cold, replay = caches_of(what) == "cold", _Replay(launch, what, twin)
     replay.check()
-    if isinstance(what, Hazards):
-        return Observed(replay.run(), note="Run on the virtual GPU over copies of the arrays.")
-    if isinstance(what, (Counters, Accesses)):
-        try:
-            counters = replay.run()
-        except RuntimeError as error:
-            if getattr(error, "status", None) != LAUNCH_TIMEOUT:
-                raise
-            raise GpulabError(
-                "The virtual GPU did not finish its replay of this launch in time. Count a smaller grid, or "
-                "give it longer with gl.use_device(watchdog_s=60)."
-            ) from error
+    counted = [each for each in what if isinstance(each, Counters | Costs | Accesses)]
+    # What the GPU itself is asked, for each of the others that it can tell something of.
+    asked = {
+        each: Warp(each.block_index, each.warp, each.max_steps)
+        if isinstance(each, Block)
+        else replace(each, caches="cold" if cold else "")
+        if isinstance(each, Blocks)
+        else each
+        for each in what
+        if isinstance(each, Blocks | Warp | Block)
+    }
+    if len(asked) < len(set(what)):
+        replay.found = replay.counted()
+    else:
+        replay.begin()
+    measured: dict[Observation[Any], Any] = {}
+    if asked:
+        kinds = tuple(asked)
+        records = current.backend().observe(launch, *asked.values())
+        measured = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
+    elif counted:
         launch.run()
-        return Observed(counters, note="Counted in a replay on the virtual GPU")
-    replay.begin()
-    if isinstance(what, Blocks):
-        return Observed(cast(R, current.backend().observe(launch, what)), replay.answer)
-    seen = Warp(what.block_index, what.warp, what.max_steps) if isinstance(what, Block) else what
-    measured = current.backend().observe(launch, seen)
-    replayed = replay.answer()
-    if replayed is None:
-        return Observed(cast(R, measured))  # its basic blocks stand alone
-    return Observed(replayed, lambda: measured)
+
+    def told(each: Observation[Any]) -> Observed[Any]:
+        if isinstance(each, Hazards):
+            return Observed(replay.of(each), note="Run on the virtual GPU over copies of the arrays.")
+        if each not in measured:
+            return Observed(replay.of(each), note="Counted in a replay on the virtual GPU")
+        if isinstance(each, Blocks):
+            return Observed(measured[each], lambda: replay.of(each))
+        replayed = replay.of(each)
+        if replayed is None:
+            return Observed(measured[each])  # its basic blocks stand alone
+        return Observed(replayed, lambda: measured[each])
+
+    return tuple(map(told, what))
 
 
 def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
@@ -108,16 +162,19 @@ def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
     without a tail check, or with shared memory for one block size, runs out of bounds at another, and a
     slider may not end the CUDA context: every launch that the twin can replay is tried there first, and
     one too large for that may only shrink its blocks evenly.
+
+    What is given does not keep a learner's arrays alive: where they are gone, it raises a `GpulabError`.
     """
     if not launch.is_one_dimensional:
         return None
     here, backend, twin = current.here(), current.backend(), current.twin()
+    arguments, launch = current.arguments_of(launch.args), replace(launch, args=())
 
     def trace(threads: int) -> LaunchTrace:
         with here():
-            other = launch.resized(threads)
+            other = replace(launch, args=arguments.now()).resized(threads)
             if twin is not None and other.block != launch.block:
-                replay = _Replay(other, Blocks(), twin)
+                replay = _Replay(other, (Blocks(),), twin)
                 if replay.quick:
                     replay.attempt(Copies(other.args, current.cp()))
                 elif other.block[0] > launch.block[0] or other.threads != launch.threads:
@@ -130,17 +187,30 @@ def at_block_size(launch: Launch) -> Callable[[int], LaunchTrace] | None:
     return trace
 
 
-class _Replay(Generic[R]):
+def occupancies() -> Callable[[Activity], float | None]:
+    """Tells the theoretical occupancy, 0 to 1, of a kernel of a timeline of the device in use."""
+    device = current.backend().device_info()
+
+    def occupancy_of(kernel: Activity) -> float | None:
+        if kernel.block is None or not kernel.registers_per_thread:
+            return None
+        threads = math.prod(kernel.block)
+        return occupancy(device, threads, kernel.registers_per_thread, kernel.shared_bytes).fraction
+
+    return occupancy_of
+
+
+class _Replay:
     """One launch on the twin of the real GPU in use, over copies of its arrays."""
 
-    def __init__(self, launch: Launch, what: Observation[R], twin: VirtualBackend) -> None:
+    def __init__(self, launch: Launch, what: Sequence[Observation[Any]], twin: VirtualBackend) -> None:
         self.launch, self.what, self.twin = launch, what, twin
         self.here, self.cp = current.here(), current.cp()
         # The twin takes numbers and device arrays. CuPy refuses other kinds, but for a few, such as textures.
         self.plain = all(isinstance(argument, (Number, self.cp.ndarray)) for argument in launch.args)
         self.size_bytes = size_bytes(launch.args, self.cp) if self.plain else math.inf
         self.kept: Copies | None = None
-        self.found: R | None = None
+        self.found: dict[Observation[Any], Any] | None = None
 
     @property
     def quick(self) -> bool:
@@ -154,7 +224,7 @@ class _Replay(Generic[R]):
         try:
             self.twin.prepared(self._on_twin(stand_ins(self.launch.args, self.cp, self.twin.cp)))
         except Exception as error:
-            if isinstance(error, TypeError) or getattr(error, "status", None) in REFUSED:
+            if isinstance(error, TypeError | Warning) or getattr(error, "status", None) in REFUSED:
                 raise
 
     def begin(self) -> None:
@@ -167,33 +237,48 @@ class _Replay(Generic[R]):
         if self.found is None and self.quick:
             self.kept = Copies(self.launch.args, self.cp, kept=True)
 
-    def answer(self) -> R | None:
-        """The twin's record of the launch as `begin` found it."""
+    def counted(self) -> dict[Observation[Any], Any]:
+        """What the twin alone can tell: it may take as long as the watchdog allows."""
+        try:
+            return self.run()
+        except RuntimeError as error:
+            if getattr(error, "status", None) != LAUNCH_TIMEOUT:
+                raise
+            raise GpulabError(
+                "The virtual GPU did not finish its replay of this launch in time. Count a smaller grid, or "
+                "give it longer with gl.use_device(watchdog_s=60)."
+            ) from error
+
+    def of(self, what: Observation[Any]) -> Any:
+        """The twin's record of the launch as `begin` found it; None where it has none."""
         kept, self.kept = self.kept, None
         if kept is not None:
             self.found = self.attempt(kept)
-        return self.found
+        return self.found[what] if self.found is not None else None
 
-    def attempt(self, copies: Copies) -> R | None:
+    def attempt(self, copies: Copies) -> dict[Observation[Any], Any] | None:
         """Replay; None where the twin lacks something or takes too long: the measurement stands alone.
 
         Raises
         ------
         KernelFault
             For what would end the real GPU's context: here it names the line and the thread.
+        ArgumentWarning
+            Where the learner has made warnings errors: nothing has looked at the launch then.
         """
         try:
             return self.run(copies)
         except Exception as error:
-            if getattr(error, "status", None) in CONTEXT_ENDING:
+            if isinstance(error, Warning) or getattr(error, "status", None) in CONTEXT_ENDING:
                 raise
             return None
 
-    def run(self, copies: Copies | None = None) -> R:
+    def run(self, copies: Copies | None = None) -> dict[Observation[Any], Any]:
         """Replay over copies of the arrays as they are now, or as they were."""
         with self.here():
             args = (copies or Copies(self.launch.args, self.cp)).on(self.twin.cp)
-            return self.twin.observe(self._on_twin(args), self.what)
+            found = self.twin.observe(self._on_twin(args), *self.what)
+        return dict(zip(self.what, found if len(self.what) > 1 else (found,), strict=True))
 
     def _on_twin(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args)

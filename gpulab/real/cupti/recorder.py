@@ -20,6 +20,7 @@ from virtualgpu.records import Provenance, Timeline
 from virtualgpu.records.timeline import HostCall, StreamInfo, Synchronization
 from virtualgpu.trace.cupti import kinds
 from virtualgpu.trace.cupti.records import Parts, Records, Seen
+from virtualgpu.words import count
 
 _KINDS = (
     kinds.CONCURRENT_KERNEL, kinds.MEMCPY, kinds.MEMCPY2, kinds.MEMSET, kinds.SYNCHRONIZATION,
@@ -107,18 +108,14 @@ class CuptiRecorder:
             return self._start_ns <= each.start_ns < end_ns
 
         return Timeline(
-            self._provenance,
-            "CUPTI",
-            self._start_ns,
-            max([end_ns, *(activity.end_ns for activity in parts.activities)]),
-            tuple(sorted(parts.activities, key=lambda each: (each.start_ns, each.correlation_id))),
-            tuple(filter(within, parts.calls)),
-            tuple(filter(within, parts.synchronizations)),
-            tuple(each for each in parts.ranges if self._start_ns <= each.end_ns),
-            tuple(parts.streams),
-            lost,
-            _note(parts, lost),
-        )
+            provenance=self._provenance, method="CUPTI", start_ns=self._start_ns,
+            end_ns=max([end_ns, *(activity.end_ns for activity in parts.activities)]),
+            activities=tuple(sorted(parts.activities, key=lambda each: (each.start_ns, each.correlation_id))),
+            calls=tuple(filter(within, parts.calls)),
+            synchronizations=tuple(filter(within, parts.synchronizations)),
+            ranges=tuple(each for each in parts.ranges if self._start_ns <= each.end_ns),
+            streams=tuple(parts.streams), lost=lost, note=_note(parts, lost),
+        )  # fmt: skip
 
     def _ahead(self) -> int:
         """How far CUPTI's clock is ahead of `time.time_ns`: the closest of some readings."""
@@ -201,7 +198,7 @@ def refuse_capture() -> None:
 def _note(parts: Parts, lost: int) -> str:
     words = []
     if lost:
-        words.append(f"CUPTI gave no times for {lost:,} records")
+        words.append(f"CUPTI gave no times for {count(lost, 'record')}")
     if parts.graphs:
         words.append(
             "a graph's replay takes longer while its nodes are recorded, and their order is as it was seen, "

@@ -1,0 +1,182 @@
+"""What a real GPU is doing, a row at a time: NVML's readings, and GPM's where the GPU has them.
+
+Costs on an H200: a GPM sample 52 microseconds, eleven metrics of two samples 0.9 ms and more, NVML's readings
+2 to 12 microseconds each; a row of all of them took 3.5 ms of processor time, so GPM is asked five times a
+second, and what changes slowly twice. PCIe throughput as NVML itself reads it takes 21 ms and is not asked;
+GPM counts it, too.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from gpulab.real.nvml import NvmlDevice, clock_reason_bits, temperature
+from virtualgpu.records.device.load import GPM_COLUMNS, LOAD_COLUMNS
+
+# Metric numbers of nvml.h (nvmlGpmMetricId_t).
+_GPM = {
+    "sm_active": 2, "sm_occupancy": 3, "integer": 4, "tensor": 5, "dram": 10, "fp64": 11, "fp32": 12,
+    "fp16": 13, "pcie_tx": 20, "pcie_rx": 21, "nvlink_rx": 60, "nvlink_tx": 61,
+}  # fmt: skip
+_SUCCESS = 0
+_LEAST_APART_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
+_SLOWLY_S = 0.5
+_SLOW = ("temperature", "memory_clock", "memory_used", "processes")
+# Codes of nvml.h that mean: this GPU has no such reading, now or later ...
+_NEVER = {3: "this GPU does not tell", 4: "it needs administrator rights", 13: "this driver does not know it"}
+# ... and that NVML or the GPU has gone: uninitialized, driver not loaded, GPU is lost, reset required.
+_GONE = (1, 9, 15, 16)
+_NO_GPM = "only GPUs from Hopper (compute capability 9.0) on count it"
+
+
+class GpuLostError(RuntimeError):
+    """NVML does not answer any more; the message says what it said."""
+
+
+class LoadReader:
+    """Gives a row of `LOAD_COLUMNS` at each call, None where one is not available.
+
+    Attributes
+    ----------
+    missing
+        Why a column is never there. It is not asked again.
+    processes
+        Process number and MiB of each compute process at the last reading.
+    """
+
+    def __init__(self, device: NvmlDevice) -> None:
+        self._device = device
+        self.missing: dict[str, str] = {}
+        self.processes: tuple[tuple[int, float | None], ...] = ()
+        self._slowly: dict[str, float | None] = {}
+        self._slow_s = -_SLOWLY_S
+        self._gpm = _Gpm.of(device)
+        if self._gpm is None:
+            self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM))
+
+    def facts(self) -> dict[str, Any]:
+        """What does not change: memory, power limit, MIG, driver."""
+        memory = self._device.ask("nvmlDeviceGetMemoryInfo")
+        limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
+        return {
+            "memory_mib": memory and memory.total / 2**20,
+            "power_limit_w": limit_mw and limit_mw / 1e3,
+            "mig": self._device.mig_enabled,
+            "driver": self._device.driver_version or "",
+        }
+
+    def __call__(self) -> list[float | None]:
+        """Read everything.
+
+        Raises
+        ------
+        GpuLostError
+            If NVML says that the GPU or the driver has gone.
+        """
+        found = dict(self._guarded("sm_active", self._gpm) or {}) if self._gpm else {}
+        self.missing.update({name: "this GPU does not count it" for name in found if found[name] is None})
+        now_s = time.monotonic()
+        slow = now_s - self._slow_s >= _SLOWLY_S
+        for name, read in _READERS.items():
+            if slow or name not in _SLOW:
+                found[name] = self._guarded(name, partial(read, self._device.nvml, self._device.handle))
+        used = self._guarded("utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates"))
+        if used is not None:
+            found["utilization"], found["memory_utilization"] = float(used.gpu), float(used.memory)
+        if slow:
+            found["processes"] = self._count_processes()
+            self._slow_s, self._slowly = now_s, {name: found.get(name) for name in _SLOW}
+        return [found.get(name, self._slowly.get(name)) for name in LOAD_COLUMNS]
+
+    def _count_processes(self) -> float | None:
+        running = self._guarded(
+            "processes", partial(self._device.call, "nvmlDeviceGetComputeRunningProcesses")
+        )
+        if running is None:
+            return None
+        self.processes = tuple((int(each.pid), _mib(each.usedGpuMemory)) for each in running)
+        return float(len(running))
+
+    def _guarded(self, name: str, read: Callable[[], Any]) -> Any:
+        """What a reading gives, None if it fails; one that this GPU never has is not tried again."""
+        if name in self.missing:
+            return None
+        try:
+            return read()
+        except AttributeError:
+            self.missing[name] = "this nvidia-ml-py does not know it"
+        except self._device.nvml.NVMLError as error:
+            code = getattr(error, "value", None)
+            if code in _GONE:
+                raise GpuLostError(f"NVML does not answer for this GPU any more: {error}.") from error
+            if code in _NEVER:
+                self.missing[name] = _NEVER[code]
+                if name == "sm_active":
+                    self._gpm = None
+                    self.missing.update(dict.fromkeys(GPM_COLUMNS, _NEVER[code]))
+        return None
+
+
+class _Gpm:
+    """The GPU's own counters between this call and one at least `_LEAST_APART_S` before it."""
+
+    def __init__(self, device: NvmlDevice) -> None:
+        nvml, self._device = device.nvml, device
+        self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
+        for sample in self._samples:
+            weakref.finalize(self, nvml.nvmlGpmSampleFree, sample).atexit = False
+        self._asked = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
+        self._asked.version, self._asked.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM)
+        for place, number in enumerate(_GPM.values()):
+            self._asked.metrics[place].metricId = number
+        self._at_s = -1.0
+        self._told: dict[str, float | None] = {}
+
+    @classmethod
+    def of(cls, device: NvmlDevice) -> _Gpm | None:
+        """None where the GPU has none."""
+        try:
+            supported = device.nvml.nvmlGpmQueryDeviceSupport(device.handle)
+            return cls(device) if supported.isSupportedDevice else None
+        except (device.nvml.NVMLError, AttributeError):
+            return None
+
+    def __call__(self) -> dict[str, float | None]:
+        now_s, nvml = time.monotonic(), self._device.nvml
+        if self._at_s >= 0 and now_s - self._at_s < _LEAST_APART_S:
+            return self._told
+        earlier, later = self._samples
+        nvml.nvmlGpmSampleGet(self._device.handle, earlier)  # the one before is behind it from now on
+        self._samples, first = [later, earlier], self._at_s < 0
+        self._at_s = now_s
+        if not first:
+            self._told = self._between(later, earlier)
+        return self._told
+
+    def _between(self, earlier: Any, later: Any) -> dict[str, float | None]:
+        asked = self._asked
+        asked.sample1, asked.sample2 = earlier, later
+        self._device.nvml.nvmlGpmMetricsGet(asked)
+        return {
+            name: float(asked.metrics[place].value) if asked.metrics[place].nvmlReturn == _SUCCESS else None
+            for place, name in enumerate(_GPM)
+        }
+
+
+def _mib(size_bytes: int | None) -> float | None:
+    return None if size_bytes is None else size_bytes / 2**20
+
+
+_READERS: dict[str, Callable[[Any, Any], float]] = {
+    "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
+    "energy": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
+    "temperature": temperature,
+    "sm_clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_SM)),
+    "memory_clock": lambda n, h: float(n.nvmlDeviceGetClockInfo(h, n.NVML_CLOCK_MEM)),
+    "memory_used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,
+    "clock_reasons": clock_reason_bits,
+}

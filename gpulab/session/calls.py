@@ -1,0 +1,29 @@
+"""Calls of the CUDA runtime and of the driver that a function makes on a real GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gpulab.real.cupti import callbacks, library
+from virtualgpu.records.libraries.layers import Counted, questions_last
+from virtualgpu.trace.cupti.kinds import DRIVER_API, RUNTIME_API
+
+
+def driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Counted, ...]:
+    """All calls of the runtime and of the driver that a function makes on a real GPU; mere questions last."""
+    cupti = library.load()
+    if cupti is None:
+        return (), ()
+    domains = {kind: frozenset(cupti.call_names(kind).values()) for kind in (RUNTIME_API, DRIVER_API)}
+    names: Counter[str] = Counter()
+
+    def seen(name: str, returned: bool, _: Any) -> None:
+        if not returned:
+            names[name] += 1
+
+    with callbacks.subscribed(cupti, domains, seen):
+        function(*args)
+    kinds = (RUNTIME_API, DRIVER_API)
+    return tuple(questions_last((n, names[n]) for n in names if n in domains[kind]) for kind in kinds)

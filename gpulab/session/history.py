@@ -1,0 +1,38 @@
+"""Who writes an element of an array: on the virtual device in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gpulab.session import current
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.records.faults.history import ElementHistory
+
+
+def element_history(element: Any, name: str, function: Callable[[], Any]) -> ElementHistory:
+    """Call a function, and tell who writes the one element of an array meanwhile.
+
+    Raises
+    ------
+    NotSupportedError
+        On a real GPU, whose kernels cannot be watched.
+    """
+    if current.real_cp() is not None:
+        raise NotSupportedError(
+            "A real GPU does not tell who writes an element: make the arrays on a virtual one, after "
+            'gl.use_device("virtual"), and ask there.'
+        )
+    from virtualgpu.sanitizer.history import history_of
+
+    backend = current.virtual_side()
+    device = backend.machine.devices[element.device.id]
+    history, error = history_of(device, element.data.ptr, element.dtype, function)
+    return ElementHistory(
+        provenance=backend.provenance,
+        element=name,
+        writes=tuple(history.writes),
+        launches=history.launches,
+        left_out=history.count + 1 - len(history.writes),
+        error="" if error is None else f"{type(error).__name__}: {error}",
+    )

@@ -1,0 +1,333 @@
+"""What a memory pool does while a program runs: its hooks' calls as columns, each with the program's lines.
+
+The hook is CuPy's `MemoryHook`, the same for a real and a virtual GPU. CuPy keeps hooks by thread: a recorder
+sees the allocations of the threads that it was started in.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+import time
+import weakref
+from array import array
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import Any, Self
+
+import numpy as np
+
+from gpulab.session import current
+from virtualgpu.records.memory import ACTIONS, AllocatorEvents, Frame, Stack
+from virtualgpu.records.timeline import SourceLine
+from virtualgpu.words import count, noun
+
+ALLOC, FREE_REQUESTED, FREE_COMPLETED, SEGMENT_ALLOC, OOM = (
+    ACTIONS.index(name) for name in ("alloc", "free_requested", "free_completed", "segment_alloc", "oom")
+)
+MOST_FRAMES = 64
+MOST_STACKS = 20_000  # the lines of later ones are not kept
+MOST_FOREIGN = 16  # a stack ends where so many frames in a row are not the program's
+_COLUMNS = 8
+_ROW = struct.Struct(f"{_COLUMNS}q")
+_OPTIMIZED = 0x1  # CO_OPTIMIZED: the code of a function, and of no module or cell
+
+Row = tuple[int, int, int, int, int, int, int, int]
+"""Action, address, size, requested bytes, stream, time, stack and device of an event."""
+
+
+class AllocationRecorder:
+    """Events of the current pool, in order: ``alloc``; ``free_requested`` and at once ``free_completed``, as
+    CuPy's pool has it; ``segment_alloc`` and ``oom``.
+
+    An event costs a few microseconds. What a pool gives back to the device calls no hook; nor does what
+    other threads do, memory without a pool, and `MemoryAsyncPool`. A block that another thread freed is
+    seen as freed when its address is given out again.
+
+    Parameters
+    ----------
+    keep
+        How many events are kept at least, the last ones; None: all.
+    device
+        Whose bytes `held` counts.
+    at_event
+        Called before each allocation and each free, in the program's thread; it must be quick.
+
+    Examples
+    --------
+    >>> with AllocationRecorder() as seen:
+    ...     x = cp.zeros(1000)
+    >>> seen.events().size_bytes[-1]
+    8192
+    """
+
+    def __init__(
+        self, keep: int | None = None, device: int = 0, at_event: Callable[[], None] | None = None
+    ) -> None:
+        self._cp = current.cp()
+        self._stream: Callable[[], Any] = self._cp.cuda.get_current_stream
+        self.at_event = at_event
+        self._keep = keep
+        self._rows = array("q")  # the events' columns, row after row
+        self._dropped = 0  # events
+        self._lock = threading.RLock()
+        self._live: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
+        self._lines = current.program_lines()
+        self._kinds: dict[int, int] = {}  # by the id of a code object, see _kind
+        self._codes: list[CodeType] = []  # those, kept alive
+        self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
+        self._known: dict[Stack, int] = {}  # by lines
+        self.stacks: list[Stack] = []
+        self.sources: list[SourceLine] = []
+        self.missed = self.failed = 0
+        self._unpooled = False
+        self._device = device
+        self.held = self.most_held = 0
+        """Bytes allocated less bytes freed on the device since the start, and the most that it has been."""
+        self._hooks: list[Any] = []
+
+    # Recording
+
+    def start(self) -> None:
+        """See what the calling thread does from now on; a thread that is seen already changes nothing."""
+        allocator = getattr(self._cp.cuda.get_allocator(), "__self__", None)
+        self._unpooled = not isinstance(allocator, self._cp.cuda.MemoryPool)
+        hook = self._new_hook()
+        if hook is not None:
+            self._hooks.append(hook)
+
+    def _new_hook(self) -> Any | None:
+        """A hook for the calling thread, unless it has one; those of recorders that are gone leave."""
+        hooks = self._cp.cuda.memory_hook.get_memory_hooks()
+        for name, hook in list(hooks.items()):
+            if isinstance(name, _Name) and hook.recorder() is None:
+                del hooks[name]
+            elif isinstance(name, _Name) and hook.recorder() is self:
+                return None
+        hook = _hook(self._cp.cuda.MemoryHook, self)
+        hooks[hook.name] = hook
+        return hook
+
+    def stop(self) -> object:
+        """See nothing any more, in any thread."""
+        for hook in self._hooks:
+            hook.recorder = _nobody
+        self._hooks.clear()
+        # Only of this thread: another one may be going through its hooks.
+        mine = self._cp.cuda.memory_hook.get_memory_hooks()
+        for name in [n for n, hook in mine.items() if isinstance(n, _Name) and hook.recorder() is None]:
+            del mine[name]
+        return None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @contextmanager
+    def in_this_thread(self) -> Iterator[None]:
+        """See what a block does, whichever thread it runs in, such as a widget's callback."""
+        hook = self._new_hook()
+        try:
+            yield
+        finally:
+            if hook is not None:
+                self._cp.cuda.memory_hook.get_memory_hooks().pop(hook.name, None)
+
+    # What the hook says
+
+    def before(self) -> None:
+        if self.at_event is not None:
+            self.at_event()
+
+    def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
+        if not size:
+            return  # a block of no bytes is none
+        stack, now, stream = self._stack(), time.perf_counter_ns(), self._stream().ptr
+        if not given:
+            free = self._cp.cuda.runtime.memGetInfo()[0]
+            self._add((OOM, free, size, requested, stream, now, stack, device))
+            return
+        place = device, address
+        if place in self._live:
+            self.missed += 1
+            self._free(device, address, size, now, -1)
+        self._live[place] = requested, stream
+        if device == self._device:
+            self.held += size
+            self.most_held = max(self.held, self.most_held)
+        self._add((ALLOC, address, size, requested, stream, now, stack, device))
+
+    def freed(self, device: int, size: int, address: int) -> None:
+        self._free(device, address, size, time.perf_counter_ns(), self._stack())
+
+    def taken(self, device: int, size: int, address: int) -> None:
+        stack, now, stream = self._stack(), time.perf_counter_ns(), self._stream().ptr
+        self._add((SEGMENT_ALLOC, address, size, 0, stream, now, stack, device))
+
+    def _free(self, device: int, address: int, size: int, now: int, stack: int) -> None:
+        requested, stream = self._live.pop((device, address), (0, 0))
+        if device == self._device:
+            self.held -= size
+        self._add(
+            (FREE_REQUESTED, address, size, requested, stream, now, stack, device),
+            (FREE_COMPLETED, address, size, requested, stream, now, stack, device),
+        )
+
+    def _add(self, *rows: Row) -> None:
+        for row in rows:
+            # One call, in which no other thread runs, nor the garbage collector, which may come in here.
+            self._rows.frombytes(_ROW.pack(*row))
+        if self._keep is not None and len(self._rows) > 2 * _COLUMNS * self._keep:
+            with self._lock:
+                surplus = max(0, len(self._rows) // _COLUMNS - self._keep)
+                del self._rows[: surplus * _COLUMNS]
+                self._dropped += surplus
+
+    # Stack traces
+
+    def _stack(self) -> int:
+        """The number of the calling thread's stack of the program's own lines, -1 for none."""
+        key: list[int] = []
+        frames: list[FrameType] = []
+        kinds, foreign = self._kinds, 0
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None:
+            code = frame.f_code
+            kind = kinds.get(id(code), -1)
+            if kind < 0:
+                kind = self._kind(frame)
+            if kind:
+                key += (id(code), frame.f_lasti)
+                frames.append(frame)
+                if kind == 2 or len(key) >= 2 * MOST_FRAMES:
+                    break
+                foreign = 0
+            elif key:
+                foreign += 1
+                if foreign > MOST_FOREIGN:
+                    break
+            frame = frame.f_back
+        if not key:
+            return -1
+        number = self._numbers.get(tuple(key))
+        if number is not None:
+            return number
+        return self._new_stack(tuple(key), frames) if len(self.stacks) < MOST_STACKS else -1
+
+    def _kind(self, frame: FrameType) -> int:
+        """0 for a line of a library, 1 for one of the program, 2 if the program starts here."""
+        code = frame.f_code
+        kind = int(self._lines.belongs(code.co_filename, str(frame.f_globals.get("__name__"))))
+        if kind and not code.co_flags & _OPTIMIZED and frame.f_globals.get("__name__") == "__main__":
+            kind = 2
+        self._codes.append(code)
+        self._kinds[id(code)] = kind
+        return kind
+
+    def _new_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
+        sources = [self._lines.line(frame) for frame in frames]
+        stack = tuple(
+            Frame(at.file, at.line, frame.f_code.co_name) for at, frame in zip(sources, frames, strict=True)
+        )
+        with self._lock:
+            number = self._known.setdefault(stack, len(self.stacks))
+            if number == len(self.stacks):
+                self.sources.append(sources[0])
+                self.stacks.append(stack)
+            self._numbers[key] = number
+        return number
+
+    # What was seen
+
+    def __len__(self) -> int:
+        """How many events there were, those that are not kept any more included."""
+        with self._lock:
+            return self._dropped + len(self._rows) // _COLUMNS
+
+    def events(self, since: int = 0, device: int | None = None) -> AllocatorEvents:
+        """Events from number `since` on, as far as they are kept; of all devices, or one."""
+        return self.news(since, device)[0]
+
+    def news(self, since: int, device: int | None = None) -> tuple[AllocatorEvents, int]:
+        """The same, and the number of the event that comes next."""
+        with self._lock:
+            first = max(since, self._dropped)
+            rows = self._rows[(first - self._dropped) * _COLUMNS :].tobytes()
+        table = np.frombuffer(rows, np.int64).reshape(-1, _COLUMNS)
+        following = first + len(table)
+        if device is not None:
+            table = table[table[:, 7] == device]
+        action, address, size, requested, stream, time_ns, stack = table.T[:7].copy()
+        found = AllocatorEvents(
+            actions=action.astype(np.uint8), addresses=address, size_bytes=size, requested_bytes=requested,
+            streams=stream, time_ns=time_ns, stacks=stack.astype(np.int32),
+        )  # fmt: skip
+        return found, following
+
+    @property
+    def note(self) -> str:
+        """What was not seen as it happened, in words; empty for nothing."""
+        said = []
+        if self._unpooled:
+            said.append("Allocations come from no MemoryPool here, and only such pools tell of them.")
+        if self.missed:
+            blocks = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
+            said.append(
+                f"{blocks} freed by another thread, and seen so when the address was given out again."
+            )
+        if self.failed:
+            said.append(f"{count(self.failed, 'event')} could not be recorded.")
+        return " ".join(said)
+
+
+class _Name(str):
+    """A hook's name that tells ours from those of the program; each of ours has its own."""
+
+
+def _nobody() -> None:
+    return None
+
+
+def _hook(base: Any, recorder: AllocationRecorder) -> Any:
+    """A `MemoryHook` of one kind of device that tells a recorder, and nobody once that is gone.
+
+    It raises nothing into the program.
+    """
+
+    def tell(what: str, *args: Any) -> None:
+        told = hook.recorder()
+        if told is not None:
+            try:
+                getattr(told, what)(*args)
+            except Exception:
+                told.failed += 1
+
+    class Hook(base):  # type: ignore[misc]
+        recorder: Callable[[], AllocationRecorder | None]
+
+        def malloc_preprocess(self, **_: Any) -> None:
+            tell("before")
+
+        free_preprocess = malloc_preprocess
+
+        def malloc_postprocess(
+            self, device_id: int, size: int, mem_size: int, mem_ptr: int, pmem_id: int
+        ) -> None:
+            tell("allocated", device_id, size, mem_size, mem_ptr, bool(pmem_id))
+
+        def alloc_postprocess(self, device_id: int, mem_size: int, mem_ptr: int) -> None:
+            if mem_ptr:
+                tell("taken", device_id, mem_size, mem_ptr)
+
+        def free_postprocess(self, device_id: int, mem_size: int, mem_ptr: int, pmem_id: int) -> None:
+            tell("freed", device_id, mem_size, mem_ptr)
+
+    hook = Hook()
+    hook.recorder = weakref.ref(recorder)
+    hook.name = _Name(f"gpulab recorder {id(hook)}")
+    return hook

@@ -1,0 +1,74 @@
+"""Page-locked host memory: what a pool in the place of CuPy's own locks, gives out and takes back.
+
+CuPy's pool of it calls no hooks. The one here has its rules: buffers of powers of two from 512 bytes up, kept
+when they are free.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gpulab.session import current
+from virtualgpu.allocators.log import EventLog
+from virtualgpu.records.memory import Action, AllocatorTrace, BlockMap
+
+_PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
+
+
+class PinnedRecorder:
+    """Counts what is allocated from `start` to `stop`; buffers still in use then are counted on."""
+
+    def __init__(self) -> None:
+        self._cp = current.cp()
+        found = current.backend().provenance
+        said = f"CuPy's pinned memory for {found.device}"
+        measured = found.source == "measured"
+        self._provenance = replace(found, device="this computer", detail=said) if measured else found
+        self._log = EventLog()
+        # What waits for a buffer's end must not keep this object, and with it the pool, alive.
+        self._emit = partial(_emit, self._log, time.perf_counter_ns())
+        self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
+
+    def start(self) -> None:
+        """Serve the program's requests."""
+        self._cp.cuda.set_pinned_memory_allocator(self._malloc)
+
+    def stop(self) -> AllocatorTrace:
+        """Let CuPy's default pool serve them again."""
+        self._cp.cuda.set_pinned_memory_allocator(self._cp.get_default_pinned_memory_pool().malloc)
+        return self.record()
+
+    def record(self) -> AllocatorTrace:
+        """All events so far."""
+        return AllocatorTrace(
+            provenance=self._provenance,
+            device_id=0,
+            allocator="CuPy's pool of pinned memory",
+            first=BlockMap(self._provenance, 0, 0, 0, ()),
+            events=self._log.events(),
+        )
+
+    def _lock(self, size: int) -> Any:
+        """A buffer for the pool, from the driver."""
+        cuda, emit = self._cp.cuda, self._emit
+        memory = cuda.PinnedMemory(size, _PORTABLE)
+        emit("segment_alloc", memory.ptr, size, 0)
+        weakref.finalize(memory, emit, "segment_free", memory.ptr, size, 0).atexit = False
+        return cuda.PinnedMemoryPointer(memory, 0)
+
+    def _malloc(self, size: int) -> Any:
+        pointer, emit = self.pool.malloc(size), self._emit
+        address, taken = pointer.ptr, pointer.mem.size
+        if taken:
+            emit("alloc", address, taken, int(size))
+            weakref.finalize(pointer.mem, emit, "free_completed", address, taken, int(size)).atexit = False
+        return pointer
+
+
+def _emit(log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int) -> None:
+    log.time_ns = time.perf_counter_ns() - since_ns
+    log.emit(action, address, size, requested, 0)

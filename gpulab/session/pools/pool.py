@@ -1,0 +1,138 @@
+"""The pool that serves the program's allocations: what it holds, and all that it does while a block runs."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from dataclasses import replace
+from typing import Any
+
+from gpulab.session import current
+from gpulab.session.pools.hook import AllocationRecorder
+from virtualgpu.allocators import released
+from virtualgpu.model import machine
+from virtualgpu.records import Provenance
+from virtualgpu.records.memory import ACTIONS, AllocatorTrace, Block, BlockMap, Segment
+from virtualgpu.words import count
+
+_SEGMENT_FREE = ACTIONS.index("segment_free")
+
+
+def current_pool() -> Any:
+    """The pool of the current allocator, or CuPy's default one where that has none."""
+    cp = current.cp()
+    pool = getattr(cp.cuda.get_allocator(), "__self__", None)
+    return pool if hasattr(pool, "total_bytes") else cp.get_default_memory_pool()
+
+
+def lies_here(array: Any) -> bool:
+    """Whether an array lies on the device in use, not on another or on one that was in use before."""
+    memory = array.data.mem
+    if owner := getattr(memory, "owner", None):  # a virtual array's
+        return owner is machine.current().current_device
+    return bool(memory.device_id == current.cp().cuda.Device().id)
+
+
+def provenance() -> Provenance:
+    """Of what the pool of the device in use is seen to do."""
+    found = current.backend().provenance
+    return replace(found, detail="CuPy's memory hooks") if found.source == "measured" else found
+
+
+def block_map(pool: Any) -> tuple[BlockMap, str]:
+    """What a pool holds now, and in words what of it cannot be known.
+
+    The virtual GPU's pool tells. CuPy's does not: of it the blocks of living arrays are known.
+    """
+    cp = current.cp()
+    names = current.program_names(lambda array: int(array.data.mem.ptr))
+    names.look(sys._getframe())
+
+    def named(block: Block) -> Block:
+        name = "" if block.is_free else names.array(block.address)
+        return replace(block, label=f"{name}: {block.label}") if name else block
+
+    if hasattr(pool, "block_map"):
+        there = pool.block_map()
+        segments = (replace(s, blocks=tuple(map(named, s.blocks))) for s in there.segments)
+        return replace(there, segments=tuple(segments)), ""
+    device = int(cp.cuda.Device().id)
+    total = int(pool.total_bytes())
+    blocks: dict[int, Block] = {}
+    for thing in gc.get_objects() if total else ():
+        if not issubclass(type(thing), cp.ndarray):
+            continue
+        memory = thing.data.mem
+        if type(memory).__name__ == "PooledMemory" and memory.device_id == device and memory.ptr:
+            label = f"{thing.dtype} array of shape {thing.shape}"
+            blocks[int(memory.ptr)] = Block(
+                address=int(memory.ptr), size_bytes=int(memory.size), is_free=False, requested_bytes=0,
+                label=label,
+            )  # fmt: skip
+    found = tuple(Segment(at, block.size_bytes, 0, (named(block),)) for at, block in sorted(blocks.items()))
+    unknown = total - sum(block.size_bytes for block in blocks.values())
+    note = ""
+    if total:
+        more = f", and {count(unknown, 'byte')} of it are not shown" if unknown > 0 else ""
+        note = (
+            "CuPy's pool does not tell its segments: what it held before is shown as blocks of the arrays "
+            f"that lived then{more}."
+        )
+    return BlockMap(provenance(), device, 0, int(pool.get_limit()), found), note
+
+
+class PoolRecorder(AllocationRecorder):
+    """Events of the current pool from `start` to `stop`, with the segments that it gives back.
+
+    No hook tells of these: the pool's total is read at each event, and shrinks by what went.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(at_event=self._look)
+        self.pool, self._provenance = current_pool(), provenance()
+        self.device = int(self._cp.cuda.Device().id)
+        self.first, self.unknown = block_map(self.pool)
+        self._total = int(self.pool.total_bytes())
+        self._refused_at = 0
+        self.capacity_bytes = self._total + int(self._cp.cuda.runtime.memGetInfo()[0])
+
+    def stop(self) -> AllocatorTrace:
+        """See nothing any more, and tell all that happened; without a start, what the pool holds."""
+        super().stop()
+        self._look()
+        # The limit that refused something, or else the last one that there was.
+        limit = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
+        first = replace(self.first, limit_bytes=limit)
+        events, unnamed = released.named(first, self.events(device=self.device))
+        notes = [self.unknown, self.note]
+        if unnamed:
+            notes.append(
+                f"{count(unnamed, 'byte')} that went back to the device are still shown: "
+                "it is not known which."
+            )
+        return AllocatorTrace(
+            provenance=self._provenance, device_id=self.device, allocator="CuPy's pool", first=first,
+            events=events, stacks=tuple(self.stacks), capacity_bytes=self.capacity_bytes,
+            note=" ".join(filter(None, notes)), texts=tuple(source.text for source in self.sources),
+        )  # fmt: skip
+
+    def taken(self, device: int, size: int, address: int) -> None:
+        if address and device == self.device:
+            self._total += size
+            self._look()
+        super().taken(device, size, address)
+
+    def allocated(self, device: int, requested: int, size: int, address: int, given: bool) -> None:
+        self._look()
+        self._refused_at = self._refused_at if given else int(self.pool.get_limit())
+        super().allocated(device, requested, size, address, given)
+
+    def _look(self) -> None:
+        """Whether the pool gave something back since the last look."""
+        if self._cp.cuda.runtime.getDevice() != self.device:
+            return  # a pool tells of the current device
+        total = int(self.pool.total_bytes())
+        gone, self._total = self._total - total, total
+        if gone > 0:
+            self._add((_SEGMENT_FREE, 0, gone, 0, 0, time.perf_counter_ns(), self._stack(), self.device))

@@ -1,0 +1,137 @@
+"""A device's memory, read in the background, with what the pool's hooks tell between two readings."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from gpulab.sampler import Ring, Sampler
+from gpulab.session import current
+from gpulab.session.pools.hook import ALLOC, FREE_REQUESTED, OOM, AllocationRecorder
+from virtualgpu.records.memory import AllocatorEvents, MemoryMarks, MemoryReading, MemorySamples
+from virtualgpu.records.memory.samples import COLUMNS, MARKS
+from virtualgpu.records.timeline import SourceLine
+
+KEPT_EVENTS = 50_000
+KEPT_MARKS = 20_000
+MARKS_A_READING = 8
+
+Row = Sequence[float | None]
+Tick = Callable[[int, Row, Sequence[Sequence[float]], Sequence[SourceLine], str], None]
+"""Takes a reading's number and row, the marks and the lines that are new, and why it failed."""
+
+
+class MemoryRecorder:
+    """Reads a device's memory from `start` to `stop`."""
+
+    def __init__(self, rate_hz: float) -> None:
+        backend = current.backend()
+        self._provenance = backend.provenance
+        self._capacity_bytes = backend.device_info().memory_bytes
+        self._device_id = int(current.cp().cuda.Device().id)
+        self.seen = AllocationRecorder(KEPT_EVENTS, self._device_id)
+        self._marks = Ring(len(MARKS), KEPT_MARKS)
+        self._next = self._lines = 0  # of the events and lines: what the next reading begins with
+        self._tick: Tick | None = None
+        mine = weakref.ref(self)  # the thread of readings must not keep it alive
+
+        def after(number: int, row: Row) -> None:
+            if (recorder := mine()) is not None:
+                recorder._after(number, row)
+
+        readings = _Readings(backend.memory_reader(), self.seen, self._capacity_bytes)
+        self.sampler = Sampler(readings, len(COLUMNS) - 1, rate_hz, then=after)
+
+    def start(self) -> None:
+        """Begin to read, and to see what the calling thread allocates."""
+        self.seen.start()
+        self.sampler.start()
+
+    def stop(self) -> MemorySamples:
+        """End, with a last reading."""
+        self.sampler.stop()
+        self.sampler.take()
+        self.seen.stop()
+        return self.record()
+
+    def tell(self, tick: Tick, lines: int) -> None:
+        """Tell each reading from now on; the first so many lines are known already."""
+        self._lines, self._tick = lines, tick
+
+    def record(self) -> MemorySamples:
+        """Everything up to now."""
+        columns = dict(zip(COLUMNS, self.sampler.rows().T.copy(), strict=True))
+        said = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
+        return MemorySamples(
+            provenance=self._provenance,
+            device_id=self._device_id,
+            capacity_bytes=self._capacity_bytes,
+            **columns,
+            marks=MemoryMarks.of(self._marks.since()),
+            lines=tuple(self.seen.sources),
+            note=" ".join(filter(None, said)),
+        )
+
+    def _after(self, number: int, row: Row) -> None:
+        """Note what was allocated since the reading before; on the sampler's thread."""
+        events, self._next = self.seen.news(self._next, self._device_id)
+        marks = marks_of(events, self.sampler.began_ns)
+        for mark in marks:
+            self._marks.add(mark)
+        if self._tick is not None:
+            lines = self.seen.sources[self._lines :]
+            self._lines += len(lines)
+            self._tick(number, row, marks, lines, self.sampler.failure)
+
+
+class _Readings:
+    """One row of readings, with the peak since the last one by the pool's own calls."""
+
+    def __init__(
+        self, read: Callable[[], MemoryReading], seen: AllocationRecorder, capacity_bytes: int
+    ) -> None:
+        self._read, self._seen, self._capacity_bytes = read, seen, capacity_bytes
+        self._reserved: int | None = None
+        self._base: int | None = None  # what was used when `seen` had seen nothing
+
+    def __call__(self) -> Row:
+        seen = self._seen
+        before, highest = len(seen), seen.most_held
+        seen.most_held = seen.held
+        now = self._read()
+        peak = now.used_bytes
+        # A pool counts a segment while it asks the device for it, which may refuse: more than there is
+        # was never reserved.
+        if now.reserved_bytes is None or now.reserved_bytes <= self._capacity_bytes:
+            self._reserved = now.reserved_bytes
+        if now.used_bytes is not None:
+            if self._base is None or before == len(seen):
+                self._base = now.used_bytes - seen.held
+            peak = max(now.used_bytes, self._base + highest)
+        return now.used_bytes, self._reserved, peak, now.limit_bytes, now.device_bytes, now.others_bytes
+
+
+def marks_of(events: AllocatorEvents, since_ns: int) -> list[tuple[float, ...]]:
+    """Rows of `MemoryMarks`: the events by line, those of the least bytes in one row for several lines."""
+    kinds = [events.actions == code for code in (ALLOC, FREE_REQUESTED, OOM)]
+    seen = np.logical_or.reduce(kinds)
+    if not seen.any():
+        return []
+    stacks, group = np.unique(events.stacks[seen], return_inverse=True)
+    size, time_ns = events.size_bytes[seen], events.time_ns[seen] - since_ns
+    sums = []
+    for kind in kinds:
+        mine = kind[seen].astype(np.float64)
+        sums += [np.bincount(group, mine), np.bincount(group, mine * size)]
+    first = np.full(len(stacks), np.inf)
+    np.minimum.at(first, group, time_ns)
+    table = np.column_stack((first, *sums[:4], sums[4], stacks))
+    if len(table) > MARKS_A_READING:
+        weight = np.where(table[:, 5] > 0, np.inf, table[:, 2] + table[:, 4])
+        order = np.argsort(-weight, kind="stable")
+        rest = table[order[MARKS_A_READING - 1 :]]
+        together = [rest[:, 0].min(), *rest[:, 1:6].sum(axis=0), -1]
+        table = np.vstack((table[order[: MARKS_A_READING - 1]], together))
+    return [tuple(row) for row in table[np.argsort(table[:, 0], kind="stable")].tolist()]

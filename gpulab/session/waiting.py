@@ -1,0 +1,144 @@
+"""What a notebook says below a cell that takes long: how far its work is, and how to stop it.
+
+The line goes when the work has ended. Outside notebooks, and in cells whose output is captured, nothing is
+said.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from virtualgpu.records.launch.whereabouts import Whereabouts
+from virtualgpu.words import count
+
+# Nothing is said of work that takes less.
+QUIET_S = 3.0
+_AGAIN_S = 1.0
+_STOP = "To stop it: Kernel > Interrupt, or press I twice."
+
+
+class _Line:
+    """A line of text below the cell that runs now."""
+
+    def __init__(self) -> None:
+        self._transient: dict[str, str] = {}
+
+    def show(self, text: str) -> None:
+        update = bool(self._transient)
+        self._transient = self._transient or {"display_id": uuid.uuid4().hex}
+        _shell().display_pub.publish({"text/plain": text}, {}, transient=self._transient, update=update)
+
+    def end(self) -> None:
+        if self._transient:
+            self.show("")
+
+
+class KernelLine:
+    """Says where a kernel is, once it has run for a while."""
+
+    def __init__(self) -> None:
+        self._line, self._began_s = _Line(), time.monotonic()
+        self._next_s = self._began_s + QUIET_S
+
+    def look(self, where: Callable[[], Whereabouts]) -> None:
+        """Say it again now and then."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            return
+        self._next_s = now_s + _AGAIN_S
+        if _cell_runs():
+            self._line.show(f"{_words(where(), now_s - self._began_s)} {_STOP}")
+
+    def end(self) -> None:
+        """Take the line back."""
+        self._line.end()
+
+
+class _Steps:
+    """Says which step of several has begun, once they have taken a while."""
+
+    def __init__(self, total: int, call: str) -> None:
+        self._total, self._call, self._line = total, call, _Line()
+        self._begun, self._said, self._lock = 0, False, threading.Lock()
+        # In the cell's context, which tells what is shown below which cell.
+        self._timer = threading.Timer(QUIET_S, contextvars.copy_context().run, (self._say,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def begin(self) -> None:
+        """Go on to the next."""
+        with self._lock:
+            self._begun += 1
+        if self._said:
+            self._say()
+
+    def _say(self) -> None:
+        with self._lock:
+            if not self._timer.finished.is_set() or self._said:
+                self._said = True
+                self._line.show(f"{self._call}: {max(self._begun, 1)} of {self._total}. {_STOP}")
+
+    def end(self) -> None:
+        """Take the line back."""
+        self._timer.cancel()
+        with self._lock:
+            self._line.end()
+
+
+@contextmanager
+def steps(total: int, call: str) -> Iterator[Callable[[], None]]:
+    """Say "2 of 4" below a cell once a call of several launches has taken a while.
+
+    Parameters
+    ----------
+    total
+        How many steps it has at most.
+    call
+        What it is, such as ``"gl.check"``.
+
+    Yields
+    ------
+    callable
+        To be called as each step begins.
+    """
+    if not _cell_runs():
+        yield lambda: None
+        return
+    counted = _Steps(total, call)
+    try:
+        yield counted.begin
+    finally:
+        counted.end()
+
+
+def _shell() -> Any:
+    """IPython's shell, where it runs."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython is not None else None
+
+
+def _cell_runs() -> bool:
+    """Whether this is the thread of a notebook's cell that shows what it displays."""
+    shell = _shell()
+    if getattr(shell, "kernel", None) is None or threading.current_thread() is not threading.main_thread():
+        return False
+    from IPython.core.displaypub import CapturingDisplayPublisher
+
+    cell = shell.get_parent().get("header", {}).get("msg_type") == "execute_request"
+    return cell and not isinstance(shell.display_pub, CapturingDisplayPublisher)
+
+
+def _words(where: Whereabouts, seconds: float) -> str:
+    source = f" `{where.source_text}`" if where.source_text else ""
+    line = f"near line {where.line}{source}, " if where.line else ""
+    return (
+        f"Kernel '{where.kernel}' has run for {int(seconds)} s: {line}block {where.block}, "
+        f"{where.ended:,} of {count(where.blocks, 'block')} done."
+    )
