@@ -5,113 +5,78 @@ Names load on first use, so that ``import gpulab`` costs milliseconds.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from gpulab._names import declared, load
+
 if TYPE_CHECKING:
-    from gpulab.diagnosis import doctor
-    from gpulab.lab.access import access
-    from gpulab.lab.device import compare, device
-    from gpulab.lab.graphs import graph
-    from gpulab.lab.kernels import (
-        as_run,
-        before_volta,
-        block_order,
-        count,
-        launch,
-        occupancy,
-        sanitize,
-        warps,
-    )
-    from gpulab.lab.memory.allocator import allocator, open_allocator
-    from gpulab.lab.memory.chart import memory
-    from gpulab.lab.memory.ladder import ladder
-    from gpulab.lab.memory.pinned import host_memory
-    from gpulab.lab.memory.report import memory_report
-    from gpulab.lab.recorded import recorded
-    from gpulab.lab.streams import check_streams
-    from gpulab.lab.timeline import open_timeline, timeline, timelines
-    from gpulab.session import use_device, which_device
-    from gpulab.teach import check, predict, quiz, reveal
-    from gpulab.teach.progress import progress
-    from virtualgpu import errors
+    from gpulab.diagnosis import doctor as doctor
+    from gpulab.lab.access import access as access
+    from gpulab.lab.device import compare as compare
+    from gpulab.lab.device import device as device
+    from gpulab.lab.faults.history import who_wrote as who_wrote
+    from gpulab.lab.faults.sandbox import sandbox as sandbox
+    from gpulab.lab.fusion.traffic import traffic as traffic
+    from gpulab.lab.graphs import graph as graph
+    from gpulab.lab.kernels import as_run as as_run
+    from gpulab.lab.kernels import before_volta as before_volta
+    from gpulab.lab.kernels import block_order as block_order
+    from gpulab.lab.kernels import count as count
+    from gpulab.lab.kernels import launch as launch
+    from gpulab.lab.kernels import occupancy as occupancy
+    from gpulab.lab.kernels import sanitize as sanitize
+    from gpulab.lab.kernels import warps as warps
+    from gpulab.lab.libraries.calls import calls as calls
+    from gpulab.lab.libraries.follow import follow as follow
+    from gpulab.lab.libraries.tune import tune as tune
+    from gpulab.lab.links.collective import collective as collective
+    from gpulab.lab.links.peers import peers as peers
+    from gpulab.lab.memory.allocator import allocator as allocator
+    from gpulab.lab.memory.allocator import open_allocator as open_allocator
+    from gpulab.lab.memory.chart import memory as memory
+    from gpulab.lab.memory.ladder import ladder as ladder
+    from gpulab.lab.memory.pinned import host_memory as host_memory
+    from gpulab.lab.memory.report import memory_report as memory_report
+    from gpulab.lab.monitor.monitor import monitor as monitor
+    from gpulab.lab.precision.numbers import precision as precision
+    from gpulab.lab.profiling.profile import profile as profile
+    from gpulab.lab.recorded import recorded as recorded
+    from gpulab.lab.streams import check_streams as check_streams
+    from gpulab.lab.timeline import open_timeline as open_timeline
+    from gpulab.lab.timeline import timeline as timeline
+    from gpulab.lab.timeline import timelines as timelines
+    from gpulab.lab.why.diagnose import diagnose as diagnose
+    from gpulab.lab.why.roofline import roofline as roofline
+    from gpulab.session import use_device as use_device
+    from gpulab.session import which_device as which_device
+    from gpulab.teach import check as check
+    from gpulab.teach import predict as predict
+    from gpulab.teach import quiz as quiz
+    from gpulab.teach import reveal as reveal
+    from gpulab.teach.interview import interview as interview
+    from gpulab.teach.names import names as names
+    from gpulab.teach.progress import progress as progress
+    from virtualgpu import errors as errors
 
     cp: Any
     cupyx: Any
     __version__: str
 
-__all__ = [
-    "access",
-    "allocator",
-    "as_run",
-    "before_volta",
-    "block_order",
-    "check",
-    "check_streams",
-    "compare",
-    "count",
-    "cp",
-    "cupyx",
-    "device",
-    "doctor",
-    "errors",
-    "graph",
-    "host_memory",
-    "ladder",
-    "launch",
-    "memory",
-    "memory_report",
-    "occupancy",
-    "open_allocator",
-    "open_timeline",
-    "predict",
-    "progress",
-    "quiz",
-    "recorded",
-    "reveal",
-    "sanitize",
-    "timeline",
-    "timelines",
-    "use_device",
-    "warps",
-    "which_device",
-]
+_HOMES = declared(__file__)
 
-_MODULES = {
-    "gpulab.diagnosis": "doctor",
-    "gpulab.lab.access": "access",
-    "gpulab.lab.device": "compare device",
-    "gpulab.lab.graphs": "graph",
-    "gpulab.lab.kernels": "as_run before_volta block_order count launch occupancy sanitize warps",
-    "gpulab.lab.memory.allocator": "allocator open_allocator",
-    "gpulab.lab.memory.chart": "memory",
-    "gpulab.lab.memory.ladder": "ladder",
-    "gpulab.lab.memory.pinned": "host_memory",
-    "gpulab.lab.memory.report": "memory_report",
-    "gpulab.lab.recorded": "recorded",
-    "gpulab.lab.streams": "check_streams",
-    "gpulab.lab.timeline": "open_timeline timeline timelines",
-    "gpulab.session": "use_device which_device",
-    "gpulab.teach": "check predict quiz reveal",
-    "gpulab.teach.progress": "progress",
-}
-_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted([*_HOMES, "cp", "cupyx"])
 
 
 def __getattr__(name: str) -> Any:
     if name in ("cp", "cupyx"):
         # Asked anew each time: a switch between a real and a virtual device changes the answer.
-        return getattr(importlib.import_module("gpulab.session"), name)()
-    if name == "errors":
-        return importlib.import_module("virtualgpu.errors")
+        return load("gpulab.session", name)()
     if name == "__version__":
         return _version()
-    home = _HOME.get(name)
-    if home is None:
+    if name not in _HOMES:
         raise AttributeError(_unknown(name), name=name)
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
+    value = globals()[name] = load(_HOMES[name], name)
     return value
 
 
@@ -144,4 +109,4 @@ def __dir__() -> list[str]:
 
 
 if "IPython" in sys.modules:
-    importlib.import_module("gpulab.lab.messages").use_in_ipython()
+    load("gpulab.lab.messages", "use_in_ipython")()

@@ -1,4 +1,4 @@
-"""The ``gpulab`` command: ``lab``, ``copy``, ``reset``, ``doctor``, ``bench`` and ``record``."""
+"""The ``gpulab`` command: ``lab``, ``copy``, ``check``, ``report``, ``doctor`` and others."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ _OF_A_CHECKOUT = {
     "bench --gpu": ("tools.bench.gpu", "time the teaching kernels beside CUDA's libraries, on a GPU"),
     "record": ("tools.recordings.record", "record a real GPU's answers for those who have none"),
 }
+# For graders and instructors, as their modules read the arguments.
+_OF_A_CLASS = {
+    "check": ("gpulab.teach.classroom.check", "judge answers in files, without Jupyter"),
+    "golf": ("gpulab.teach.classroom.golf", "a file of best scores, entered with answers that pass"),
+    "instructor": ("gpulab.teach.classroom.instructor", "a page for whoever teaches a notebook"),
+    "report": ("gpulab.teach.classroom.report", "a class's progress files in one table"),
+}
 
 
 class CommandError(GpulabError):
@@ -36,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the result is the process's exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if given and given[0] in _OF_A_CLASS:
+            return int(importlib.import_module(_OF_A_CLASS[given[0]][0]).main(given[1:]))
         if given and given[0] in _OF_A_CHECKOUT:
             if given[0] == "bench" and "--gpu" in given:
                 given = ["bench --gpu", *(word for word in given[1:] if word != "--gpu")]
@@ -47,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if rest:
             parser.error(f"unknown argument {rest[0]}")
         if options.command == "doctor":
-            return _doctor(as_json=options.json)
-        from gpulab import copies
+            return _doctor(as_json=options.json, details=options.details)
+        from gpulab.course import copies
 
         folder = _folder(options.folder)
         _say(copies.reset(folder, options.names) if options.command == "reset" else copies.update(folder))
@@ -67,12 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gpulab {gpulab.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     own = argparse.ArgumentParser(add_help=False)
-    own.add_argument(
-        "--folder",
-        type=Path,
-        metavar="FOLDER",
-        help="where your copies of the notebooks are",
-    )
+    own.add_argument("--folder", type=Path, metavar="FOLDER", help="where your copies of the notebooks are")
     lab = commands.add_parser(
         "lab", parents=[own],
         help="open your copies of the notebooks in JupyterLab; further arguments go to JupyterLab",
@@ -87,8 +91,9 @@ def _parser() -> argparse.ArgumentParser:
     reset = commands.add_parser("reset", parents=[own], help="begin notebooks anew; the old ones are kept")
     reset.add_argument("names", nargs="+", metavar="NN", help="how their names start, such as 02")
     doctor = commands.add_parser("doctor", help="check driver, CUDA, CuPy, NVRTC and Jupyter, with remedies")
+    doctor.add_argument("--details", action="store_true", help="list all that was looked at")
     doctor.add_argument("--json", action="store_true", help="print JSON")
-    for name, (_, text) in _OF_A_CHECKOUT.items():
+    for name, (_, text) in (_OF_A_CLASS | _OF_A_CHECKOUT).items():
         commands.add_parser(name, help=text, add_help=False)
     return parser
 
@@ -105,16 +110,17 @@ def _tool(command: str) -> Any:
     return importlib.import_module(_OF_A_CHECKOUT[command][0])
 
 
-def _doctor(*, as_json: bool) -> int:
+def _doctor(*, as_json: bool, details: bool) -> int:
     from gpulab.diagnosis import doctor
 
     diagnosis = doctor()
-    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else repr(diagnosis))
+    told = diagnosis.describe() if details else repr(diagnosis)
+    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else told)
     return diagnosis.exit_code
 
 
 def _folder(given: Path | None) -> Path:
-    from gpulab import copies
+    from gpulab.course import copies
 
     return given.expanduser().absolute() if given else copies.folder_here()
 
@@ -126,7 +132,7 @@ def _say(sentences: Sequence[str]) -> None:
 
 def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *, hub: bool) -> int:
     if as_it_is is None:
-        from gpulab import copies
+        from gpulab.course import copies
 
         as_it_is = _folder(folder)
         _say(copies.update(as_it_is))
@@ -136,8 +142,11 @@ def _lab(as_it_is: Path | None, folder: Path | None, arguments: Sequence[str], *
     # The address that JupyterLab prints leads to the first notebook, too.
     front = f"--{'ServerApp' if hub else 'LabApp'}.default_url=/lab/tree/{quote(first.name)}"
     # JupyterLab keeps widget state in the learner's own notebooks, so that views outlive the kernel.
-    settings = f"--LabApp.app_settings_dir={Path(__file__).parent / 'data' / 'lab_settings'}"
-    options = [*_as_root(), settings, front, *arguments]
+    data = Path(__file__).parent / "data"
+    settings = f"--LabApp.app_settings_dir={data / 'lab_settings'}"
+    # In a checkout and in an environment that others made CUDA C++ is in colour, too.
+    colours = f"--LabApp.extra_labextensions_path={data / 'labextensions'}"
+    options = [*_as_root(), settings, colours, front, *arguments]
     if hub:
         return _become([sys.executable, "-m", "jupyterhub.singleuser", *options], first.parent)
     return _become([sys.executable, "-m", "jupyterlab", *options, first.name], first.parent)

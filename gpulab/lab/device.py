@@ -41,7 +41,7 @@ def device(name: str | None = None) -> DeviceCard:
     backend = session.backend()
     info = backend.device_info()
     live = backend.metrics if session.which_device().kind == "cuda" else None
-    return DeviceCard(info, others=_others(info), metrics=live)
+    return DeviceCard(info, others=_others(info), metrics=live, setup=backend.setup())
 
 
 def compare(*names: str) -> DeviceComparison:

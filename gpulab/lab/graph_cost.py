@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpulab import session
-from gpulab.lab.timeline import TimelineReport
+from gpulab.lab._base import Pictured
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Activity, GraphComparison, GraphNode, GraphRecord, Timeline
 
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 _COPIES = ("MEMCPY", "MEMCPY2")
 
 
-class ComparedGraph:
-    """What `CapturedGraph.compare` found. Its text is a sentence, its picture the graph and both timelines.
+class ComparedGraph(Pictured):
+    """What `CapturedGraph.beside` found. Its text is a sentence, its picture the graph and both timelines.
 
     Attributes
     ----------
@@ -39,32 +38,31 @@ class ComparedGraph:
 
         return GraphView(self.graph, self.record, self.name)
 
-    def save(self, path: str | Path) -> None:
-        """Write a page that works alone (``x.html``) or the static picture (any other name: PNG)."""
-        self.view().save(path)
-
-    def describe(self) -> str:
-        """The picture in words."""
-        return self.view().describe()
+    _picture = view
 
     def __repr__(self) -> str:
-        from gpulab.views.graph.words import cost_sentence
+        from gpulab.views.graph.graph_text import cost_sentence
 
         return cost_sentence(self.record)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return self.view()._repr_mimebundle_(**kwargs)
 
 
 def compared(
     graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
 ) -> GraphComparison:
     """Time `repeats` runs of each in a stream, and record one of each."""
-    first, then = _timed(eager, stream, repeats), _timed(launch, stream, repeats)
-    begun, replay = _recorded(eager, stream), _recorded(launch, stream)
+    with session.steps(4, "graph.beside") as begin:
+        begin()
+        first = _timed(eager, stream, repeats)
+        begin()
+        then = _timed(launch, stream, repeats)
+        begin()
+        begun = _recorded(eager, stream)
+        begin()
+        replay = _recorded(launch, stream)
     return GraphComparison(
-        session.backend().provenance, len(graph.nodes), repeats, first[0], then[0], first[1], then[1], begun,
-        replay and numbered(replay, graph),
+        provenance=session.backend().provenance, nodes=len(graph.nodes), repeats=repeats,
+        eager_device_ns=first[0], graph_device_ns=then[0], eager_host_ns=first[1], graph_host_ns=then[1],
+        eager=begun, replay=replay and numbered(replay, graph),
     )  # fmt: skip
 
 
@@ -85,17 +83,17 @@ def _timed(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float,
 
 def _recorded(run: Callable[[], object], stream: Any) -> Timeline | None:
     """A timeline of one run; None where one is being recorded already."""
-    report = TimelineReport()
+    recorder = session.backend().timeline_recorder()
     stream.synchronize()
     try:
-        report.start()
+        recorder.start()
     except GpulabError:
         return None
     try:
         run()
     finally:
-        report.stop()
-    return report.record
+        record = recorder.stop()
+    return record
 
 
 def numbered(replay: Timeline, graph: GraphRecord) -> Timeline:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
 from typing import Any
 
+from gpulab import session
 from virtualgpu.records import GraphArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named:
-    """An array whose address a graph has; ``look_up`` gives what its name means now, where one can know."""
+    """An array whose address a graph has; ``look_up`` gives what its name means now, where one can know.
+
+    ``parameter`` is what the captured function calls it.
+    """
 
     name: str
     array: Any
     look_up: Callable[[], Any] | None = None
+    parameter: str = ""
 
     @property
     def now(self) -> Any:
@@ -26,7 +31,7 @@ class Named:
 
     def moved(self, array: Any) -> Named:
         """The name for another array; the variable is watched on if that is what it means."""
-        return Named(self.name, array, self.look_up if self.now is array else None)
+        return replace(self, array=array, look_up=self.look_up if self.now is array else None)
 
     def record(self) -> GraphArray:
         return array_record(self.name, self.array)
@@ -51,28 +56,31 @@ def named_arrays(
         function counts as unchanged.
     """
     found: dict[str, Named] = {}
-    own = _parameter_names(fn, len(arrays))
-    for array, parameter in zip(arrays, own, strict=True):
-        name = next((name for name, value in caller.f_locals.items() if value is array), "")
-        at_top = caller.f_locals is caller.f_globals or name not in caller.f_code.co_varnames
-        if name and at_top:
-            found.setdefault(name, Named(name, array, _lookup(caller.f_globals, name)))
-        else:
-            found.setdefault(name or parameter, Named(name or parameter, array))
+    names = session.program_names()
+    names.look(caller)
+    for array, parameter in zip(arrays, _parameter_names(fn, len(arrays)), strict=True):
+        name = names.array(id(array))
+        meant = partial(look_up, name, caller.f_globals)
+        named = Named(name or parameter, array, meant if meant() is array else None, parameter)
+        found.setdefault(named.name, named)
     for name, value, now in _outer_variables(fn):
         if isinstance(value, ndarray) and not any(value is known.array for known in found.values()):
+            name = names.array(id(value)) or name
             found.setdefault(name, Named(name, value, now))
     return tuple(found.values())
 
 
 def global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[Named]:
-    """The global variables next to a function whose arrays have one of these addresses."""
+    """What the global variables next to a function hold of arrays with one of these addresses."""
     seen: dict[str, Any] = getattr(fn, "__globals__", {})
-    for name, value in tuple(seen.items()) if addresses else ():
-        if isinstance(value, ndarray) and not name.startswith("_"):
+    names = session.program_names()
+    names.take(seen if addresses else {})
+    for name in names.called():
+        value = look_up(name, seen)
+        if isinstance(value, ndarray):
             array = array_record(name, value)
             if any(address in array for address in addresses):
-                yield Named(name, value, _lookup(seen, name))
+                yield Named(name, value, partial(look_up, name, seen))
 
 
 def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
@@ -83,8 +91,12 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     return [names[at] if at < len(names) else f"argument {at + 1}" for at in range(count)]
 
 
-def _lookup(namespace: Mapping[str, Any], name: str) -> Callable[[], Any]:
-    return lambda: namespace.get(name)
+def look_up(name: str, variables: dict[str, Any]) -> Any:
+    """What a name such as ``xs[0]`` or ``model.w`` means among these variables now; None if nothing."""
+    try:
+        return eval(name, {}, variables)  # variables, items and attributes of the program: nothing is called
+    except Exception:  # that of an item or attribute which is gone
+        return None
 
 
 def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
@@ -99,4 +111,4 @@ def _outer_variables(fn: Any) -> Iterator[tuple[str, Any, Callable[[], Any]]]:
             continue
     for name in code.co_names:
         if name in seen:
-            yield name, seen[name], _lookup(seen, name)
+            yield name, seen[name], partial(look_up, name, seen)

@@ -6,18 +6,18 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpulab import session
+from gpulab.lab._base import Pictured
 from gpulab.lab.graph_capture import Capture, GraphPool, arrays_in, check_shapes, restored, shapes
 from gpulab.lab.graph_cost import ComparedGraph, compared
 from gpulab.lab.graph_names import Named, array_record, global_arrays, named_arrays
 from virtualgpu.errors import GpulabError, warn
-from virtualgpu.protocol import dims
-from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord, NotAvailable
+from virtualgpu.records import DanglingArray, GraphArray, GraphNode, GraphRecord
+from virtualgpu.words import count
 
 if TYPE_CHECKING:
     from gpulab.views import GraphView
@@ -94,7 +94,7 @@ def _check(cp: Any, fn: Any, arrays: tuple[Any, ...]) -> None:
         )
 
 
-class CapturedGraph:
+class CapturedGraph(Pictured):
     """A captured graph with the arrays, the memory pool and the stream it needs.
 
     Attributes
@@ -180,7 +180,7 @@ class CapturedGraph:
             For other arrays than those it was captured with.
         """
         if len(inputs) != len(self.arrays):
-            raise TypeError(f"The graph takes {len(self.arrays)} arrays, and {len(inputs)} came.")
+            raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, and {len(inputs)} came.")
         for number, (given, own) in enumerate(zip(inputs, self.arrays, strict=True), 1):
             _same_kind(f"Input {number}", own, given)
         captured = self._alive
@@ -226,6 +226,7 @@ class CapturedGraph:
         tuple of DanglingArray
             Each with the nodes that still read or write the old array; empty if all is well.
         """
+        now = self._by_name(now)
         unknown = now.keys() - self._names.keys()
         if unknown:
             raise TypeError(
@@ -248,10 +249,6 @@ class CapturedGraph:
             first = _first_elements(name.array)
             found.append(DanglingArray(array, address, nodes, first, _first_elements(value) if alive else ()))
         return tuple(found)
-
-    def debug_dot_str(self, flags: int = 0) -> str:
-        """The graph in the DOT language, as CUDA writes it."""
-        return str(self.graph.debug_dot_str(flags))
 
     # Other parameters without a capture
 
@@ -296,6 +293,7 @@ class CapturedGraph:
                 self._names = {n.name: n for n in named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
                 self._name_others(fn)
                 return
+            names = self._by_name(names)
             for name, array in names.items():
                 if name not in self._names:
                     raise TypeError(
@@ -304,6 +302,11 @@ class CapturedGraph:
                 _same_kind(name, self._names[name].array, array)
             for name, array in names.items():
                 self._rebind(self._names[name], array)
+
+    def _by_name(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Arrays by the names that the graph has for them, where the function's own were given."""
+        own = {name.parameter: name.name for name in self._names.values()}
+        return {key if key in self._names else own.get(key, key): array for key, array in given.items()}
 
     def _rebind(self, name: Named, array: Any) -> None:
         captured, old = self._alive, name.record()
@@ -315,77 +318,15 @@ class CapturedGraph:
         self._names[name.name] = name.moved(array)
         self.arrays = tuple(array if each is name.array else each for each in self.arrays)
 
-    def update_node(
-        self,
-        number: int,
-        args: Any = None,
-        *,
-        grid: Any = None,
-        block: Any = None,
-        shared_bytes: int | None = None,
-    ) -> None:
-        """Change arguments or launch shape of one kernel, from the next launch on.
-
-        Parameters
-        ----------
-        number
-            The node's number in ``record.nodes``.
-        args
-            All the kernel's arguments; None keeps them.
-        grid, block, shared_bytes
-            As for `gl.launch`; None keeps them.
-        """
-        record = self._alive.record
-        if not 0 <= number < len(record.nodes) or record.nodes[number].grid is None:
-            raise ValueError(f"Node {number} is no kernel of the graph whose arguments could be changed.")
-        node = record.nodes[number]
-        node = replace(
-            node,
-            grid=node.grid if grid is None else dims("grid", grid),
-            block=node.block if block is None else dims("block", block),
-            shared_bytes=node.shared_bytes if shared_bytes is None else shared_bytes,
-        )
-        if args is not None:
-            node = replace(node, parameters=_packed(node, args, session.cp().ndarray))
-        with self._here():
-            self._set(node)
-
     def _set(self, node: GraphNode) -> None:
         captured = self._alive
         session.backend().set_graph_node(captured.graph, node, self._template.graph)
         captured.record = captured.record.replaced({node.number: node})
 
-    def repeat_while(self, flag: Any, most: int = 1_000) -> GraphLoop | NotAvailable:
-        """Let the device repeat the graph: once, and again while ``flag[0]`` is not 0 after it.
-
-        A conditional node does it (CUDA 12.4, by cuda.core), and the host is not asked in between.
-
-        Parameters
-        ----------
-        flag
-            A device array of one int32, which the graph writes.
-        most
-            It ends after so many turns.
-
-        Returns
-        -------
-        GraphLoop or NotAvailable
-            With ``launch()`` and ``turns``; a false value that says why where conditional nodes are missing.
-        """
-        cp, captured = session.cp(), self._alive
-        own = cp.zeros(1, cp.int32)
-        if not isinstance(flag, cp.ndarray) or (flag.shape, flag.dtype) != (own.shape, own.dtype):
-            raise TypeError("`flag` is a device array of one int32, such as cp.ones(1, cp.int32).")
-        if operator.index(most) < 1:
-            raise ValueError("`most` is at least 1.")
-        with self._here():
-            launch = session.backend().graph_loop(captured.graph, flag, own, most)
-        return launch if isinstance(launch, NotAvailable) else GraphLoop(launch, own, (self, flag))
-
     # What it costs
 
-    def compare(self, repeats: int = 20) -> ComparedGraph:
-        """Run the function `repeats` times piece by piece, and as often as a graph: what does one run take?
+    def beside(self, *, repeats: int = 20) -> ComparedGraph:
+        """Show the graph beside its function, each run `repeats` times: what does one run take?
 
         Arrays that have a name get their contents back.
 
@@ -410,47 +351,20 @@ class CapturedGraph:
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> GraphView:
-        """The picture as a widget; with the timelines of the last `compare`, if there was one."""
+        """The picture as a widget; with the timelines of the last `beside`, if there was one."""
         from gpulab.views import GraphView
 
         return GraphView(self.record, self._compared.record if self._compared else None, self._name)
 
-    def save(self, path: str | Path) -> None:
-        """Write a page that works alone (``x.html``) or the static picture (any other name: PNG)."""
-        self.view().save(path)
-
-    def describe(self) -> str:
-        """The graph in words."""
-        return self.view().describe()
+    _picture = view
 
     def __repr__(self) -> str:
-        from gpulab.views.graph.words import sentence
+        from gpulab.views.graph.graph_text import sentence
 
         return "A graph that was reset." if self._captured is None else sentence(self.record, self._name)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return (
-            {"text/plain": repr(self)} if self._captured is None else self.view()._repr_mimebundle_(**kwargs)
-        )
-
-
-class GraphLoop:
-    """A graph that repeats itself on the device.
-
-    Attributes
-    ----------
-    turns
-        A device array of one int32: how often the last launch ran the graph.
-    """
-
-    def __init__(self, launch: Callable[[Any], None], turns: Any, kept: object) -> None:
-        self._launch, self.turns, self._kept = launch, turns, kept
-        self._here = session.here()
-
-    def launch(self, stream: Any = None) -> None:
-        """Run it in `stream`, the current one by default."""
-        with self._here():
-            self._launch(_stream(stream) or session.cp().cuda.get_current_stream())
+        return None if self._captured is None else super()._repr_mimebundle_(**kwargs)
 
 
 def _stream(stream: Any) -> Any:
@@ -492,27 +406,3 @@ def _first_elements(array: Any) -> tuple[float, ...]:
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names))) or "none"
-
-
-def _packed(node: GraphNode, args: Any, ndarray: Any) -> tuple[Any, ...]:
-    """A node's parameters with the bytes of these arguments.
-
-    Raises
-    ------
-    TypeError
-        For another number of arguments, or one of another size.
-    """
-    if not isinstance(args, (tuple, list)) or len(args) != len(node.parameters):
-        raise TypeError(f"`args` is a tuple of all {len(node.parameters)} arguments of {node.name}.")
-    packed = []
-    for number, (value, parameter) in enumerate(zip(args, node.parameters, strict=True), 1):
-        address: int | None = int(value.data.ptr) if isinstance(value, ndarray) else None
-        data = np.uint64(address).tobytes() if address is not None else np.asarray(value).tobytes()
-        if len(data) != len(parameter.data) or bool(parameter.addresses) != (address is not None):
-            wanted = "a device array" if parameter.addresses else f"a number of {len(parameter.data)} bytes"
-            raise TypeError(
-                f"Argument {number} of {node.name} is {wanted}, not a {type(value).__name__}. NumPy's "
-                "scalars, such as np.float32(1), have a size."
-            )
-        packed.append(replace(parameter, data=data, addresses=() if address is None else (address,)))
-    return tuple(packed)

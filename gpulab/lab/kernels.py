@@ -29,8 +29,8 @@ def launch(
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
-    shared_bytes: int = 0,
     *,
+    shared_bytes: int = 0,
     beside: str | None = None,
 ) -> LaunchChart:
     """Run a kernel and show which SM ran each block, and when.
@@ -71,10 +71,10 @@ def launch(
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     other = recorded.beside(beside, asked) if beside is not None else None
     seen = session.observe(asked, Blocks())
-    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked), compare=other)
+    chart = LaunchChart(seen.record, at_block_size=session.at_block_size(asked), beside=other)
     predicted = seen.beside
-    if predicted is not None and other is None and not after_cell(lambda: chart.lay_beside(predicted)):
-        chart.lay_beside(predicted)
+    if predicted is not None and other is None and not after_cell(lambda: chart.beside(predicted)):
+        chart.beside(predicted)
     return chart
 
 
@@ -83,6 +83,7 @@ def warps(
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
+    *,
     block_index: Shape = (0, 0, 0),
     warp: int = 0,
     shared_bytes: int = 0,
@@ -129,7 +130,7 @@ def warps(
     return WarpStepper(seen.record, measured=measured, warp=position[1])
 
 
-def occupancy(kernel: Any, block: Shape = 256, shared_bytes: int = 0) -> OccupancyChart:
+def occupancy(kernel: Any, block: Shape = 256, *, shared_bytes: int = 0) -> OccupancyChart:
     """Show how many warps of a kernel an SM can hold at each block size, and what limits them.
 
     Parameters
@@ -165,8 +166,8 @@ def count(
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
-    shared_bytes: int = 0,
     *,
+    shared_bytes: int = 0,
     caches: Literal["cold", "warm"] = "cold",
 ) -> CounterTable:
     """Run a kernel and count its instructions, memory requests, sectors, conflicts, branches, cache hits.
@@ -194,11 +195,11 @@ def count(
 
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     seen = session.observe(asked, Counters(caches))
-    return CounterTable.of(seen.record, asked.source.code, seen.note)
+    return CounterTable.of(seen.record, code=asked.source.code, note=seen.note)
 
 
 def as_run(
-    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), shared_bytes: int = 0
+    kernel: Any, grid: Shape, block: Shape, args: Sequence[Any] = (), *, shared_bytes: int = 0
 ) -> AsRunTable:
     """Run a kernel and show its counts as written (PTX) beside those as run (machine code).
 
@@ -234,7 +235,7 @@ def as_run(
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     counters, source = session.observe(asked, Counters()).record, asked.source
     target = int(session.virtual_side().kernel_stats(source).target.removeprefix("sm_"))
-    return AsRunTable.of(as_run.as_run(counters, source, target), source.code)
+    return AsRunTable.of(as_run.as_run(counters, source, target), code=source.code)
 
 
 def sanitize(
@@ -242,6 +243,7 @@ def sanitize(
     grid: Shape,
     block: Shape,
     args: Sequence[Any] = (),
+    *,
     shared_bytes: int = 0,
     tools: Sequence[str] = ("memory", "race", "init", "sync"),
     block_order: str = "in order",
@@ -263,9 +265,10 @@ def sanitize(
         in global memory, ``"init"`` for reads of what nothing has written (shared and local memory,
         and arrays of ``cp.empty``), ``"sync"`` for barriers and warp masks.
     block_order
-        ``"in order"``, ``"reversed"`` or ``"random"``.
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: at each barrier of a block another
+        goes on.
     seed
-        Which random order.
+        Which of the orders that are drawn.
     nan
         Stop at the first NaN that arithmetic makes of operands that are none.
 
@@ -291,7 +294,7 @@ def sanitize(
     names = (tools,) if isinstance(tools, str) else tuple(tools)
     asked = Launch.of(kernel, grid, block, args, shared_bytes)
     seen = session.observe(asked, Hazards(names, block_order, seed, nan))
-    return SanitizerTable.of(seen.record, seen.note)
+    return SanitizerTable.of(seen.record, note=seen.note)
 
 
 @contextmanager
@@ -306,9 +309,10 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     Parameters
     ----------
     order
-        ``"in order"``, ``"reversed"`` or ``"random"``.
+        ``"in order"``, ``"reversed"``, ``"random"`` or ``"in turns"``: at each barrier of a block another
+        goes on.
     seed
-        Which random order.
+        Which of the orders that are drawn.
 
     Raises
     ------
@@ -321,7 +325,7 @@ def block_order(order: str, seed: int = 0) -> Iterator[None]:
     ...     kernel((4,), (256,), (x, y, n))
     """
     machine = session.virtual_side().machine
-    with machine.keeping("block_order"):
+    with machine.keeping("block_order", "turns_seed"):
         for device in machine.devices:
             device.set_block_order(order, seed)
         yield

@@ -11,6 +11,8 @@ import importlib
 import re
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from virtualgpu.tracebacks import trimmed
 # As many columns as a notebook has on a screen of 1024 pixels beside JupyterLab's side bar.
 WIDTH = 72
 _PACKAGES = ("gpulab", "virtualgpu")
+_HERE = Path(__file__).resolve().parents[1]
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 # IPython's, of 75 columns.
 _HEADING = re.compile(r"-+|\w+ +Traceback \(most recent call last\)")
@@ -55,6 +58,22 @@ def use_in_ipython() -> None:
     magics.register(shell)
     if not shell.custom_exceptions:
         shell.set_custom_exc((Exception, KeyboardInterrupt), _show)
+    if threading.excepthook.__module__ != __name__:
+        threading.excepthook = _of_threads(threading.excepthook)
+
+
+def _of_threads(before: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
+    """A handler of what ends a thread: the one before, of a traceback without our frames."""
+
+    def show(args: threading.ExceptHookArgs) -> None:
+        if args.exc_value is None:
+            before(args)
+            return
+        with trimmed(args.exc_value, [_HERE], between=True):
+            own = args.exc_value.__traceback__
+            before(threading.ExceptHookArgs((args.exc_type, args.exc_value, own, args.thread)))
+
+    return show
 
 
 def _show(
@@ -67,7 +86,7 @@ def _show(
     if getattr(shell.InteractiveTB, "mode", "") == "Verbose" or isinstance(error, SyntaxError):
         shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
         return
-    with trimmed(error, [Path(__file__).resolve().parents[1]], between=True) as shorter:
+    with trimmed(error, [_HERE], between=True) as shorter:
         if not (shorter or note or type(error).__module__.startswith(_PACKAGES)):
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
             return

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from gpulab.lab.monitor import recorder as sessions
 from virtualgpu.compile.same_program import same_program
 from virtualgpu.errors import GpulabError, did_you_mean
 from virtualgpu.protocol import Launch
 from virtualgpu.records import Dim3, KernelSource, LaunchTrace, Timeline, io
 
 if TYPE_CHECKING:
+    from gpulab.lab.monitor.monitor import Monitor
     from gpulab.lab.timeline import TimelineReport
     from gpulab.views import LaunchChart, WarpStepper
     from gpulab.views.tables import Table
@@ -30,7 +32,7 @@ class NotRecordedError(GpulabError, LookupError):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedLaunch:
     """One launch that was recorded: what ran, on what, when.
 
     ``what`` is ``"blocks"`` or ``"warp"``; ``arguments`` are in words (`in_words`); ``code`` is the CUDA C++
@@ -74,10 +76,20 @@ class RecordedTimeline:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """What a GPU was recorded doing, phase by phase, in words, on what, when."""
+
+    name: str
+    says: str
+    device: str
+    date: str
+
+
 class RecordedTable:
     """The shipped records, as a table; ``.record`` holds them as data."""
 
-    def __init__(self, records: Sequence[Recorded | RecordedTimeline]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         self.record = tuple(records)
 
     def _table(self) -> Table:
@@ -85,8 +97,8 @@ class RecordedTable:
 
         rows = tuple(
             (r.name, r.what, _size(r.grid), _size(r.block), ", ".join(r.arguments), f"{r.device}, {r.date}")
-            if isinstance(r, Recorded)
-            else (r.name, "timeline", "", "", r.says, f"{r.device}, {r.date}")
+            if isinstance(r, RecordedLaunch)
+            else (r.name, _KINDS[type(r)], "", "", r.says, f"{r.device}, {r.date}")
             for r in self.record
         )
         headings = ("gl.recorded(name)", "of", "grid", "block", "arguments or program", "recorded on")
@@ -99,7 +111,13 @@ class RecordedTable:
         return self._table().html()
 
 
-def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepper | TimelineReport:
+Record = RecordedLaunch | RecordedTimeline | RecordedSession
+_KINDS = {RecordedTimeline: "timeline", RecordedSession: "monitor"}
+
+
+def recorded(
+    name: str | None = None,
+) -> RecordedTable | LaunchChart | WarpStepper | TimelineReport | Monitor:
     """Show what was recorded on a named GPU and ships with gpulab: the list, or one record's picture.
 
     Parameters
@@ -109,9 +127,10 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
 
     Returns
     -------
-    RecordedTable, LaunchChart, WarpStepper or TimelineReport
+    RecordedTable, LaunchChart, WarpStepper, TimelineReport or Monitor
         The list; or where each block of the launch ran and when; or the steps of one warp; or what ran when
-        in the streams of a program. Captions say on which GPU it was recorded, when and with what.
+        in the streams of a program; or what a GPU did, phase by phase. Captions say on which GPU it was
+        recorded, when and with what.
 
     Raises
     ------
@@ -122,19 +141,23 @@ def recorded(name: str | None = None) -> RecordedTable | LaunchChart | WarpStepp
     --------
     >>> gl.recorded()
     """
-    known: dict[str, Recorded | RecordedTimeline] = {}
+    known: dict[str, Record] = {}
     known.update((one.name, one) for one in records())
     known.update((one.name, one) for one in timelines())
+    known[sessions.RECORDED] = _session()
     if name is None:
         return RecordedTable(tuple(known.values()))
     if name not in known:
         raise NotRecordedError(
             f"There is no record {name!r}.{did_you_mean(name, known)} gl.recorded() lists them."
         )
+    from gpulab.lab.monitor.monitor import Monitor
     from gpulab.lab.timeline import TimelineReport
     from gpulab.views import LaunchChart, WarpStepper
 
     found = known[name]
+    if isinstance(found, RecordedSession):
+        return Monitor(record=sessions.recorded_session())
     if isinstance(found, RecordedTimeline):
         return TimelineReport(found.timeline)
     trace = found.trace
@@ -187,7 +210,7 @@ def load(name: str) -> Any:
 
 
 @functools.cache
-def records() -> tuple[Recorded, ...]:
+def records() -> tuple[RecordedLaunch, ...]:
     """All shipped records, in the index's order."""
     data = json.loads((_folder() / INDEX).read_text(encoding="utf-8"))
     io.check_version(data, FORMAT, INDEX)
@@ -205,9 +228,15 @@ def timelines() -> tuple[RecordedTimeline, ...]:
     return tuple(RecordedTimeline(**entry) for entry in data["timelines"])
 
 
-def _of_entry(entry: dict[str, Any]) -> Recorded:
+def _session() -> RecordedSession:
+    found = sessions.recorded_session()
+    what = "few blocks spin, then many; an addition, a product; a loader that stalls, short kernels"
+    return RecordedSession(sessions.RECORDED, what, found.provenance.device, found.date)
+
+
+def _of_entry(entry: dict[str, Any]) -> RecordedLaunch:
     read: dict[str, Any] = {key: tuple(p) if isinstance(p, list) else p for key, p in entry.items()}
-    return Recorded(**read)
+    return RecordedLaunch(**read)
 
 
 def _folder() -> Any:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
 from gpulab import session
+from gpulab.lab._base import Recorded
 from gpulab.views.tables.streams import StreamTable
-from virtualgpu.errors import GpulabError
 from virtualgpu.records import StreamHazard, StreamReport
 from virtualgpu.trace.hazards import StreamChecker
-
-if TYPE_CHECKING:
-    from virtualgpu.protocol import StreamWatcher
+from virtualgpu.words import count
 
 
 def check_streams() -> StreamCheck:
@@ -51,72 +46,37 @@ def check_streams() -> StreamCheck:
     return StreamCheck()
 
 
-class StreamCheck:
-    """The check of a ``with`` block, and what it found."""
+class _Checking:
+    """Streams that are watched, and what is found of them."""
 
     def __init__(self) -> None:
-        self._watcher: StreamWatcher | None = None
+        self._watcher, self._provenance = session.backend().stream_watcher(), session.backend().provenance
         self._checker = StreamChecker()
-        self._record: StreamReport | None = None
 
-    @property
-    def record(self) -> StreamReport:
-        """What was found, as data.
+    def start(self) -> None:
+        self._watcher.start(self._checker.see)
 
-        Raises
-        ------
-        GpulabError
-            Before the block has ended.
-        """
-        if self._record is None:
-            raise GpulabError(
-                "What was found is there when the block has ended: with gl.check_streams() as found:"
-            )
-        return self._record
+    def stop(self) -> StreamReport:
+        return self._checker.report(self._provenance, self._watcher.stop())
+
+
+class StreamCheck(Recorded[StreamReport], what="check of streams", write="with gl.check_streams() as found:"):
+    """The check of a ``with`` block, and what it found."""
+
+    def _recorder_of_now(self) -> _Checking:
+        return _Checking()
+
+    def _make_picture(self) -> StreamTable:
+        return StreamTable.of(self.record)
 
     @property
     def findings(self) -> tuple[StreamHazard, ...]:
         """One finding for each pair of lines, in the order of the program."""
         return self.record.findings
 
-    def __enter__(self) -> Self:
-        if self._watcher is not None or self._record is not None:
-            raise GpulabError("A check serves one block: write with gl.check_streams() as found: again.")
-        watcher, self._provenance = session.stream_watcher(), session.backend().provenance
-        watcher.start(self._checker.see)
-        self._watcher = watcher
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        watcher, self._watcher = self._watcher, None
-        if watcher is not None:
-            self._record = self._checker.report(self._provenance, watcher.stop())
-
-    def __del__(self) -> None:
-        # Entered without `with` and forgotten: the device must not go on telling.
-        if getattr(self, "_watcher", None) is not None:
-            self.__exit__(None, None, None)
-
-    def __repr__(self) -> str:
-        if self._record is None:
-            return "Check of streams whose block has not ended."
-        count = len(self._record.findings)
-        if not count:
-            return (
-                f"Nothing found in {self._record.operations:,} operations: {self._record.provenance.label}."
-            )
-        first = self._record.findings[0]
-        more = f" And {count - 1} more." if count > 1 else ""
-        return f"{first.message}{more}"
-
-    def describe(self) -> str:
-        """All findings in words, with the table of their lines."""
-        return repr(StreamTable.of(self.record))
-
-    def _repr_html_(self) -> str | None:
-        return None if self._record is None else StreamTable.of(self._record)._repr_html_()
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self) if self._record is None else self.describe())
+    def _sentence(self) -> str:
+        record = self.record
+        if not record.findings:
+            return f"Nothing found in {count(record.operations, 'operation')}: {record.provenance.label}."
+        more = f" And {len(record.findings) - 1} more." if record.findings[1:] else ""
+        return f"{record.findings[0].message}{more}"

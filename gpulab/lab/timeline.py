@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
 from gpulab import session
-from virtualgpu.errors import GpulabError
+from gpulab.lab._base import Pictured, Recorded
+from gpulab.views._saving import Writers
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, Timeline
-from virtualgpu.trace import advice, critical_path, gaps, overlap, words
+from virtualgpu.trace import advice, critical_path, gaps, overlap, sentences
+from virtualgpu.words import percent
 
 if TYPE_CHECKING:
-    from gpulab.session.choose import DeviceChoice
     from gpulab.views import TimelineView
     from gpulab.views.tables.timeline import Answers
     from virtualgpu.protocol import TimelineRecorder
@@ -43,13 +43,16 @@ def timeline() -> TimelineReport:
     return TimelineReport()
 
 
-def open_timeline(path: str | Path) -> TimelineReport:
+def open_timeline(path: str | Path, *, most_events: int = 100_000) -> TimelineReport:
     """Open Chrome trace events: a file that ``t.save`` wrote, the PyTorch profiler's, or another tool's.
 
     Parameters
     ----------
     path
         The file, ``.json`` or ``.json.gz``. Nothing in it is executed.
+    most_events
+        Of more events than these the first are read, by their time; a note says so. What ``t.save`` wrote is
+        always read whole.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def open_timeline(path: str | Path) -> TimelineReport:
     """
     from virtualgpu.trace.files.read import open_file
 
-    return TimelineReport(open_file(path))
+    return TimelineReport(open_file(path, most_events))
 
 
 def timelines(*timelines: TimelineReport | Timeline) -> TimelineView:
@@ -114,7 +117,7 @@ def busy_ns(record: Timeline) -> int:
     return overlap.length_ns(overlap.intervals(record.activities))
 
 
-class TimelineReport:
+class TimelineReport(Recorded[Timeline], what="timeline", write="with gl.timeline() as t:"):
     """A timeline and what it says. ``with`` records it; afterwards it is displayed, asked and saved.
 
     Parameters
@@ -123,61 +126,8 @@ class TimelineReport:
         A timeline that has been recorded before.
     """
 
-    def __init__(self, record: Timeline | None = None) -> None:
-        self._record = record
-        self._recorder: TimelineRecorder | None = None
-        self._device: DeviceChoice | None = None
-        self._view: TimelineView | None = None
-
-    @property
-    def record(self) -> Timeline:
-        """The timeline as data.
-
-        Raises
-        ------
-        GpulabError
-            While its block has not ended.
-        """
-        if self._record is None:
-            raise GpulabError(f"{self!r} What it shows is there when the block has ended.")
-        return self._record
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def start(self) -> None:
-        """Begin the recording, as ``with`` does."""
-        if self._recorder is not None:
-            raise GpulabError("This timeline is being recorded already; timelines do not nest.")
-        if self._record is not None:
-            raise GpulabError("This timeline holds a recording; make a new one with gl.timeline().")
-        device = session.which_device()
-        recorder = session.timeline_recorder()
-        recorder.start()
-        self._recorder, self._device = recorder, device
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End the recording, as the end of the ``with`` block does."""
-        recorder, self._recorder = self._recorder, None
-        if recorder is None:
-            return
-        record = recorder.stop()
-        moved = session.which_device() is not self._device
-        if moved and self._device is not None:
-            said = f"The session moved to another device within the block; this is the {self._device.device}."
-            record = replace(record, note=" ".join(part for part in (record.note, said) if part))
-        self._record = record
-
-    def __del__(self) -> None:
-        # Entered without `with` and forgotten: the device must not go on recording.
-        if getattr(self, "_recorder", None) is not None:
-            self.stop()
+    def _recorder_of_now(self) -> TimelineRecorder:
+        return session.backend().timeline_recorder()
 
     def overlap(self) -> Answers[Overlap]:
         """How much of the work of each two engines, and of each two streams, ran at the same time.
@@ -213,70 +163,31 @@ class TimelineReport:
 
     def describe(self) -> str:
         """The timeline in words: what ran, what overlapped, what determined the duration, what would help."""
-        said = [words.sentence(self.record), *([self.record.note] if self.record.note else [])]
+        said = [sentences.sentence(self.record), *([self.record.note] if self.record.note else [])]
         for answers in (self.overlap(), self.critical_path(), self.advice()):
             said.append(repr(answers))
         return "\n\n".join(said)
 
-    def __repr__(self) -> str:
-        if self._record is not None:
-            return words.sentence(self._record)
-        if self._recorder is not None:
-            return "Timeline that is being recorded."
-        return "Timeline that has not begun: write `with gl.timeline() as t:`."
+    def _sentence(self) -> str:
+        return sentences.sentence(self.record)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the timeline to a file.
+    def _writers(self) -> Writers:
+        from virtualgpu.trace.files.write import save
 
-        Parameters
-        ----------
-        path
-            ``x.json`` or ``x.json.gz``: Chrome trace events, which Perfetto and `open_timeline` open;
-            ``x.html``: a page that works alone; ``x.png``: the picture.
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        ValueError
-            For another ending.
-        """
-        path = Path(path)
-        record, ending = self.record, path.name.lower()
-        if ending.endswith((".json", ".json.gz")):
-            from virtualgpu.trace.files.write import save
-
-            return save(record, path)
-        if not ending.endswith((".html", ".htm", ".png")):
-            raise ValueError(f"A timeline is saved as .json, .json.gz, .html or .png, not as {path.name!r}.")
-        self._view_of_it().save(path)
-        return path
+        write = partial(save, self.record)
+        return {".json": write, ".json.gz": write, **Pictured._writers(self)}
 
     def beside(self, *others: TimelineReport | Timeline) -> TimelineView:
         """Show it above others on one axis, such as modelled above measured; see `timelines`."""
         return timelines(self, *others)
 
-    def _view_of_it(self) -> TimelineView:
-        if self._view is None:
-            from gpulab.views import TimelineView
+    def _make_picture(self) -> TimelineView:
+        from gpulab.views import TimelineView
 
-            self._view = TimelineView(self.record, summary=self._summary())
-        return self._view
+        return TimelineView(self.record, summary=self._summary())
 
     def _summary(self) -> str:
         """What overlapped, for above the picture."""
         found = overlap.pairs(overlap.by_engine(self.record))
-        shares = [f"{o.first} with {o.second} {words.percent(o.fraction)}" for o in found]
+        shares = [f"{o.first} with {o.second} {percent(o.fraction)}" for o in found]
         return f"Overlap, of the shorter one's time: {', '.join(shares)}." if shares else ""
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        if self._record is None:
-            return None
-        data, metadata = self._view_of_it()._repr_mimebundle_(**kwargs)
-        return {**data, "text/plain": repr(self)}, metadata
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))

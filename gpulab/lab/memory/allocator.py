@@ -6,23 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpulab import session
-from gpulab.lab.memory.pool import NAME, PoolRecorder, block_map, current_pool, provenance
+from gpulab.lab._base import Recorded
+from gpulab.session.pools.pool import PoolRecorder
+from gpulab.views._saving import Writers
 from virtualgpu.allocators import steps
 from virtualgpu.allocators.fragments import fragmentation
 from virtualgpu.errors import GpulabError, did_you_mean
-from virtualgpu.records.memory import (
-    AllocatorHistory,
-    AllocatorTrace,
-    BlockMap,
-    Fragmentation,
-    Request,
-)
+from virtualgpu.records.memory import AllocatorHistory, AllocatorTrace, BlockMap, Fragmentation, Request
 
 if TYPE_CHECKING:
     from gpulab.views import AllocatorView
@@ -95,7 +89,7 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
     return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
 
-class AllocatorReport:
+class AllocatorReport(Recorded[AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"):
     """What a pool did, or holds now. ``with`` records it; afterwards it is displayed, asked and saved.
 
     Parameters
@@ -105,40 +99,14 @@ class AllocatorReport:
     """
 
     def __init__(self, trace: AllocatorTrace | None = None) -> None:
-        self._trace = _now() if trace is None else trace
-        self._recorder: PoolRecorder | None = None
-        self._is_open = trace is None
+        super().__init__(trace)
+        if trace is None:
+            self._record = PoolRecorder().stop()
 
-    def __enter__(self) -> Self:
-        if not self._is_open:
-            raise GpulabError("This one holds a recording; make a new one with gl.allocator().")
-        self._is_open = False
-        for kept in ("history", "requests", "_maps", "_view"):
+    def _recorder_of_now(self) -> PoolRecorder:
+        for kept in ("history", "requests", "_maps"):
             self.__dict__.pop(kept, None)
-        self._recorder = PoolRecorder()
-        self._recorder.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.stop()
-            self._trace = recorder.trace()
-
-    @property
-    def record(self) -> AllocatorTrace:
-        """The events with the map before them.
-
-        Raises
-        ------
-        GpulabError
-            While its block has not ended.
-        """
-        if self._recorder is not None:
-            raise GpulabError("The pool is being recorded: what it did is there when the block has ended.")
-        return self._trace
+        return PoolRecorder()
 
     @cached_property
     def history(self) -> AllocatorHistory:
@@ -260,31 +228,13 @@ class AllocatorReport:
         # Of a device that is not known, the model's is not told, either.
         return replace(theirs, first=limited, texts=record.texts, capacity_bytes=record.capacity_bytes)
 
-    def save(self, path: str | Path) -> Path:
-        """Write the record or its picture to a file.
+    def _writers(self) -> Writers:
+        from virtualgpu.allocators.snapshot import write_snapshot
 
-        Parameters
-        ----------
-        path
-            ``x.pickle``: a snapshot that `open_allocator` and PyTorch's own viewer
-            (pytorch.org/memory_viz) open; ``x.html``: a page that works alone; ``x.png``: the picture.
-
-        Raises
-        ------
-        ValueError
-            For another ending.
-        """
-        path = Path(path)
-        ending = path.suffix.lower()
-        if ending in (".pickle", ".pkl"):
-            from virtualgpu.allocators.snapshot import write_snapshot
-
+        def snapshot(path: Path) -> None:
             write_snapshot(path, self.record, self.at(-1))
-        elif ending in (".html", ".htm", ".png"):
-            self._view.save(path)
-        else:
-            raise ValueError(f"A memory map is saved as .pickle, .html or .png, not as {path.name!r}.")
-        return path
+
+        return {".pickle": snapshot, ".pkl": snapshot, **super()._writers()}
 
     @cached_property
     def _maps(self) -> Maps:
@@ -295,39 +245,13 @@ class AllocatorReport:
         shown = steps.history(steps.tail(record, MOST_EVENTS)) if many else self.history
         return Maps([_panel(shown, record.allocator)])
 
-    @cached_property
-    def _view(self) -> AllocatorView:
+    def _make_picture(self) -> AllocatorView:
         from gpulab.views import AllocatorView
 
         return AllocatorView(self._maps)
 
-    def describe(self) -> str:
-        """The map in words."""
-        return self._view.describe()
-
-    def __repr__(self) -> str:
-        if self._recorder is not None:
-            return "A memory pool that is being recorded."
+    def _sentence(self) -> str:
         return self._maps.sentence()
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        return None if self._recorder is not None else self._view._repr_mimebundle_(**kwargs)
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(repr(self))
-
-
-def _now() -> AllocatorTrace:
-    """The pool as it is, without events."""
-    from virtualgpu.allocators.log import EventLog
-
-    pool = current_pool()
-    first, note = block_map(pool)
-    free = int(session.cp().cuda.runtime.memGetInfo()[0])
-    capacity = int(pool.total_bytes()) + free
-    return AllocatorTrace(
-        provenance(), first.device_id, NAME, first, EventLog().events(), capacity_bytes=capacity, note=note
-    )
 
 
 def _panel(history: AllocatorHistory, name: str, after: Any = None) -> Any:

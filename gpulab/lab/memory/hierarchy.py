@@ -24,6 +24,7 @@ from virtualgpu.errors import GpulabError, UnknownDeviceError
 from virtualgpu.records import DeviceInfo, Provenance
 from virtualgpu.records.kernel import LINE_BYTES
 from virtualgpu.records.memory import CacheCapacity, LevelBandwidth, MemoryLadder
+from virtualgpu.words import size
 
 VECTOR_BYTES = 16
 WARM_LOADS = 8192  # more lines than any L1 holds
@@ -69,13 +70,16 @@ def measure() -> MemoryLadder:
     twice_l2 = 1 << (2 * info.l2_bytes - 1).bit_length()
     effort = _Effort(1, twice_l2, 1, info.l2_bytes // 40, 32, 2 * twice_l2, 3, 1) if virtual else _REAL
     bench = _Bench(info, effort)
-    sizes, times = bench.latencies()
+    with session.steps(bench.sizes.size + 1, "gl.ladder") as begin:
+        times = bench.latencies(begin)
+        begin()
+        bandwidths = tuple(bench.bandwidths())
     return MemoryLadder(
         info.as_virtual if virtual else Provenance("measured", info.name),
-        sizes,
+        bench.sizes,
         times,
         f"{CHASE} {MODELLED_L1}" if virtual else CHASE,
-        tuple(bench.bandwidths()),
+        bandwidths,
         tuple(_capacities(info)),
     )
 
@@ -97,6 +101,9 @@ class _Bench:
             raise GpulabError("The GPU has less than 4 MiB free; free some memory for gl.ladder to measure.")
         self.most_bytes = min(effort.most_bytes, room)
         self.stream_bytes = min(effort.stream_bytes, room)
+        octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / effort.steps_an_octave)
+        # Working sets of the chains, in bytes.
+        self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
     def ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Median time of a run between two events; what must come `before` each is not timed."""
@@ -114,14 +121,15 @@ class _Bench:
         return float(statistics.median(times))
 
     # --- latency ------------------------------------------------------------------------------------
-    def latencies(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Working sets in bytes, and what one load of their chains takes, in ns."""
-        octaves = np.arange(10, np.log2(self.most_bytes) + 0.01, 1 / self.effort.steps_an_octave)
-        sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
+    def latencies(self, begin: Callable[[], None]) -> npt.NDArray[np.float64]:
+        """What one load of the chain of each working set takes, in ns."""
         rng = np.random.default_rng(1)
-        whole = self.cp.empty(int(sizes[-1]) // 8, self.cp.uint64)
-        times = np.array([self._latency(whole, int(size) // LINE_BYTES, rng) for size in sizes])
-        return sizes, times
+        whole = self.cp.empty(int(self.sizes[-1]) // 8, self.cp.uint64)
+        times = []
+        for size_bytes in self.sizes:
+            begin()
+            times.append(self._latency(whole, int(size_bytes) // LINE_BYTES, rng))
+        return np.array(times)
 
     def _latency(self, whole: Any, lines: int, rng: np.random.Generator) -> float:
         cp, chase = self.cp, self.kernels["chase"]
@@ -201,10 +209,8 @@ class _Bench:
         ns = self.ns(lambda: self._read(array, vectors, 2 * rounds)) - self.ns(
             lambda: self._read(array, vectors, rounds)
         )
-        size = f"{size_bytes // MIB} MiB" if size_bytes >= MIB else f"{size_bytes // 1024} KiB"
-        return LevelBandwidth(
-            "L2", size_bytes * rounds / ns, f"All SMs read the same {size} again and again, past L1."
-        )
+        how = f"All SMs read the same {size(size_bytes)} again and again, past L1."
+        return LevelBandwidth("L2", size_bytes * rounds / ns, how)
 
     def _memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         count = self.stream_bytes // 4
@@ -212,15 +218,14 @@ class _Bench:
         vectors = array.nbytes // VECTOR_BYTES
         twice = self.ns(lambda: self._read(array, vectors, 2))
         ns = twice - self.ns(lambda: self._read(array, vectors, 1))
-        size = f"{array.nbytes // MIB:,} MiB"
-        how = f"All SMs read {size}; the difference of two rounds and one."
+        how = f"All SMs read {size(array.nbytes)}; the difference of two rounds and one."
         yield LevelBandwidth("memory, read", array.nbytes / ns, how, *published["memory"])
         half = array.nbytes // 2
         source, target = array[: count // 2], array[count // 2 :]
         ns = self._copies_ns(lambda: target.data.copy_from_device_async(source.data, half))
         yield LevelBandwidth(
             "memory, copy", 2 * half / ns,
-            f"cudaMemcpy of {half // MIB:,} MiB from the device to itself; bytes read and written count.",
+            f"cudaMemcpy of {size(half)} from the device to itself; bytes read and written count.",
             *published["memory"],
         )  # fmt: skip
 
@@ -228,7 +233,7 @@ class _Bench:
         size_bytes = min(self.stream_bytes // 4, 256 * MIB)
         pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         array, stream = self.cp.zeros(size_bytes, self.cp.uint8), self.cp.cuda.get_current_stream()
-        how = f"Copies of {size_bytes // MIB:,} MiB from pinned memory by a copy engine."
+        how = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
         ns = self._copies_ns(lambda: array.set(pinned, stream=stream))
         yield LevelBandwidth("host to device", size_bytes / ns, how, *published["host"])
         ns = self._copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
@@ -237,7 +242,7 @@ class _Bench:
 
     def _peer(self, published: dict[str, tuple[float | None, str]]) -> LevelBandwidth:
         size_bytes = min(self.stream_bytes // 4, 256 * MIB)
-        how = f"Copies of {size_bytes // MIB:,} MiB to another GPU, with peer access where they have it."
+        how = f"Copies of {size(size_bytes)} to another GPU, with peer access where they have it."
         here, count = self.cp.cuda.Device().id, self.cp.cuda.runtime.getDeviceCount()
         if count == 1:
             return LevelBandwidth("peer", None, how, *published["peer"], why="there is one GPU")

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import time
-import weakref
-from functools import partial
-from types import TracebackType
-from typing import Any, Self
-
-from gpulab import session
-from virtualgpu.allocators.log import EventLog
+from gpulab.lab._base import Recorded
+from gpulab.session.pools.pinned import PinnedRecorder
+from gpulab.views.tables.memory import HostMemoryTable
 from virtualgpu.allocators.statistics import host_statistics
-from virtualgpu.records import Provenance
-from virtualgpu.records.memory import Action, AllocatorStatistics, AllocatorTrace, BlockMap
-
-_PORTABLE = 1  # cudaHostAllocPortable, as CuPy's own pool asks for it
+from virtualgpu.records.memory import AllocatorStatistics, AllocatorTrace
 
 
 def host_memory() -> HostMemoryReport:
@@ -44,62 +36,24 @@ def host_memory() -> HostMemoryReport:
     return HostMemoryReport()
 
 
-class HostMemoryReport:
+class HostMemoryReport(
+    Recorded[AllocatorTrace], what="count of host memory", write="with gl.host_memory() as h:", live=True
+):
     """What was page-locked, given out and taken back since its ``with`` block began."""
 
-    def __init__(self) -> None:
-        self._cp = session.cp()
-        info = session.backend().device_info()
-        is_real = session.which_device().kind == "cuda"
-        self._provenance = (
-            Provenance("measured", "this computer", f"CuPy's pinned memory for {info.name}")
-            if is_real
-            else info.as_virtual
-        )
-        self._log = EventLog()
-        # What waits for a buffer's end must not keep this object, and with it the pool, alive.
-        self._emit = partial(_emit, self._log, time.perf_counter_ns())
-        self._pool: Any = self._cp.cuda.PinnedMemoryPool(self._lock)
+    def _recorder_of_now(self) -> PinnedRecorder:
+        return PinnedRecorder()
 
-    def __enter__(self) -> Self:
-        self._cp.cuda.set_pinned_memory_allocator(self._malloc)
-        return self
+    def _make_picture(self) -> HostMemoryTable:
+        return HostMemoryTable.of(self.statistics())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._cp.cuda.set_pinned_memory_allocator(self._cp.get_default_pinned_memory_pool().malloc)
-
-    def _lock(self, size: int) -> Any:
-        """A buffer for the pool, from the driver."""
-        cuda, emit = self._cp.cuda, self._emit
-        memory = cuda.PinnedMemory(size, _PORTABLE)
-        emit("segment_alloc", memory.ptr, size, 0)
-        weakref.finalize(memory, emit, "segment_free", memory.ptr, size, 0).atexit = False
-        return cuda.PinnedMemoryPointer(memory, 0)
-
-    def _malloc(self, size: int) -> Any:
-        pointer, emit = self._pool.malloc(size), self._emit
-        address, taken = pointer.ptr, pointer.mem.size
-        if taken:
-            emit("alloc", address, taken, int(size))
-            weakref.finalize(pointer.mem, emit, "free_completed", address, taken, int(size)).atexit = False
-        return pointer
+    def _picture(self) -> HostMemoryTable:
+        return self._make_picture()  # buffers end after the block, too
 
     def free_all_blocks(self) -> None:
         """Unlock the buffers of the block's pool that nobody uses."""
-        self._pool.free_all_blocks()
-
-    @property
-    def record(self) -> AllocatorTrace:
-        """All events so far."""
-        return AllocatorTrace(
-            provenance=self._provenance,
-            device_id=0,
-            allocator="CuPy's pool of pinned memory",
-            first=BlockMap(self._provenance, 0, 0, 0, ()),
-            events=self._log.events(),
-        )
+        if self._recorder is not None:
+            self._recorder.pool.free_all_blocks()
 
     def statistics(self) -> AllocatorStatistics:
         """Figures so far: ``.nested()``, ``.flat()``, ``.summary()``."""
@@ -109,10 +63,5 @@ class HostMemoryReport:
         """The figures so far as a table."""
         return self.statistics().summary()
 
-    def __repr__(self) -> str:
+    def _sentence(self) -> str:
         return repr(self.statistics())
-
-
-def _emit(log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int) -> None:
-    log.time_ns = time.perf_counter_ns() - since_ns
-    log.emit(action, address, size, requested, 0)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 import time
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gpulab import session
-from gpulab.lab.memory.hook import ALLOC, FREE_COMPLETED, MOST_FRAMES, OOM, AllocationRecorder
+from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED, OOM, AllocationRecorder
+from gpulab.session.pools.pool import lies_here
 from virtualgpu.records.memory import (
     AliveBlocks,
     AllocatorEvents,
@@ -31,6 +32,7 @@ KEPT_EVENTS = 1_000_000
 # where a peak is so much higher than the last one.
 LOOK_S, LOOK_PART = 0.05, 0.1
 NEAR = 1.02
+_MEMBER = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
 # What the driver takes of a GPU of the table; see `CONTEXT_BYTES` of the virtual machine.
 DRIVER_BYTES = 512 << 20
 
@@ -139,24 +141,18 @@ class _Run:
         peak = int(used[at]) + (failed.size_bytes if failed else 0)
         stack = int(events.stacks[at - 1]) if at else -1
         record = MemoryReport(
-            provenance=self._backend.provenance,
-            device_id=self._device,
-            name=self.name,
-            before_bytes=before,
-            peak_bytes=peak,
-            peak_reserved_bytes=self.seen.most_reserved,
+            provenance=self._backend.provenance, device_id=self._device, name=self.name, before_bytes=before,
+            peak_bytes=peak, peak_reserved_bytes=self.seen.most_reserved,
             after_bytes=(self._after.used_bytes if self._after else None) or 0,
-            source=self._source(events, at),
-            stack=self.seen.stacks[stack] if stack >= 0 else (),
+            source=self._source(events, at), stack=self.seen.stacks[stack] if stack >= 0 else (),
             alive=self._alive(events, at, "at the failure" if failed else None),
             allocations=int(np.count_nonzero(events.actions == ALLOC)),
             frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
-            rooms=self._rooms(before, peak - before),
-            failed=failed,
+            rooms=self._rooms(before, peak - before), failed=failed,
             note=" ".join(
-                filter(None, (self.seen.note, f"The first {lost:,} events are lost." if lost else ""))
+                filter(None, (self.seen.note, f"The first of its events are lost: {lost:,}." if lost else ""))
             ),
-        )
+        )  # fmt: skip
         return MemoryReportTable.of(record)
 
     def _source(self, events: AllocatorEvents, at: int) -> Any:
@@ -180,26 +176,45 @@ class _Run:
             if action == FREE_COMPLETED:
                 later.setdefault(address, number)
         groups: dict[tuple[int, str, Stay], list[int]] = {}
+        named: dict[tuple[int, str, Stay], str] = {}
         for address, (number, size, requested, stack) in live.items():
             fate: Stay = stay or ("temporary" if address in later else "kept")
             freed_ns = times[later[address]] if address in later else np.inf
             arrays = self._arrays.at(address, times[number], freed_ns)
-            group = groups.setdefault((stack, arrays, fate), [0, 0, 0])
+            key = stack, _MEMBER.sub("[…]", arrays), fate  # all of a list are one row
+            named[key] = key[1] if key in named else arrays
+            group = groups.setdefault(key, [0, 0, 0])
             for place, value in enumerate((1, size, requested)):
                 group[place] += value
         found = []
         for (stack, arrays, fate), sums in groups.items():
+            arrays = named[stack, arrays, fate]
             source, frames = (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
-            found.append(AliveBlocks(source, frames, arrays, sums[0], sums[1], sums[2], fate))
+            found.append(
+                AliveBlocks(
+                    source=source, stack=frames, arrays=arrays, blocks=sums[0], size_bytes=sums[1],
+                    requested_bytes=sums[2], stay=fate,
+                )
+            )  # fmt: skip
         rest = (self._before.used_bytes or 0) - sum(
             row[2] for row in rows[:at] if row[0] == FREE_COMPLETED and row[1] in gone
         )
         for arrays, size, requested in self._arrays.older({row[1] for row in rows if row[0] == ALLOC} | gone):
             if size <= rest:
-                found.append(AliveBlocks(None, (), arrays, 1, size, requested, "before the call"))
+                found.append(
+                    AliveBlocks(
+                        source=None, stack=(), arrays=arrays, blocks=1, size_bytes=size,
+                        requested_bytes=requested, stay="before the call",
+                    )
+                )  # fmt: skip
                 rest -= size
         if rest > 0:
-            found.append(AliveBlocks(None, (), "", 0, rest, 0, "before the call"))
+            found.append(
+                AliveBlocks(
+                    source=None, stack=(), arrays="", blocks=0, size_bytes=rest, requested_bytes=0,
+                    stay="before the call",
+                )
+            )  # fmt: skip
         return tuple(sorted(found, key=lambda group: -group.size_bytes))
 
     def _rooms(self, before: int, needed: int) -> tuple[Room, ...]:
@@ -223,7 +238,7 @@ class _Arrays:
     def __init__(self, seen: AllocationRecorder) -> None:
         self._seen = seen
         self._ndarray = session.cp().ndarray
-        self._lines = session.program_lines()
+        self._names = session.program_names()
         self._began, self._spent = time.perf_counter(), 0.0
         self._looked_at = 0
         # By address: when, what, bytes of the block and of the array.
@@ -242,43 +257,30 @@ class _Arrays:
 
     def look(self, everywhere: bool = False) -> None:
         """Note which array is where: of those made a short while ago, or of all."""
-        began, now_ns, names = time.perf_counter(), time.perf_counter_ns(), self._names()
+        began, now_ns = time.perf_counter(), time.perf_counter_ns()
+        self._names.look_anew(sys._getframe())
         for thing in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(thing), self._ndarray):
                 continue
-            memory = getattr(getattr(thing, "data", None), "mem", None)
-            if memory is None or (thing.base is not None and id(thing) not in names):
-                continue  # one that is being made, or a view
-            name, text = names.get(id(thing)), f"{thing.dtype} {tuple(thing.shape)}"
+            memory, name = getattr(getattr(thing, "data", None), "mem", None), self._names.array(id(thing))
+            if memory is None or (thing.base is not None and not name) or not lies_here(thing):
+                continue  # one that is being made, a view, or one of another device
+            text = f"{thing.dtype} {tuple(thing.shape)}"
             told = now_ns, f"{name}: {text}" if name else text, int(memory.size), int(thing.nbytes)
             self._found.setdefault(int(memory.ptr), []).append(told)
         self._spent += time.perf_counter() - began
 
     def at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
         """What lay in a block from one time to another; empty where that is not known."""
-        texts = [
-            text for at_ns, text, *_ in self._found.get(address, ()) if allocated_ns <= at_ns <= freed_ns
-        ]
-        return next((text for text in texts if ": " in text), texts[0] if texts else "")
+        found = [each for each in self._found.get(address, ()) if allocated_ns <= each[0] <= freed_ns]
+        return _named_one(found)[1] if found else ""
 
     def older(self, others: set[int]) -> list[tuple[str, int, int]]:
-        """What lies in blocks other than these: array, bytes of the block, and of the array."""
-        found = [each[-1][1:] for address, each in self._found.items() if address and address not in others]
-        return sorted(found, key=lambda each: -each[1])
+        """What lies in other blocks: array, bytes of the block, and of the array; named ones first."""
+        found = [_named_one(each)[1:] for at, each in self._found.items() if at and at not in others]
+        return sorted(found, key=lambda each: (-each[1], ": " not in each[0]))
 
-    def _names(self) -> dict[int, str]:
-        """The program's variables that hold arrays, by the array's id; the innermost function's count."""
-        frame: FrameType | None = sys._getframe(1)
-        names: dict[int, str] = {}
-        for _ in range(4 * MOST_FRAMES):
-            if frame is None:
-                break
-            module = str(frame.f_globals.get("__name__"))
-            if self._lines.belongs(frame.f_code.co_filename, module):
-                for name, value in list(frame.f_locals.items()):
-                    if issubclass(type(value), self._ndarray):
-                        names.setdefault(id(value), name)
-                if module == "__main__" and frame.f_locals is frame.f_globals:
-                    break
-            frame = frame.f_back
-        return names
+
+def _named_one(found: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:
+    """The first, and largest, that had a name when it was seen, or else the first of all."""
+    return max(found, key=lambda each: each[3] if ": " in each[1] else -1)

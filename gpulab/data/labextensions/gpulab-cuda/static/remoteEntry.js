@@ -1,0 +1,238 @@
+// CUDA C++ in colour where it stands in Python's triple-quoted strings, in JupyterLab 4 and Notebook 7.
+//
+// This file is a federated extension as JupyterLab loads them (`init` takes the modules that all share, `get`
+// gives the plugin), written as it runs: there is nothing to build. It paints what is on the screen, marks lines that
+// errors and verdicts on the page name, and leaves text, selection and Python's own colours alone.
+(() => {
+  "use strict";
+
+  const NAME = "gpulab-cuda";
+  const STYLE = {
+    keyword: "color: var(--jp-mirror-editor-keyword-color); font-weight: bold",
+    type: "color: var(--jp-mirror-editor-variable-2-color, var(--jp-mirror-editor-def-color))",
+    builtin: "color: var(--jp-mirror-editor-builtin-color)",
+    number: "color: var(--jp-mirror-editor-number-color)",
+    comment: "color: var(--jp-mirror-editor-comment-color); font-style: italic",
+    string: "color: var(--jp-mirror-editor-string-color)",
+    meta: "color: var(--jp-mirror-editor-meta-color)",
+    call: "color: var(--jp-mirror-editor-def-color)",
+    plain: "color: var(--jp-mirror-editor-variable-color)",
+  };
+  const WORDS = {
+    keyword: `__global__ __device__ __host__ __shared__ __constant__ __managed__ __restrict__ __forceinline__
+      __noinline__ __launch_bounds__ __grid_constant__ alignas alignof asm auto break case class const const_cast
+      consteval constexpr constinit continue decltype default delete do dynamic_cast else enum explicit extern
+      false final for friend goto if inline mutable namespace new noexcept nullptr operator override private
+      protected public register reinterpret_cast requires return sizeof static static_assert static_cast struct
+      switch template this throw true try catch typedef typename union using virtual volatile while concept`,
+    type: `bool char char8_t char16_t char32_t double float int long short signed unsigned void wchar_t size_t
+      ptrdiff_t half half2 __half __half2 __nv_bfloat16 __nv_bfloat162 dim3 cudaStream_t clock_t`,
+    builtin: "threadIdx blockIdx blockDim gridDim warpSize",
+  };
+  const KIND = new Map(
+    Object.entries(WORDS).flatMap(([kind, words]) => words.split(/\s+/).map((word) => [word, kind])),
+  );
+  const A_TYPE = /^(u?int\d+(_fast|_least)?_t|u?(char|short|int|long|longlong)[1-4]|(float|double)[1-4])$/;
+  // In the order in which they are tried: comments and texts hide what stands in them.
+  const TOKEN = new RegExp(
+    [
+      String.raw`(?<comment>//[^\n]*|/\*[^]*?(?:\*/|(?![^])))`,
+      String.raw`(?<meta>^[ \t]*#(?:\\\n|[^\n/]|/(?![/*]))*)`,
+      String.raw`(?<string>"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])+'?)`,
+      String.raw`(?<number>(?:0[xX][\da-fA-F']+|(?:\d[\d']*\.?[\d']*|\.\d+)(?:[eE][-+]?\d+)?)[uUlLfF]*)`,
+      String.raw`(?<call>[A-Za-z_]\w*(?=\s*(?:<[\w\s,:*]*>)?\())`,
+      String.raw`(?<plain>[A-Za-z_]\w*|[^\s\w"'/]+|/)`,
+    ].join("|"),
+    "gm",
+  );
+  const QUOTES = /^[rR]?("""|''')/;
+  const IS_CUDA = /__global__|__device__|\bthreadIdx\b|\bblockIdx\b|^\s*#\s*include\s*</m;
+
+  /** The parts of CUDA C++ text that have a colour: [start, end, kind], in order. */
+  function tokens(text) {
+    const found = [];
+    for (const match of text.matchAll(TOKEN)) {
+      const word = match[0];
+      const [group] = Object.entries(match.groups).find(([, text]) => text !== undefined);
+      const kind = KIND.get(word) ?? (A_TYPE.test(word) ? "type" : group);
+      found.push([match.index, match.index + word.length, kind]);
+    }
+    return found;
+  }
+
+  // The line that is named, and the text that stands there: a line that was mended is no longer meant.
+  // Messages are wrapped where they please, but lines of code that a compiler repeats are indented.
+  const SAID = [
+    /\bline\s+(\d+)\s+`([^`]{1,300})`/g,
+    /\.cu\((\d+)\): error: [^\n]*(?:\n\S[^\n]*)*\n\s+(\S[^\n]*)/g,
+  ];
+  const bare = (text) => text.trim().replaceAll(/\s+/g, " ");
+  const OUTPUTS = ".jp-OutputArea-output:is(.jp-RenderedText, .jp-RenderedHTMLCommon)";
+  const VIEWS = ".gpulab-view, .jupyter-widgets"; // they change all the time, and hold no message
+  const MOST_TEXT = 100_000; // a longer output is no message
+
+  /** What outputs on the page say of lines: "number text". */
+  function named() {
+    const found = new Set();
+    for (const output of document.querySelectorAll(OUTPUTS)) {
+      const text = output.textContent;
+      if (text.length > MOST_TEXT) continue;
+      for (const pattern of SAID) {
+        for (const [, line, code] of text.matchAll(pattern)) found.add(`${line} ${bare(code)}`);
+      }
+      for (const code of output.querySelectorAll("code")) {
+        const line = /\bline (\d+)\s*$/.exec(code.previousSibling?.textContent ?? "");
+        if (line) found.add(`${line[1]} ${bare(code.textContent)}`);
+      }
+    }
+    return found;
+  }
+
+  /** Calls back, a moment later, when outputs have come or gone. */
+  function whenOutputsChange(callback) {
+    let waiting = 0;
+    const look = () => {
+      waiting = 0;
+      callback();
+    };
+    const observer = new MutationObserver((changes) => {
+      const concerns = changes.some(
+        ({ target }) => target.closest?.(".jp-OutputArea") && !target.closest(VIEWS),
+      );
+      if (concerns && !waiting) waiting = setTimeout(look, 300);
+    });
+    observer.observe(document.body, { childList: true, subtree: true });
+  }
+
+  /** Extensions of the editor that paint and mark. */
+  function painter({ Decoration, ViewPlugin }, { RangeSetBuilder, StateEffect }, { syntaxTree }) {
+    const marks = Object.fromEntries(
+      Object.keys(STYLE).map((kind) => [kind, Decoration.mark({ class: `${NAME}-${kind}` })]),
+    );
+    // Whichever of the two colours lies inside: ours holds.
+    const rules = Object.entries(STYLE).flatMap(([kind, style]) => {
+      const important = style.replaceAll(/(;|$)/g, " !important$1");
+      return [`.${NAME}-${kind}, .${NAME}-${kind} span:not(.cm-matchingBracket) { ${important} }`];
+    });
+    const sheet = document.createElement("style");
+    rules.push(`.${NAME}-fault { background: var(--jp-error-color3, #ffcdd2); box-shadow: inset 3px 0 0
+      var(--jp-error-color1, #d32f2f) }
+      body[data-jp-theme-light="false"] .${NAME}-fault { background: #5c1f1f; }`);
+    sheet.textContent = rules.join("\n");
+    document.head.append(sheet);
+
+    const fault = Decoration.line({
+      class: `${NAME}-fault`,
+      attributes: { title: "An error or a check names this line." },
+    });
+    const looked = StateEffect.define();
+    const views = new Set();
+    let faults = new Set();
+
+    /** The strings of CUDA C++ on the screen: [where the text begins, the text]. */
+    function sources(view) {
+      const found = [];
+      let done = -1; // a string that two visible ranges share counts once
+      for (const { from, to } of view.visibleRanges) {
+        syntaxTree(view.state).iterate({
+          from,
+          to,
+          enter: (node) => {
+            if (node.name !== "String" || node.from <= done) return;
+            const text = view.state.sliceDoc(node.from, node.to);
+            const quotes = QUOTES.exec(text);
+            if (!quotes || !IS_CUDA.test(text)) return;
+            done = node.from;
+            const first = quotes[0].length;
+            const last = text.length - (text.endsWith(quotes[1]) ? 3 : 0);
+            found.push([node.from + first, text.slice(first, Math.max(first, last))]);
+          },
+        });
+      }
+      return found;
+    }
+
+    function painted(view) {
+      const builder = new RangeSetBuilder();
+      for (const [at, text] of sources(view)) {
+        for (const [start, end, kind] of tokens(text)) builder.add(at + start, at + end, marks[kind]);
+      }
+      return builder.finish();
+    }
+
+    function marked(view) {
+      const builder = new RangeSetBuilder();
+      for (const [at, text] of faults.size ? sources(view) : []) {
+        let start = at;
+        text.split("\n").forEach((line, index) => {
+          const from = view.state.doc.lineAt(start).from;
+          if (faults.has(`${index + 1} ${bare(line)}`)) builder.add(from, from, fault);
+          start += line.length + 1;
+        });
+      }
+      return builder.finish();
+    }
+
+    whenOutputsChange(() => {
+      const now = named();
+      if (now.size === faults.size && [...now].every((each) => faults.has(each))) return;
+      faults = now;
+      for (const view of views) view.dispatch({ effects: looked.of(null) });
+    });
+
+    const plugin = (decorate) =>
+      ViewPlugin.fromClass(
+        class {
+          constructor(view) {
+            views.add((this.view = view));
+            this.decorations = decorate(view);
+          }
+          update({ view, state, startState, docChanged, viewportChanged, transactions }) {
+            const told = transactions.some(({ effects }) => effects.some((effect) => effect.is(looked)));
+            if (told || docChanged || viewportChanged || syntaxTree(state) !== syntaxTree(startState)) {
+              this.decorations = decorate(view);
+            }
+          }
+          destroy() {
+            views.delete(this.view);
+          }
+        },
+        { decorations: (made) => made.decorations },
+      );
+    return [plugin(painted), plugin(marked)];
+  }
+
+  let sharing = {};
+
+  /** A module that JupyterLab shares with its extensions. */
+  async function shared(name) {
+    const versions = Object.values(sharing[name] ?? {});
+    const chosen = versions.find((version) => version.loaded) ?? versions[0];
+    if (!chosen) throw new Error(`${NAME}: this JupyterLab shares no ${name}; CUDA C++ stays without colour.`);
+    return (await chosen.get())();
+  }
+
+  const container = {
+    init: (scope) => {
+      sharing = scope;
+    },
+    get: async () => {
+      const names = ["@codemirror/view", "@codemirror/state", "@codemirror/language", "@jupyterlab/codemirror"];
+      const [view, state, language, jupyter] = await Promise.all(names.map(shared));
+      const { EditorExtensionRegistry, IEditorExtensionRegistry } = jupyter;
+      const plugin = {
+        id: `${NAME}:plugin`,
+        description: "Paints CUDA C++ in strings of Python.",
+        autoStart: true,
+        requires: [IEditorExtensionRegistry],
+        activate: (_, registry) => {
+          const extension = painter(view, state, language);
+          const factory = () => EditorExtensionRegistry.createImmutableExtension(extension);
+          registry.addExtension(Object.freeze({ name: NAME, factory }));
+        },
+      };
+      return () => ({ __esModule: true, default: plugin });
+    },
+  };
+  (window._JUPYTERLAB ??= {})[NAME] = container;
+})();

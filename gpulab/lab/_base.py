@@ -1,0 +1,233 @@
+"""What all share that watch a block of the program: beginning and end, display, files, words till then."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+
+from gpulab import session
+from gpulab.sampler import check_rate
+from gpulab.views._saving import Saved, Writers, as_json, text_writer
+from virtualgpu.errors import GpulabError
+
+if TYPE_CHECKING:
+    from gpulab.session.choose import DeviceChoice
+    from gpulab.views._base import View
+    from gpulab.views.tables import Shown
+
+Bundle = tuple[dict[str, Any], dict[str, Any]]
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Pictured(Saved):
+    """What displays as a picture: a view, or tables; `_picture` makes it."""
+
+    def _picture(self) -> View | Shown[Any]:
+        raise NotImplementedError
+
+    def _writers(self) -> Writers:
+        return self._picture()._writers()
+
+    def describe(self) -> str:
+        """What it shows, in words."""
+        return self._picture().describe()
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+        return self._picture()._repr_mimebundle_(**kwargs)
+
+
+class Recorder(Protocol[R_co]):
+    """Records from `start` to `stop`, each called once; `stop` also after an error."""
+
+    def start(self) -> None:
+        """Begin; where that is refused nothing has begun."""
+        ...
+
+    def stop(self) -> R_co:
+        """End, and return what was recorded."""
+        ...
+
+
+class Recorded(Pictured, Generic[R]):
+    """What a ``with`` block did: it records the block, and is displayed, asked and saved afterwards.
+
+    A subclass says what it is called and how it is written (``class Seen(Recorded[Record], what="list",
+    write="with gl.seen() as s:")``), and has `_recorder_of_now`, `_make_picture` and `_sentence`. One that is
+    ``live`` can be asked while it records; one with ``display`` records as soon as it is displayed, until its
+    view is closed.
+    """
+
+    _what: ClassVar[str]
+    _write: ClassVar[str]
+    _live: ClassVar[bool]
+    _display: ClassVar[bool]
+
+    def __init_subclass__(
+        cls, what: str, write: str, live: bool = False, display: bool = False, **kwargs: Any
+    ) -> None:
+        cls._what, cls._write, cls._live, cls._display = what, write, live, display
+        super().__init_subclass__(**kwargs)
+
+    def __init__(self, record: R | None = None) -> None:
+        self._record = record
+        self._recorder: Any = None  # a Recorder[R], one that is live after its end, too
+        self._device: DeviceChoice | None = None
+        self._is_new, self._is_going = record is None, False
+        self._made: Any = None
+
+    def _recorder_of_now(self) -> Recorder[R]:
+        """A recorder for the device in use."""
+        raise NotImplementedError
+
+    def _make_picture(self) -> View | Shown[Any]:
+        """A view of the record, or its tables."""
+        raise NotImplementedError
+
+    def _sentence(self) -> str:
+        """The record in one sentence."""
+        raise NotImplementedError
+
+    @property
+    def record(self) -> R:
+        """What was recorded, as data.
+
+        Raises
+        ------
+        GpulabError
+            Before the block has ended; of one that is live, before it has begun.
+        """
+        if self._live and self._recorder is not None:
+            record: R = self._recorder.record()
+            return record
+        if self._record is None:
+            raise GpulabError(f"{self!r} What it shows is there when the block has ended.")
+        return self._record
+
+    def start(self) -> None:
+        """Begin the recording, as ``with`` does."""
+        if self._is_going:
+            raise GpulabError(f"This {self._what} is being recorded already.")
+        if not self._is_new:
+            raise GpulabError(f"This {self._what} holds a recording; make a new one: {self._write}")
+        recorder, self._device = self._recorder_of_now(), session.which_device()
+        recorder.start()
+        self._recorder, self._is_new, self._is_going = recorder, False, True
+        self._record = self._made = None
+
+    def stop(self) -> None:
+        """End the recording, as the end of the ``with`` block does."""
+        if not self._is_going:
+            return
+        self._is_going = False
+        record: Any = self._recorder.stop()
+        if (
+            session.which_device() is not self._device
+            and self._device is not None
+            and hasattr(record, "note")
+        ):
+            said = f"The session moved to another device within the block; this is the {self._device.device}."
+            record = replace(record, note=" ".join(filter(None, (record.note, said))))
+        self._record = record
+        if not self._live:
+            self._recorder = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __del__(self) -> None:
+        # Started and forgotten: the device must not go on recording.
+        if getattr(self, "_is_going", False) and not sys.is_finalizing():
+            self.stop()
+            warnings.warn(
+                f"A {self._what} was started and never stopped: {self._write}", ResourceWarning, stacklevel=2
+            )
+
+    @property
+    def _has_record(self) -> bool:
+        return self._record is not None or (self._live and self._recorder is not None)
+
+    def _picture(self) -> Any:
+        if self._made is None:
+            self._made = self._make_picture()
+            if self._display:
+                self._made.ended = self.stop
+        return self._made
+
+    def _writers(self) -> Writers:
+        return {".json": text_writer(lambda: as_json(self.record)), **super()._writers()}
+
+    def __repr__(self) -> str:
+        if self._has_record:
+            return self._sentence()
+        if self._is_going:
+            return f"{self._what.capitalize()} that is being recorded."
+        shown = " or display it" if self._display else ""
+        return f"{self._what.capitalize()} that has not begun: write `{self._write}`{shown}."
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+        if self._display and self._is_new:
+            self.start()
+        found = super()._repr_mimebundle_(**kwargs) if self._has_record else None
+        if found is None or "text/html" in found[0]:
+            return found  # tables are their own text
+        return {**found[0], "text/plain": repr(self)}, found[1]
+
+
+class Sampled(Recorded[R], what="recording", write=""):
+    """A live recording with readings at a rate, which can pause; its chart is told of each change.
+
+    A subclass says how another one is made (``another="gl.memory()"``), and has `_show_state`, beside what
+    `Recorded` asks for.
+    """
+
+    _another: str
+
+    def __init_subclass__(cls, another: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(live=True, display=True, **kwargs)
+        cls._another = another
+
+    def __init__(self, rate_hz: float, record: R | None = None) -> None:
+        super().__init__(record)
+        self._rate_hz = check_rate(rate_hz)
+
+    def _show_state(self) -> None:
+        """Let the chart, if there is one, say what the recording does now."""
+        raise NotImplementedError
+
+    def pause(self) -> None:
+        """Take no readings until `resume`."""
+        self._switch("pause")
+
+    def resume(self) -> None:
+        """Go on after a `pause`.
+
+        Raises
+        ------
+        GpulabError
+            If it does not go on any more.
+        """
+        self._switch("resume")
+
+    def stop(self) -> None:
+        """End the recording; the chart stays."""
+        if self._is_going:
+            super().stop()
+            self._show_state()
+
+    def _switch(self, how: str) -> None:
+        getattr(self._going().sampler, how)()
+        self._show_state()
+
+    def _going(self) -> Any:
+        """The recorder, while it records."""
+        if not self._is_going:
+            what = self._what.split()[-1]
+            raise GpulabError(f"This {what} has not begun, or has ended; {self._another} makes another one.")
+        return self._recorder

@@ -1,0 +1,176 @@
+"""What a sandbox's process does: run a job, and tell as plain data what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import psutil
+
+from gpulab import session
+from gpulab.teach.judge.process.tree import children
+from gpulab.teach.judge.python.functions import exit_said
+from virtualgpu.tracebacks import trimmed
+
+_PACKAGES = [Path(__file__).resolve().parents[2]]
+_COMPILER = "virtualgpu/compile/"
+_LONGEST = 4000  # characters of an error's text
+_MOST_FIGURES = 16
+_FIGURE_DPI = 72
+
+
+def warm(_: Any, count: int) -> None:
+    """Load what a job needs, and make the context, before there is a job."""
+    if count > 1:
+        session.use_device(count=count)
+    cp = session.cp()  # which opens the device
+    cp.cuda.Device().synchronize()
+    cp.arange(2).sum().get()
+
+
+def there(_: Any) -> bool:
+    """Say that this process waits."""
+    return True
+
+
+def run(_: Any, pickled: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
+    """Run a job: what it raised and where, what the device says then, and the result if it is wanted."""
+    me, cp = os.getpid(), session.cp()
+    if session.which_device().kind == "virtual":
+        session.use_device(watchdog_s=watchdog_s)
+    job = pickle.loads(pickled)
+    seen: dict[str, Any] = {
+        "error": "", "frames": [], "status": 0, "sticky": False, "at_end": False, "notes": [], "figures": [],
+        "shown": {}, "result": None, "given": None,
+    }  # fmt: skip
+    with session.late_faults(blocking) as late:
+        value = None
+        try:
+            value = job()
+            _at_end(cp, seen)
+        except BaseException as error:
+            _failed(error, seen)
+        if os.getpid() != me:
+            os._exit(0)  # a process that the job forked, and that came out of it as well
+        if seen["status"]:
+            seen["sticky"] = _again(cp) == seen["status"]
+        fault = late.fault if late is not None else None
+        if late is not None and late.given is not None and fault is not None:
+            site = fault.site
+            seen["given"] = {"given": tuple(late.given), "kernel": site.kernel, "said": str(fault),
+                             "place": (site.line, site.source_text, site.block, site.thread)}  # fmt: skip
+        if not seen["error"]:
+            _bring(value, returns, seen)
+    _figures(seen)
+    if any(not _compiles(pid) for pid in children(me)):
+        seen["notes"].append("It left processes behind, which were ended with it.")
+    return seen
+
+
+def _compiles(pid: int) -> bool:
+    """Whether a process is the one in which the virtual GPU compiles, or has ended meanwhile."""
+    try:
+        return any(_COMPILER in word for word in psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return True
+
+
+def _at_end(cp: Any, seen: dict[str, Any]) -> None:
+    """Wait for what the job did not wait for."""
+    try:
+        for number in range(cp.cuda.runtime.getDeviceCount()):
+            with cp.cuda.Device(number):
+                cp.cuda.Device(number).synchronize()
+    except RuntimeError as error:
+        _failed(error, seen)
+        seen["frames"], seen["at_end"] = [], True
+
+
+def _failed(error: BaseException, seen: dict[str, Any]) -> None:
+    """Note an error and the program's lines that led to it."""
+    try:
+        text = str(error)[:_LONGEST]
+    except BaseException:  # its text is made by the program
+        text = ""
+    if isinstance(error, SystemExit):
+        seen["error"] = f"SystemExit: {exit_said(error).removeprefix('it ')}"
+    else:
+        seen["error"] = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    status = getattr(error, "status", 0)
+    seen["status"] = status if isinstance(status, int) else 0
+    with trimmed(error, _PACKAGES):
+        seen["frames"] = _frames(error.__traceback__)
+
+
+def _frames(tb: TracebackType | None) -> list[tuple[str, int]]:
+    lines = session.program_lines()
+    walked = [(frame, line) for frame, line in traceback.walk_tb(tb)]
+    return [
+        (frame.f_code.co_filename, line)
+        for frame, line in walked
+        if lines.belongs(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
+    ][-20:]
+
+
+def _again(cp: Any) -> int:
+    """What the device says to the next call: an error that stays, or 0."""
+    try:
+        cp.cuda.runtime.deviceSynchronize()
+        cp.zeros(1)
+        cp.cuda.runtime.deviceSynchronize()
+    except Exception as error:
+        status = getattr(error, "status", 0)
+        return status if isinstance(status, int) else 0
+    return 0
+
+
+def _bring(value: Any, returns: bool, seen: dict[str, Any]) -> None:
+    """Take along the result, or say why it cannot cross."""
+    import cloudpickle
+
+    if isinstance(value, Shown):
+        seen["shown"], value = value.bundle, value.values
+    if not returns:
+        return
+    try:
+        pickled = cloudpickle.dumps(value)
+    except Exception as error:
+        seen["notes"].append(
+            f"The result, {_kind(value)}, cannot leave the sandbox ({type(error).__name__}): return numbers, "
+            "texts, arrays or containers of them."
+        )
+        return
+    seen["result"] = np.frombuffer(pickled, np.uint8)
+
+
+class Shown:
+    """What a cell gives: its declared names, and how its last expression shows itself."""
+
+    def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
+        self.values, self.bundle = values, bundle
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def _figures(seen: dict[str, Any]) -> None:
+    """Matplotlib's figures that are open, as PNG."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return
+    import io
+
+    for number in pyplot.get_fignums()[:_MOST_FIGURES]:
+        held = io.BytesIO()
+        with contextlib.suppress(Exception):
+            pyplot.figure(number).savefig(held, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")
+            seen["figures"].append(np.frombuffer(held.getvalue(), np.uint8))

@@ -1,0 +1,149 @@
+"""What a sandbox is given: a function or a cell, with the globals that it names, by value."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from gpulab.lab.faults.child import Shown
+from virtualgpu.errors import GpulabError
+
+MOST_BYTES = 256 << 20
+_HANDLES = (
+    "Stream",
+    "ExternalStream",
+    "Event",
+    "Graph",
+    "MemoryPool",
+    "MemoryPointer",
+    "PinnedMemoryPointer",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function with its arguments."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+    def __call__(self) -> Any:
+        return self.function(*self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A notebook's cell, with the names that it uses of the notebook, and those that it gives back."""
+
+    code: str
+    file: str
+    names: dict[str, Any]
+    gives: tuple[str, ...]
+
+    def __call__(self) -> Shown:
+        space = {"__name__": "__main__", "__builtins__": builtins, **self.names}
+        tree = ast.parse(self.code, self.file)
+        last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, self.file, "exec"), space)
+        bundle: dict[str, Any] = {}
+        if isinstance(last, ast.Expr) and not self.code.rstrip().endswith(";"):
+            value = eval(compile(ast.Expression(last.value), self.file, "eval"), space)
+            bundle = {} if value is None else _bundle(value)
+        elif isinstance(last, ast.Expr):
+            eval(compile(ast.Expression(last.value), self.file, "eval"), space)
+        missing = [name for name in self.gives if name not in space]
+        if missing:
+            raise NameError(f"the cell was to give {', '.join(missing)}, and has not made it")
+        return Shown({name: space[name] for name in self.gives}, bundle)
+
+
+def _bundle(value: Any) -> dict[str, Any]:
+    """How a value shows itself without a notebook: text, a page or a picture."""
+    from IPython.core.formatters import DisplayFormatter
+
+    data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
+    kept = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
+    return {kind: text for kind, text in data.items() if kind in kept and isinstance(text, str)}
+
+
+def used_by(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell's text names of a notebook's globals."""
+    named = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
+    return {name: space[name] for name in sorted(named) if name in space}
+
+
+def packed(job: Call | Cell) -> bytes:
+    """A job as bytes.
+
+    Raises
+    ------
+    GpulabError
+        If something of it cannot cross, or all of it is too large: each by its name.
+    """
+    import cloudpickle
+
+    named = job.names if isinstance(job, Cell) else _named(job)
+    sizes, refused = {}, {}
+    for name, value in named.items():
+        if isinstance(value, ModuleType):
+            continue
+        try:
+            sizes[name] = _size_bytes(value)
+        except Exception as error:
+            refused[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
+    if refused:
+        listed = ", ".join(f"{name} ({why})" for name, why in refused.items())
+        raise GpulabError(
+            f"Cannot cross into the sandbox: {listed}. Whatever belongs to this process, such as streams, "
+            "events, graphs, files and locks, is to be made in there."
+        )
+    try:
+        whole: bytes = cloudpickle.dumps(job)
+    except Exception as error:
+        raise GpulabError(
+            f"Cannot cross into the sandbox ({type(error).__name__}: {error}): make in there what belongs to "
+            "this process."
+        ) from None
+    if len(whole) > MOST_BYTES:
+        largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
+        told = ", ".join(f"{name} with {sizes[name]:,} bytes" for name in largest)
+        raise GpulabError(
+            f"What is to cross into the sandbox takes {len(whole):,} bytes, and {MOST_BYTES:,} may: {told}. "
+            "Make large arrays in there."
+        )
+    return whole
+
+
+def _named(job: Call) -> dict[str, Any]:
+    """Arguments and globals of a call, by name."""
+    function = inspect.unwrap(job.function)
+    named = {f"argument {number}": value for number, value in enumerate(job.args, 1)}
+    if not inspect.isfunction(function):
+        return named
+    if _is_importable(function):
+        return named
+    found = inspect.getclosurevars(function)
+    return {**found.globals, **found.nonlocals, **named}
+
+
+def _is_importable(function: Any) -> bool:
+    """Whether it crosses by its name alone, as what a module holds does."""
+    module = sys.modules.get(function.__module__)
+    return function.__module__ != "__main__" and getattr(module, function.__name__, None) is function
+
+
+def _size_bytes(value: Any) -> int:
+    import cloudpickle
+
+    module = type(value).__module__
+    if type(value).__name__ in _HANDLES and module.startswith(("cupy", "virtualgpu")):
+        raise GpulabError(f"a {type(value).__name__}")
+    if hasattr(value, "nbytes") and module.startswith(("cupy", "virtualgpu", "numpy")):
+        return int(value.nbytes)
+    return len(cloudpickle.dumps(value))

@@ -1,0 +1,287 @@
+"""``gl.sandbox``: code in a process of its own, whose faults cost this one nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import linecache
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from gpulab import session
+from gpulab.lab._base import Bundle, Pictured
+from gpulab.lab.faults import child
+from gpulab.lab.faults.jobs import Call, Cell, packed
+from gpulab.teach.judge.exercise import NotYet
+from gpulab.teach.judge.process.talk import Talk
+from gpulab.teach.judge.process.values import DamagedError
+from gpulab.views.tables.sandbox import SandboxTable
+from virtualgpu.errors import GpulabError
+from virtualgpu.records.faults.sandboxed import Culprit, SandboxRun
+from virtualgpu.records.hazards import Place
+from virtualgpu.records.timeline import SourceLine
+
+MOST_S, LIMIT_S, MEMORY_BYTES = 50.0, 20.0, 4 << 30
+_KEPT_BYTES = 64 << 10
+_PATIENCE = 3  # seconds that pass, for each of processor time
+_START_S = 60.0
+# A second context takes memory of the device: with less than this free, none is made beforehand.
+_ROOM_BYTES = 2 << 30
+
+
+def sandbox(
+    function: Callable[..., Any],
+    *args: Any,
+    returns: bool = False,
+    launch_blocking: bool = False,
+    limit_s: float = LIMIT_S,
+    memory_bytes: int = MEMORY_BYTES,
+) -> Sandboxed:
+    r"""Run a function in a process of its own, with its own CUDA context, whatever becomes of that.
+
+    Parameters
+    ----------
+    function, args
+        What is called. Arguments, and globals that the function names, cross by value through the host, at
+        most 256 MiB together; the arrays of this notebook stay as they are.
+    returns
+        Whether the result comes back, as ``.result``: whatever can be pickled, arrays included, up to 64 MiB.
+    launch_blocking
+        Let the host wait after each launch, as ``CUDA_LAUNCH_BLOCKING=1`` does.
+    limit_s
+        Processor time, 50 s at most; three times as long may pass in all.
+    memory_bytes
+        Memory of the host for it and all that it starts.
+
+    Returns
+    -------
+    Sandboxed
+        Its output, figures and post-mortem: the line that raised, the launch that did it, and whether the
+        context was lost by it. ``.record`` is `virtualgpu.records.faults.sandboxed.SandboxRun`.
+        What the function raises is told, not raised.
+
+    Raises
+    ------
+    GpulabError
+        If something cannot cross, before anything starts: each by its name.
+
+    Notes
+    -----
+    The virtual GPU tells faults in there as CUDA does: late, in few words, and again at every call that
+    follows. It knows the launch nevertheless. On a real GPU a second run with launch blocking finds it.
+
+    Examples
+    --------
+    >>> seen = gl.sandbox(lambda: print("from another process"))
+    >>> seen.output
+    'from another process\n'
+    >>> gl.sandbox(lambda x: x * 2, 21, returns=True).result
+    42
+    """
+    if not callable(function):
+        raise TypeError(
+            f"gl.sandbox takes a function, not {type(function).__name__}: pass it without calling it."
+        )
+    name = getattr(function, "__name__", type(function).__name__)
+    return run(Call(function, args), name, returns, launch_blocking, limit_s, memory_bytes)
+
+
+def run(
+    job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
+) -> Sandboxed:
+    """Run a job in a sandbox, twice where only launch blocking tells which launch did it."""
+    if not 0 < limit_s <= MOST_S:
+        raise ValueError(f"limit_s is a number of seconds above 0 and up to {MOST_S:g}, not {limit_s!r}.")
+    whole, limits = packed(job), (limit_s, _PATIENCE * limit_s, memory_bytes)
+    record, found = _once(whole, name, returns, blocking, limits)
+    if record.sticky and record.culprit is None and not blocking:
+        again, _ = _once(whole, name, False, True, limits)
+        if again.raised is not None:
+            record = replace(record, culprit=Culprit(0, again.raised))
+    elif record.sticky and record.culprit is None:
+        record = replace(record, culprit=Culprit(0, record.raised))
+    return Sandboxed(record, found, returns)
+
+
+class Sandboxed(Pictured):
+    """What came of code in a sandbox."""
+
+    def __init__(self, record: SandboxRun, found: dict[str, Any], returns: bool) -> None:
+        self.record = record
+        self._found, self._returns = found, returns
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came to its end without an error."""
+        return self.record.ok
+
+    @property
+    def output(self) -> str:
+        """What it printed, the first 64 KiB."""
+        return self.record.output
+
+    @property
+    def figures(self) -> list[bytes]:
+        """Its open Matplotlib figures, as PNG."""
+        return [figure.tobytes() for figure in self._found.get("figures", ())]
+
+    @property
+    def result(self) -> Any:
+        """What the function returned.
+
+        Raises
+        ------
+        GpulabError
+            If it was not declared (``returns=True``), did not come to its end, or could not cross.
+        """
+        if not self._returns:
+            raise GpulabError("Results come back where they are declared: gl.sandbox(..., returns=True).")
+        pickled = self._found.get("result")
+        if pickled is None:
+            raise GpulabError(f"There is no result. {self!r}")
+        return pickle.loads(pickled.tobytes())
+
+    def _picture(self) -> SandboxTable:
+        return SandboxTable.of(self.record)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> Bundle | None:
+        import base64
+
+        found = super()._repr_mimebundle_(**kwargs)
+        if found is None:
+            return None
+        data, more = found
+        shown = self._found.get("shown", {})
+        data["text/html"] += shown.get("text/html", shown.get("image/svg+xml", ""))
+        for figure in self.figures:
+            coded = base64.b64encode(figure).decode()
+            data["text/html"] += f'<img alt="a figure from the sandbox" src="data:image/png;base64,{coded}">'
+        if "text/plain" in shown:
+            data["text/plain"] += f"\n{shown['text/plain']}"
+        return data, more
+
+    def __repr__(self) -> str:
+        return SandboxTable.of(self.record).verdict
+
+
+def _once(
+    whole: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
+) -> tuple[SandboxRun, dict[str, Any]]:
+    """Run a job once, in the warm process or a new one, and let the next one get ready."""
+    keep, begun = _keep(os.getpid()), time.perf_counter()
+    talk, found, ended = keep.taken(blocking), dict[str, Any](), ""
+    try:
+        talk.limit(*limits)
+        found = talk.ask("", child.run, whole, returns, blocking, limits[0] / 3)
+    except NotYet as reason:
+        ended = str(reason)
+    except DamagedError:
+        ended = "it wrote to a file descriptor that is not its own; leave those alone that you did not open."
+    finally:
+        output, lines = talk.printed()
+        talk.__exit__()
+        keep.prepare()
+    place = found.get("given")
+    record = SandboxRun(
+        provenance=session.backend().provenance,
+        name=name,
+        seconds=time.perf_counter() - begun,
+        output=output,
+        output_lines=lines,
+        ended=ended,
+        error=found.get("error", ""),
+        frames=tuple(_line(*frame) for frame in found.get("frames", ())),
+        status=found.get("status", 0),
+        sticky=found.get("sticky", False),
+        at_end=found.get("at_end", False),
+        culprit=None if place is None else _culprit(place),
+        blocking=blocking,
+        notes=tuple(found.get("notes", ())),
+    )
+    return record, found
+
+
+def _culprit(found: dict[str, Any]) -> Culprit:
+    launch, file, line = found["given"]
+    source = _line(file, line) if file else None
+    return Culprit(launch, source, found["kernel"], Place(*found["place"]), found["said"])
+
+
+def _line(file: str, line: int) -> SourceLine:
+    return SourceLine(session.shown_file(file), line, linecache.getline(file, line).strip())
+
+
+class _Keep:
+    """The process that waits for the next job, with all that it needs loaded, and a context where there is
+    room for one."""
+
+    def __init__(self) -> None:
+        self._spare: tuple[tuple[Any, ...], Talk, threading.Thread] | None = None
+
+    def taken(self, blocking: bool) -> Talk:
+        """A process for a job on the device in use."""
+        key, spare = _device_key(blocking), self._spare
+        self._spare = None
+        if spare is not None:
+            spare[2].join(_START_S)
+            if spare[0] == key and _answers(spare[1]):
+                return spare[1]
+            spare[1].__exit__()
+        return _started(key)
+
+    def prepare(self) -> None:
+        """Start the next one, which gets ready beside us."""
+        if self._spare is not None:
+            return
+        with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
+            key = _device_key(False)
+            talk = _started(key)
+            thread = threading.Thread(target=_warmed, args=(talk, key), daemon=True)
+            thread.start()
+            self._spare = key, talk, thread
+
+
+def _answers(talk: Talk) -> bool:
+    """Whether a process that waited still does; one that is being killed may not have ended yet."""
+    try:
+        talk.ask("", child.there)
+    except (NotYet, DamagedError):
+        return False
+    return True
+
+
+def _warmed(talk: Talk, key: tuple[Any, ...]) -> None:
+    if key[3]:
+        with contextlib.suppress(Exception):
+            talk.ask("", child.warm, key[1])
+
+
+def _started(key: tuple[Any, ...]) -> Talk:
+    device, count, blocking, _ = key
+    variables = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
+    talk = Talk(device, MOST_S, _START_S, MEMORY_BYTES, _KEPT_BYTES, variables)
+    talk.__enter__()
+    if count > 1:
+        talk.ask("", child.warm, count)
+    return talk
+
+
+def _device_key(blocking: bool) -> tuple[Any, ...]:
+    """Device, how many, with launch blocking, and whether there is room for a context made beforehand."""
+    choice = session.which_device()
+    if choice.kind == "virtual":
+        return f"virtual:{choice.device}", choice.count, False, True
+    index = int(session.cp().cuda.Device().id)
+    free_bytes, _ = session.cp().cuda.runtime.memGetInfo()
+    return f"cuda:{index}", 1, blocking, free_bytes > _ROOM_BYTES
+
+
+@functools.cache
+def _keep(parent: int) -> _Keep:
+    """One for each of our forks."""
+    return _Keep()

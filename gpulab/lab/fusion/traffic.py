@@ -1,0 +1,253 @@
+"""``gl.traffic``: what each expression of a function moves, and what can be made one kernel of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gpulab import session
+from gpulab.course.n12_fusion.compiler.code import Generated
+from gpulab.course.n12_fusion.compiler.plan import Plan
+from gpulab.course.n12_fusion.compiler.program import Program
+from gpulab.course.n12_fusion.compiler.trace import Node, traced
+from gpulab.lab._base import Pictured
+from gpulab.lab.timeline import timeline
+from virtualgpu.protocol import Counters, Launch
+from virtualgpu.records import SECTOR_BYTES
+from virtualgpu.records.launch.roofline import Roofline, RooflinePoint
+from virtualgpu.records.traffic import Expression, KernelSet, RedEdge, Traffic
+from virtualgpu.words import count, number, size
+
+if TYPE_CHECKING:
+    from gpulab.views import RooflineChart, TrafficView
+
+AS_WRITTEN, ELEMENTWISE = "as written", "ElementwiseKernel"
+REDUCTION, BY_HAND = "fuse, ReductionKernel", "RawKernel, a block a row"
+
+
+def traffic(function: Callable[..., Any], *args: Any) -> TrafficReport:
+    """Show what each array expression of a function reads and writes, and which can share a kernel.
+
+    The function is called once, with stand-ins for its arrays that write down what is done to them; then what
+    was written down runs again, on copies of the arguments, expression by expression and as fused kernels.
+
+    Parameters
+    ----------
+    function
+        Of arrays; it uses ``cp`` by that name. Kernels of its own are counted as they are.
+    args
+        Its arguments: device arrays, and whatever else it takes.
+
+    Returns
+    -------
+    TrafficReport
+        The graph of expressions in the colours of their kernels, **red edges** where two cannot share one
+        with the reason, bytes and times of each way to make kernels, and the generated CUDA C++.
+        ``.record`` holds the data (`virtualgpu.records.traffic.Traffic`). Bytes follow from the arrays, each
+        counted once for each kernel that reads or writes it; those of a `RawKernel` are counted by the
+        virtual GPU. Times are measured on a real GPU, modelled on a virtual one.
+
+    Raises
+    ------
+    TypeError
+        If `function` is none.
+    GpulabError
+        If it cannot be followed: it returns no array and changes none, or hands arrays to what knows nothing
+        of stand-ins.
+
+    Examples
+    --------
+    >>> def scaled(x, w, b):
+    ...     return cp.tanh(x * w + b)
+    >>> x = cp.ones((64, 256), dtype=cp.float32)
+    >>> gl.traffic(scaled, x, x[0], x[1])
+    """
+    cp = session.cp()
+    copies = [one.copy() if isinstance(one, cp.ndarray) else one for one in args]
+    trace = traced(function, *copies)
+    given = [one for one in args if isinstance(one, cp.ndarray)]
+    single, maps, fused, rows = (Plan(trace, way) for way in ("single", "maps", "reductions", "rows"))
+    programs = Program(single), Program(maps), Program(fused)
+    played = [_played(program, given) for program in programs]
+    steps = {group[0]: step for group, step in zip(single.groups, played[0], strict=True)}
+    kernel = {n: at for at, group in enumerate(fused.groups) for n in group}
+    expressions = tuple(
+        _expression(node, single, steps.get(node.number), kernel.get(node.number, -1)) for node in trace.nodes
+    )
+    flop = sum(each.flop for each in expressions)
+    moved = {at: each.read_bytes + each.written_bytes for at, each in enumerate(expressions)}
+    own = {n.number: moved[n.number] for n in trace.nodes if n.kind == "kernel"}
+    times = [sum(ns for _, ns in each) for each in played]
+    ways = [
+        KernelSet(way=AS_WRITTEN, kernels=len(single.groups), moved_bytes=sum(moved.values()), flop=flop,
+                  time_ns=times[0]),
+        KernelSet(way=ELEMENTWISE, kernels=len(maps.groups), moved_bytes=maps.moved_bytes(own), flop=flop,
+                  time_ns=times[1]),
+        KernelSet(way=REDUCTION, kernels=len(fused.groups), moved_bytes=fused.moved_bytes(own), flop=flop,
+                  time_ns=times[2]),
+        KernelSet(way=BY_HAND, kernels=len(rows.groups), moved_bytes=rows.moved_bytes(own), flop=flop,
+                  note="not generated: what a kernel written by hand could reach"),
+    ]  # fmt: skip
+    return TrafficReport(
+        Traffic(
+            provenance=session.backend().provenance,
+            function=trace.name,
+            expressions=expressions,
+            edges=tuple(RedEdge(e.first, e.then, e.why) for e in fused.edges),
+            ways=tuple(ways),
+            kernels=tuple(_kernel(fused, at, expressions, step, own) for at, step in enumerate(played[2])),
+            sources=tuple(_source(programs[2], at) for at in range(len(fused.groups))),
+            folded=tuple(f"{what} = {value}" for what, value in trace.folded),
+            breaks=tuple(trace.breaks),
+        )
+    )
+
+
+class TrafficReport(Pictured):
+    """What a function moves. It displays as a picture, and says what the picture shows."""
+
+    def __init__(self, record: Traffic) -> None:
+        self.record = record
+        self._made: TrafficView | None = None
+
+    @property
+    def source(self) -> str:
+        """The whole CUDA C++ of all generated kernels."""
+        return "\n\n".join(code for _, code in self.record.sources if code)
+
+    def roofline(self) -> RooflineChart:
+        """The roofline with a dot for each expression by itself and one for each fused kernel.
+
+        Bytes are those of the arrays, as if none of them were in L2 before.
+        """
+        from gpulab.views import RooflineChart
+
+        record = self.record
+        alone = [each for each in record.expressions if each.kernel >= 0]
+        points = [
+            RooflinePoint(
+                name=each.name,
+                provenance=record.provenance,
+                flops={"f32": each.flop},
+                size_bytes={"DRAM": each.read_bytes + each.written_bytes},
+                time_ns=each.time_ns,
+            )
+            for each in (*alone, *record.kernels)
+            if each.flop and each.time_ns
+        ]
+        return RooflineChart(Roofline(ceilings=session.ceilings(), points=tuple(points)))
+
+    def _picture(self) -> TrafficView:
+        from gpulab.views import TrafficView
+
+        self._made = self._made or TrafficView(self.record)
+        return self._made
+
+    def __repr__(self) -> str:
+        one, fused = self.record.way(AS_WRITTEN), self.record.way(REDUCTION)
+        red = count(len(self.record.edges), "red edge")
+        return (
+            f"{self.record.function}: {count(one.kernels, 'pass', 'passes')} moving {size(one.moved_bytes)} "
+            f"as written, {number(fused.kernels)} moving {size(fused.moved_bytes)} fused, {red}."
+        )
+
+
+def _played(program: Program, args: Sequence[Any]) -> list[tuple[tuple[str, ...], int]]:
+    """For each group of a program the names of what it launched, and how long that took in nanoseconds."""
+    cp, time_range = session.cp(), session.cupyx().profiler.time_range
+    program([one.copy() for one in args])  # compiles
+    copies = [one.copy() for one in args]
+    cp.cuda.Device().synchronize()
+    with timeline() as seen:
+        program(copies, lambda at: time_range(f"step {at}"))
+        cp.cuda.Device().synchronize()
+    found: list[tuple[tuple[str, ...], int]] = []
+    ranges = {r.name: r for r in seen.record.ranges}
+    for at in range(len(program.plan.groups)):
+        span = ranges[f"step {at}"]
+        ids = {c.correlation_id for c in seen.record.calls if span.start_ns <= c.start_ns < span.end_ns}
+        work = [a for a in seen.record.activities if a.correlation_id in ids - {0}]
+        found.append((tuple(a.name for a in work), sum(a.end_ns - a.start_ns for a in work)))
+    return found
+
+
+def _expression(node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int) -> Expression:
+    read = written = 0
+    if step is not None:
+        read = sum(n.nbytes for n in plan.reads([node.number]))
+        written = node.nbytes
+        counted = _counted(plan, node)
+        if counted is not None:
+            read, written = counted
+    return Expression(
+        name=node.name,
+        kind=node.kind,
+        after=node.before,
+        launches=step[0] if step else (),
+        read_bytes=read,
+        written_bytes=written,
+        flop=_flop(plan, node),
+        time_ns=step[1] if step else 0,
+        kernel=kernel,
+    )
+
+
+def _kernel(
+    plan: Plan,
+    at: int,
+    alone: Sequence[Expression],
+    step: tuple[tuple[str, ...], int],
+    own: Mapping[int, int],
+) -> Expression:
+    """A fused kernel as one expression."""
+    group = plan.groups[at]
+    counted = group[0] in own
+    return Expression(
+        name=f"kernel {at + 1}",
+        kind="kernel",
+        launches=step[0],
+        read_bytes=own[group[0]] if counted else sum(n.nbytes for n in plan.reads(group)),
+        written_bytes=0 if counted else sum(n.nbytes for n in plan.writes(group)),
+        flop=sum(alone[n].flop for n in group),
+        time_ns=step[1],
+        kernel=at,
+    )
+
+
+def _counted(plan: Plan, node: Node) -> list[int] | None:
+    """What a `RawKernel` reads and writes, as the virtual GPU counts its sectors."""
+    if not isinstance(node.call, session.cp().RawKernel):
+        return None
+    grid, block, args = (_arrays(plan, one) for one in node.args[:3])
+    launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
+    counters = session.observe(launch, Counters()).record
+    return [SECTOR_BYTES * counters.total("sectors", "global", kind) for kind in ("load", "store")]
+
+
+def _arrays(plan: Plan, value: Any) -> Any:
+    if type(value) in (tuple, list):
+        return tuple(_arrays(plan, one) for one in value)
+    result = getattr(plan.nodes[value.number], "result", value) if hasattr(value, "number") else value
+    return result.copy() if isinstance(result, session.cp().ndarray) else result
+
+
+def _flop(plan: Plan, node: Node) -> int:
+    """Operations of an expression: one for each element that it computes or adds up."""
+    if node.kind == "map":
+        return 0 if node.name in ("copy", "copyto", "astype") else math.prod(node.shape)
+    inputs = [plan.nodes[n].shape for n in node.before]
+    if node.kind == "reduce":
+        return sum(map(math.prod, inputs))
+    if node.kind == "matmul" and inputs:
+        return 2 * math.prod(node.shape) * (inputs[0][-1] if inputs[0] else 1)
+    return 0
+
+
+def _source(program: Program, at: int) -> tuple[str, str]:
+    made: Generated | None = program.kernels[at]
+    nodes = [program.plan.nodes[n].name for n in program.plan.groups[at]]
+    if made is None:
+        why = f" (no C++ here for {program.refused[at]})" if at in program.refused else ""
+        return f"{', '.join(nodes)}: runs as it is written{why}", ""
+    return made.operation, made.source

@@ -1,0 +1,1 @@
+"""Libraries behind array code: who calls what, and choosing the fastest way."""

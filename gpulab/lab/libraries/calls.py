@@ -1,0 +1,134 @@
+"""``gl.calls``: the library, the routine and the kernels that a line of array code ends in."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections import Counter
+from collections.abc import Callable
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from gpulab import session
+from gpulab.lab._base import Pictured
+from gpulab.lab.timeline import timeline
+from virtualgpu.records.libraries import Calls
+from virtualgpu.records.libraries.known import NOTHING_KNOWN, KnownCalls, known_calls
+from virtualgpu.words import count, listing
+
+if TYPE_CHECKING:
+    from gpulab.views.tables.libraries import CallsTable
+
+RECORD = "h200_calls.json.xz"
+
+
+def calls(what: Callable[..., Any] | str | None = None, *args: Any, **wanted: str) -> CallsReport:
+    """Show which library, which routines and which kernels a function of arrays ends in.
+
+    Parameters
+    ----------
+    what
+        A function of arrays, which is called once with `args`. Or an operation's name as it was recorded,
+        such as ``"torch.addmm"`` or ``"cupy.matmul"``. Without it: all operations that were recorded.
+    args
+        The function's arguments.
+    **wanted
+        Which of an operation's records: ``dtype="float16"``, ``size="large"``, ``layout="row-major"``.
+
+    Returns
+    -------
+    CallsReport
+        A table. ``.record`` holds the data (`virtualgpu.records.libraries.Calls`).
+
+    Raises
+    ------
+    GpulabError
+        For an operation that was never recorded; the message names the nearest. Or where a timeline is being
+        recorded already.
+    TypeError
+        For anything but a function or a name.
+
+    Notes
+    -----
+    On a real GPU kernels are seen by CUPTI as the function runs, and belong to a library by their names;
+    routines, which CUPTI does not see, are those that the shipped record has with the same kernels. On a
+    virtual GPU, which has none of the libraries, the operation is told from what it reads and writes, and its
+    routines and kernels come from the record: of the same dtype, layout and class of size, or else the answer
+    is "not recorded" and names the nearest that was.
+
+    Sizes are classes. Of a product: small below 256 (the cube root of the product of its three edges), large
+    from 2,048 on. Of other operations: small below 65,536 elements, large from 16,777,216 on.
+
+    Examples
+    --------
+    >>> a = cp.ones((1024, 1024), cp.float32)
+    >>> gl.calls(lambda: a @ a)
+    >>> gl.calls("torch.addmm", dtype="float16")
+    """
+    if callable(what):
+        return CallsReport(_seen(what, args))
+    if what is not None and not isinstance(what, str):
+        raise TypeError(
+            f"gl.calls takes a function or a recorded operation's name, not {type(what).__name__}."
+        )
+    known, title = recorded(), what or "all that was recorded"
+    found = known.named(what or "", **wanted)
+    return CallsReport(Calls(provenance=known.provenance, function=title, endings=found))
+
+
+class CallsReport(Pictured):
+    """What operations end in. It displays as a table."""
+
+    def __init__(self, record: Calls) -> None:
+        self.record = record
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries that were called, each once."""
+        return tuple(dict.fromkeys(one for each in self.record.endings for one in each.libraries))
+
+    def _picture(self) -> CallsTable:
+        from gpulab.views.tables.libraries import CallsTable
+
+        return CallsTable.of(self.record)
+
+    def __repr__(self) -> str:
+        record, missing = self.record, sum(each.recorded is False for each in self.record.endings)
+        lost = f"; {missing} not recorded" if missing else ""
+        into = f" into {listing(self.libraries)}" if self.libraries else ""
+        ran = count(len(record.endings), "operation")
+        return f"{record.function}: {ran}{into}{lost}; {record.provenance.label}."
+
+
+def _seen(function: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
+    """Call the function once, and tell what ran."""
+    backend, device = session.backend(), session.cp().cuda.Device()
+    machine = session.virtual_side().machine
+    device.synchronize()
+    before, machine.library_calls = machine.library_calls, []
+    try:
+        with timeline() as seen:
+            function(*args)
+            device.synchronize()
+        given = machine.library_calls
+    finally:
+        machine.library_calls = before
+    ran = [each.name for each in seen.record.activities if each.kind == "CONCURRENT_KERNEL"]
+    name = getattr(function, "__name__", type(function).__name__)
+    known, origin = recorded(), backend.provenance
+    if origin.source == "measured":
+        live = tuple(known.seen(Counter(ran)))
+        return Calls(provenance=origin, function=name, endings=live, note=seen.record.note)
+    note = f"Operations are those that the {origin.device} ran, without any of these libraries."
+    told = tuple(known.told(ran, given))
+    return Calls(provenance=known.provenance, function=name, endings=told, note=note)
+
+
+def recorded() -> KnownCalls:
+    """The shipped record; an empty one where none ships."""
+    file = resources.files("gpulab") / "data" / "recordings" / RECORD
+    return (
+        known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD)
+        if file.is_file()
+        else NOTHING_KNOWN
+    )

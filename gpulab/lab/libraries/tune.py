@@ -1,0 +1,270 @@
+"""``gl.tune``: the fastest of several ways to compute something, whose results agree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.lab._base import Pictured
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Provenance
+from virtualgpu.records.libraries import Candidate, Choice, Tuning
+from virtualgpu.words import count, number
+
+if TYPE_CHECKING:
+    from gpulab.views.tables.libraries import TuningTable
+
+Way = Callable[..., Any]
+FORMAT = "gpulab-tuning"
+_ERROR = {"float16": 2e-2, "float32": 1e-4, "complex64": 1e-4}  # relative to the largest element
+
+
+def tune(
+    candidates: Mapping[str, Way] | Iterable[Way],
+    *args: Any,
+    reference: Way | None = None,
+    check: Callable[..., bool] | None = None,
+    warmup: int = 2,
+    repeats: int = 20,
+    max_ms: float = 30.0,
+    tolerance: float | None = None,
+) -> Tuner:
+    """Choose the fastest of several ways to compute something, once for each kind of arguments.
+
+    What PyTorch's TunableOp does for a product, short enough to be read: results first, then times.
+
+    Parameters
+    ----------
+    candidates
+        Functions of the same arguments by name, or functions alone. A candidate returns an array, or several,
+        or changes its arguments.
+    args
+        Arguments to tune for at once. Without them the first call of the result does.
+    reference
+        Gives the right result; the first candidate by default.
+    check
+        ``check(found, wanted)`` tells whether a result is right. By default it is where no element differs
+        by more than `tolerance` times the largest: 0.02 for float16, 1e-4 for float32, 1e-10 for float64, and
+        not at all for integers.
+    warmup, repeats
+        Calls of each candidate before those that are timed, and the most that are timed.
+    max_ms
+        The longest that one candidate's timed calls may take, in milliseconds: fewer are made of a slow one,
+        but never none.
+    tolerance
+        Instead of those above.
+
+    Returns
+    -------
+    Tuner
+        A function: ``tuned(*args)`` calls the best candidate for such arguments, and chooses it at the first
+        call. It displays as a table of its choices; ``.record`` holds them (`virtualgpu.records.libraries`).
+
+    Raises
+    ------
+    GpulabError
+        If no candidate's result is right.
+    TypeError
+        If a candidate is no function, or there is none.
+    ValueError
+        If `repeats` or `max_ms` is not positive, or `warmup` negative.
+
+    Notes
+    -----
+    A choice is kept for one key: the device, the versions of CUDA and of the array library, and of each
+    argument dtype, shape and layout, or a number's type and value. What is left out of the key brings a
+    choice to where another one is right.
+
+    Each candidate gets copies of the arguments, so that none of them spoils the others'. Times are medians
+    between two events around each single call, after warm-up calls: the first one compiles and fills caches.
+    A wrong result is never timed. Measured on a real GPU, modelled on a virtual one.
+
+    Examples
+    --------
+    >>> tuned = gl.tune({"at once": lambda x: x.sum(), "by rows": lambda x: x.sum(axis=1).sum()})
+    >>> tuned(cp.ones((512, 512), cp.float32))
+    """
+    named = candidates if isinstance(candidates, Mapping) else _named(candidates)
+    if not named or not all(map(callable, named.values())):
+        raise TypeError("gl.tune takes functions: gl.tune({'name': function, ...}).")
+    if repeats < 1 or max_ms <= 0 or warmup < 0:
+        raise ValueError("repeats and max_ms are positive, and warmup is not negative.")
+    tuner = Tuner(dict(named), reference or next(iter(named.values())), check, tolerance)
+    tuner.warmup, tuner.repeats, tuner.max_ms = warmup, repeats, max_ms
+    if args:
+        tuner.choose(*args)
+    return tuner
+
+
+class Tuner(Pictured):
+    """Calls the best candidate for its arguments, and chooses it at the first call for such ones."""
+
+    warmup, repeats, max_ms = 2, 20, 30.0
+
+    def __init__(self, ways: dict[str, Way], reference: Way, check: Any, tolerance: float | None) -> None:
+        self._ways, self._reference, self._check = ways, reference, check
+        self._tolerance = tolerance
+        self._chosen: dict[tuple[str, ...], Choice] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the best candidate for these arguments."""
+        return self._ways[self.choose(*args).best](*args)
+
+    def choose(self, *args: Any) -> Choice:
+        """The choice for these arguments, made now unless it is known."""
+        key = key_of(args)
+        if key not in self._chosen:
+            self._chosen[key] = self._tuned(key, args)
+        return self._chosen[key]
+
+    def _tuned(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
+        wanted = _results(self._reference, args)
+        tried = [self._tried(name, way, args, wanted) for name, way in self._ways.items()]
+        right = [each for each in tried if each.times_ns]
+        if not right:
+            raise GpulabError(
+                f"No candidate's result is right: {'; '.join(f'{c.name}: {c.why}' for c in tried)}."
+            )
+        best = min(right, key=lambda each: each.median_ns or 0)
+        few = [each.name for each in right if len(each.times_ns) < self.repeats]
+        note = (
+            f"max_ms={number(self.max_ms)} cut {', '.join(few)} short of {self.repeats} calls." if few else ""
+        )
+        return Choice(
+            provenance=session.backend().provenance,
+            key=key,
+            candidates=tuple(tried),
+            best=best.name,
+            note=note,
+        )
+
+    def _tried(self, name: str, way: Way, args: tuple[Any, ...], wanted: list[Any]) -> Candidate:
+        """Whether its result is right, and only then how long it takes."""
+        try:
+            found = _results(way, args)
+        except Exception as error:  # whatever a candidate does, the others are tried
+            return Candidate(name=name, why=f"refused: {type(error).__name__}: {error}")
+        why = self._wrong(found, wanted)
+        return Candidate(name=name, why=why, times_ns=() if why else self._timed(way, copied(args)))
+
+    def _wrong(self, found: list[Any], wanted: list[Any]) -> str:
+        """How a result differs; empty if it does not."""
+        if self._check is not None:
+            both = [each[0] if len(each) == 1 else tuple(each) for each in (found, wanted)]
+            return "" if self._check(*both) else "wrong: the check refuses it"
+        if len(found) != len(wanted):
+            return f"wrong: {count(len(found), 'array')} for {len(wanted)}"
+        for mine, right in zip(found, wanted, strict=True):
+            if mine.shape != right.shape or mine.dtype != right.dtype:
+                return f"wrong: {mine.dtype} {mine.shape} for {right.dtype} {right.shape}"
+            if off := self._count_off(mine.get(), right.get()):
+                return f"wrong in {number(off)} of {count(mine.size, 'element')}"
+        return ""
+
+    def _count_off(self, mine: Any, right: Any) -> int:
+        """How many elements are off by more than is allowed."""
+        if right.dtype.kind not in "fc":
+            return int(np.count_nonzero(mine != right))
+        error = _ERROR.get(right.dtype.name, 1e-10) if self._tolerance is None else self._tolerance
+        most = float(np.abs(right[np.isfinite(right)]).max(initial=0))
+        with np.errstate(all="ignore"):
+            return int(np.count_nonzero(~np.isclose(mine, right, 0, error * most, equal_nan=True)))
+
+    def _timed(self, way: Way, args: list[Any]) -> tuple[int, ...]:
+        """Times of single calls in ns, as many as `repeats` and `max_ms` allow."""
+        cp = session.cp()
+        stream, times = cp.cuda.get_current_stream(), list[int]()
+        for _ in range(self.warmup):
+            way(*args)
+        stream.synchronize()
+        while len(times) < self.repeats and (not times or sum(times) + times[-1] <= self.max_ms * 1e6):
+            begin, end = cp.cuda.Event(), cp.cuda.Event()
+            begin.record(stream)
+            way(*args)
+            end.record(stream)
+            end.synchronize()
+            times.append(round(cp.cuda.get_elapsed_time(begin, end) * 1e6))
+        return tuple(times)
+
+    @property
+    def record(self) -> Tuning:
+        """All choices so far."""
+        return Tuning(provenance=session.backend().provenance, choices=tuple(self._chosen.values()))
+
+    def write(self, path: str | Path) -> Path:
+        """Keep the choices in a file, for `read` in another process."""
+        data = {"format": FORMAT, "version": 1, "choices": [asdict(each) for each in self._chosen.values()]}
+        Path(path).write_text(json.dumps(data), encoding="utf-8")
+        return Path(path)
+
+    def read(self, path: str | Path) -> None:
+        """Take over choices from a file, of candidates that are here, too; their times are *recorded*."""
+        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(data, dict) or data.get("format") != FORMAT:
+            raise GpulabError(f"{Path(path).name} holds no choices of gl.tune's.")
+        for each in data["choices"]:
+            each["provenance"] = Provenance(**{**each["provenance"], "source": "recorded"})
+            each["candidates"] = tuple(
+                Candidate(**{**one, "times_ns": tuple(one["times_ns"])}) for one in each["candidates"]
+            )
+            choice = Choice(**{**each, "key": tuple(each["key"])})
+            if choice.best in self._ways:
+                self._chosen.setdefault(choice.key, choice)
+
+    def _picture(self) -> TuningTable:
+        from gpulab.views.tables.libraries import TuningTable
+
+        return TuningTable.of(self.record)
+
+    def __repr__(self) -> str:
+        best = ", ".join(dict.fromkeys(each.best for each in self._chosen.values())) or "none yet"
+        keys, ways = count(len(self._chosen), "key"), count(len(self._ways), "candidate")
+        return f"Tuner of {ways}, {keys} so far: {best}; {self.record.provenance.label}."
+
+
+def key_of(args: Iterable[Any]) -> tuple[str, ...]:
+    """What a choice belongs to: the device, versions, and each argument's dtype, shape and layout."""
+    cp = session.cp()
+    properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)
+    name = session.backend().provenance.device
+    capability = f"sm_{properties['major']}{properties['minor']}, {properties['multiProcessorCount']} SMs"
+    versions = f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
+    return f"{name} ({capability})", versions, *map(_of_argument, args)
+
+
+def _of_argument(value: Any) -> str:
+    if not isinstance(value, session.cp().ndarray):
+        return f"{type(value).__name__} {value!r}"
+    order = (
+        "C" if value.flags.c_contiguous else "F" if value.flags.f_contiguous else f"strides {value.strides}"
+    )
+    return f"{value.dtype} {'×'.join(map(str, value.shape)) or 'scalar'} {order}"
+
+
+def copied(args: Iterable[Any]) -> list[Any]:
+    """The arguments, arrays as copies in the same layout."""
+    array = session.cp().ndarray
+    return [each.copy(order="K") if isinstance(each, array) else each for each in args]
+
+
+def _results(way: Way, args: tuple[Any, ...]) -> list[Any]:
+    """What a way returns, or else its arguments as it leaves them, each as an array of its own."""
+    given, array = copied(args), session.cp().ndarray
+    found = way(*given)
+    found = [each for each in given if isinstance(each, array)] if found is None else found
+    return [each.copy() for each in (found if isinstance(found, tuple | list) else [found])]
+
+
+def _named(ways: Iterable[Way]) -> dict[str, Way]:
+    """Functions by their names; a second one of a name has its number in it."""
+    named: dict[str, Way] = {}
+    for each in ways:
+        name = getattr(each, "__name__", type(each).__name__)
+        named[f"{name} ({len(named) + 1})" if name in named else name] = each
+    return named

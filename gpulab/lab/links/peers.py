@@ -1,0 +1,55 @@
+"""``gl.peers``: which GPU reaches which one's memory, and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpulab import session
+from gpulab.views.tables import NOTHING, Table
+from virtualgpu.words import count, number
+
+
+class Peers:
+    """A row and a column for each GPU. ``record`` has, by pair, whether the first can reach the "
+    "second's memory."""
+
+    def __init__(self, reach: dict[tuple[int, int], bool], rates: dict[bool, float], origin: str) -> None:
+        self.record = reach
+        gpus = range(1 + max((a for a, _ in reach), default=0))
+        told = {True: "direct", False: "by the host"}
+        if rates:
+            told = {True: number(rates[True]), False: f"{number(rates[False])}, host"}
+        rows = tuple((f"GPU {a}", *(NOTHING if a == b else told[reach[a, b]] for b in gpus)) for a in gpus)
+        self._sentence = f"{count(len(gpus), 'GPU')}, {origin}"
+        title = f"From row to column{', GB/s of large copies' if rates else ''}: {self._sentence}"
+        self._table = Table(title, ("", *(f"GPU {b}" for b in gpus)), rows)
+
+    def __repr__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
+
+
+def peers() -> Peers:
+    """Show, of every two GPUs in use, whether one can reach the other's memory, or all goes by the host.
+
+    Returns
+    -------
+    Peers
+        A table; on virtual GPUs with the modelled rate of large copies in GB/s, in one direction. ``.record``
+        has by pair whether peer access is possible.
+
+    Examples
+    --------
+    >>> gl.use_device("virtual:H200", count=4, links="pairs")
+    >>> gl.peers()
+    """
+    runtime: Any = session.cp().cuda.runtime
+    gpus = range(runtime.getDeviceCount())
+    reach = {(a, b): bool(a != b and runtime.deviceCanAccessPeer(a, b)) for a in gpus for b in gpus}
+    backend = session.backend()
+    rates: dict[bool, float] = {}
+    if session.which_device().kind == "virtual":
+        rates = {direct: session.peer_gbps(direct) for direct in (True, False)}
+    return Peers(reach, rates, backend.provenance.label)

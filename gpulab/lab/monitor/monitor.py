@@ -1,0 +1,123 @@
+"""``gl.monitor``: what a GPU really does, live."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpulab.lab._base import Sampled
+from gpulab.lab.monitor.recorder import recorder
+from gpulab.views._saving import Writers, csv_writer, data_as_json, text_writer
+from virtualgpu.records.device.load import LOAD_COLUMNS, LoadSamples
+
+if TYPE_CHECKING:
+    from gpulab.views import LoadChart
+    from gpulab.views.tables import Table
+
+
+def monitor(rate_hz: float = 10.0) -> Monitor:
+    """Show what the GPU in use is doing, live: which share of its units, power, clocks, what holds them back.
+
+    Displayed, it reads in the background while cells run, until it is stopped or its cell runs again; the
+    last ten minutes are kept. From Hopper on the GPU counts its own units (SMs that hold a warp, warps held,
+    pipes, tensor cores, memory); elsewhere there is NVML's utilization, which is only the time in which
+    *some* kernel ran. A virtual GPU has no sensors: there a session is shown that was recorded on an H200.
+
+    Parameters
+    ----------
+    rate_hz
+        Readings a second, at most 100. GPU counters are read at most five times a second.
+
+    Returns
+    -------
+    Monitor
+        The live chart: ``mark("name")`` begins a phase, ``table()`` compares phases, ``pause()``,
+        ``resume()``, ``stop()``, ``save("x.html")``, ``save("x.csv")``, ``save("x.json")``; ``.record`` holds
+        the data (`virtualgpu.records.device.load.LoadSamples`). As a ``with`` block it records the block, no
+        longer.
+
+    Raises
+    ------
+    ValueError
+        For another rate.
+
+    Examples
+    --------
+    >>> with gl.monitor() as m:
+    ...     m.mark("a sum")
+    ...     y.sum()
+    >>> m.table()
+    """
+    return Monitor(rate_hz)
+
+
+class Monitor(Sampled[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"):
+    """What a GPU does over time: live from its display, or the beginning of its block, to `stop`."""
+
+    def __init__(self, rate_hz: float = 10.0, record: LoadSamples | None = None) -> None:
+        super().__init__(rate_hz, record)
+
+    def _recorder_of_now(self) -> Any:
+        return recorder(self._rate_hz)
+
+    @property
+    def state(self) -> str:
+        """``"new"``, ``"live"``, ``"paused"``, ``"stopped"``, or ``"recorded"`` of an earlier session."""
+        if self._recorder is None:
+            return "new" if self._record is None else "recorded"
+        return str(self._recorder.state)
+
+    def mark(self, name: str) -> None:
+        """Begin a phase: what is read from now on belongs to it.
+
+        Raises
+        ------
+        GpulabError
+            If nothing is being read.
+        """
+        self._going().mark(str(name))
+
+    def table(self) -> Table:
+        """The phases side by side, each with the means of its readings.
+
+        Examples
+        --------
+        >>> m.table()
+        """
+        from gpulab.views.monitor.monitor_text import phases
+
+        return phases(self.record)
+
+    def _switch(self, how: str) -> None:
+        if self._going().state != "recorded":
+            super()._switch(how)
+
+    def _show_state(self) -> None:
+        if self._made is not None and not sys.is_finalizing():
+            self._made.show(self.state)
+
+    def _writers(self) -> Writers:
+        record = self.record
+        as_data = text_writer(lambda: data_as_json(record.as_data()))
+        as_rows = csv_writer(("time_ns", *LOAD_COLUMNS), lambda: _rows(record))
+        return {".csv": as_rows, **super()._writers(), ".json": as_data}
+
+    def _make_picture(self) -> LoadChart:
+        from gpulab.views import LoadChart
+
+        view = LoadChart(
+            lambda: self.record, self.state, lambda on: self._switch("pause" if on else "resume")
+        )
+        if self._recorder is not None:
+            self._recorder.tell(view.tick)
+        return view
+
+    def _sentence(self) -> str:
+        from gpulab.views.monitor.monitor_text import sentence
+
+        return sentence(self.record, self.state)
+
+
+def _rows(record: LoadSamples) -> Iterator[tuple[float, ...]]:
+    return zip(record.time_ns.tolist(), *(record[name].tolist() for name in LOAD_COLUMNS), strict=True)

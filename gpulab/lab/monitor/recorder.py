@@ -1,0 +1,151 @@
+"""Readings of what a device does, in the background; or a recorded session where it has no sensors."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import resources
+
+from gpulab import session
+from gpulab.sampler import Sampler
+from virtualgpu.errors import NotSupportedError
+from virtualgpu.protocol import LoadReader
+from virtualgpu.records import io
+from virtualgpu.records.device.load import FORMAT, LOAD_COLUMNS, LoadSamples
+
+RECORDED = "h200_monitor"
+SHOWS_A_SECOND = 2
+_SILENT_S = 2.0
+
+
+class LoadRecorder:
+    """Reads what a device does from `start` to `stop`; a phase begins with each `mark`.
+
+    Parameters
+    ----------
+    reader
+        Gives the rows.
+    rate_hz
+        Readings a second.
+    """
+
+    def __init__(self, reader: LoadReader, rate_hz: float) -> None:
+        backend = session.backend()
+        self._provenance, self._reader = backend.provenance, reader
+        self._sms = backend.device_info().sm_count
+        self._facts = reader.facts()
+        self._phases: list[tuple[str, float]] = []
+        self._tell: Callable[[], object] | None = None
+        self._period_s = 1 / rate_hz
+        every = max(1, round(rate_hz / SHOWS_A_SECOND))
+        mine = weakref.ref(self)  # the thread of readings must not keep it alive
+
+        def after(number: int, _row: Sequence[float | None]) -> None:
+            if number % every == 0 and (recorder := mine()) is not None and recorder._tell is not None:
+                recorder._tell()
+
+        self.sampler = Sampler(reader, len(LOAD_COLUMNS), rate_hz, then=after)
+
+    @property
+    def state(self) -> str:
+        """``"live"``, ``"paused"`` or ``"stopped"``."""
+        return self.sampler.state
+
+    def start(self) -> None:
+        """Begin to read."""
+        self.sampler.start()
+
+    def stop(self) -> LoadSamples:
+        """End, with a last reading unless the one before never came back."""
+        if self.sampler.stop():
+            self.sampler.take()
+        return self.record()
+
+    def mark(self, name: str) -> None:
+        """Begin a phase."""
+        self._phases.append((name, float(self.sampler.now_ns)))
+
+    def tell(self, show: Callable[[], object]) -> None:
+        """Call a function about `SHOWS_A_SECOND` times a second, on the thread of readings."""
+        self._tell = show
+
+    def record(self) -> LoadSamples:
+        """Everything up to now."""
+        time_ns, *columns = self.sampler.rows().T.copy()
+        return LoadSamples(
+            provenance=self._provenance,
+            time_ns=time_ns,
+            columns=dict(zip(LOAD_COLUMNS, columns, strict=True)),
+            missing=dict(self._reader.missing),
+            processes=self._reader.processes,
+            sms=self._sms,
+            phases=tuple(self._phases),
+            date=time.strftime("%Y-%m-%d"),
+            note=self._note(float(time_ns[-1]) if len(time_ns) else 0.0),
+            **self._facts,
+        )
+
+    def _note(self, last_ns: float) -> str:
+        """What is wrong with the readings: the last one failed, or none comes."""
+        if self.sampler.failure:
+            return f"The last reading failed: {self.sampler.failure}"
+        silent_s = (self.sampler.now_ns - last_ns) / 1e9
+        if self.state == "live" and silent_s > _SILENT_S + self._period_s:
+            return f"NVML has not answered for {silent_s:.0f} s: it, or the driver, hangs."
+        return ""
+
+
+class NoSensors:
+    """In a recorder's place where nothing can be read: the recorded session, and why.
+
+    Parameters
+    ----------
+    why
+        Why nothing can be read here.
+    """
+
+    state = "recorded"
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def start(self) -> None:
+        """Nothing begins."""
+
+    def stop(self) -> LoadSamples:
+        """The recorded session."""
+        return self.record()
+
+    def mark(self, name: str) -> None:
+        """A phase of a session that was recorded elsewhere has its own names."""
+
+    def tell(self, show: Callable[[], object]) -> None:
+        """Nothing changes."""
+
+    def record(self) -> LoadSamples:
+        """The recorded session."""
+        found = recorded_session()
+        return replace(
+            found, note=f"{self._why} Shown is what a real GPU was recorded doing, not this program."
+        )
+
+
+def recorder(rate_hz: float) -> LoadRecorder | NoSensors:
+    """A recorder of the device in use."""
+    try:
+        return LoadRecorder(session.backend().load_reader(), rate_hz)
+    except NotSupportedError as error:
+        return NoSensors(str(error))
+
+
+@functools.lru_cache(maxsize=1)
+def recorded_session() -> LoadSamples:
+    """What ships: an H200 that idles, spins with few blocks and many, adds to an array and multiplies."""
+    file = resources.files("gpulab") / "data" / "recordings" / f"{RECORDED}.json"
+    data = json.loads(file.read_text(encoding="utf-8"))
+    io.check_version(data, FORMAT, RECORDED)
+    return LoadSamples.of_data(data)

@@ -1,0 +1,1 @@
+"""Formats of numbers: what each makes of a value."""

@@ -1,0 +1,95 @@
+"""``gl.precision``: a number in the formats of a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from virtualgpu.errors import did_you_mean
+from virtualgpu.records.formats import FORMATS, Format, Number
+
+if TYPE_CHECKING:
+    from gpulab.views import PrecisionView
+
+_LONGEST = 400  # digits and exponents of what is typed: beyond every format's range
+
+
+def precision(value: Any, formats: Sequence[str] = ()) -> PrecisionView:
+    """Show what FP64, FP32, TF32, BF16, FP16 and FP8 make of a number, bit by bit.
+
+    Parameters
+    ----------
+    value
+        The number: a Python or NumPy number, a `fractions.Fraction`, or a text such as ``"0.1"``, ``"1/3"``,
+        ``"0x1.8p-3"``, ``"inf"``, ``"nan"``. A text is taken exactly; the float ``0.1`` is FP64's already.
+    formats
+        Names of those to show, such as ``("FP16", "BF16")``; all seven by default.
+
+    Returns
+    -------
+    PrecisionView
+        For each format the nearest number (of two equally near the even one) as bits of sign, exponent and
+        fraction, its error, the next numbers on both sides, and the range. Sliders move and scale the
+        number. ``.record`` holds a `virtualgpu.records.formats.Rounded` a format. E4M3 has no infinity:
+        what is too large for it becomes NaN, as in the OCP's specification; PTX's conversions to FP8
+        (``cvt.satfinite``) make the largest number of it instead.
+
+    Raises
+    ------
+    TypeError
+        If `value` is no real number.
+    ValueError
+        For a text that is no number, or a format that is not there.
+
+    Examples
+    --------
+    >>> gl.precision("0.1", formats=("FP16", "FP8 E4M3")).record[1].value
+    0.1015625
+    """
+    from gpulab.views import PrecisionView
+
+    return PrecisionView(_exact(value), [_format(name) for name in formats] or FORMATS)
+
+
+def _format(name: str) -> Format:
+    found = next((form for form in FORMATS if name.upper() in (form.name, form.name.split()[-1])), None)
+    if found is None:
+        names = [form.name for form in FORMATS]
+        raise ValueError(
+            f"There is no format {name!r}; there are {', '.join(names)}.{did_you_mean(name, names)}"
+        )
+    return found
+
+
+def _exact(value: Any) -> Number:
+    """The number that is meant, exactly; a float where it is infinite, NaN or a negative zero."""
+    if isinstance(value, str):
+        return _typed(value)
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        return Fraction(value)
+    try:
+        near = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"`value` is a number or its text, such as 0.1 or '0.1', not {type(value).__name__}."
+        ) from None
+    return Fraction(near) if math.isfinite(near) and near else near
+
+
+def _typed(text: str) -> Number:
+    plain = text.strip().replace("_", "").replace("\N{MINUS SIGN}", "-")
+    try:
+        if "x" in plain.lower() or plain.lower().lstrip("+-") in ("inf", "infinity", "nan", "0", "0.0"):
+            near = float.fromhex(plain) if "x" in plain.lower() else float(plain)
+            return Fraction(near) if math.isfinite(near) and near else near
+        power = plain.lower().partition("e")[2]
+        if len(plain) > _LONGEST or (power and abs(int(power)) > _LONGEST):
+            raise ValueError
+        return Fraction(plain)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise ValueError(
+            f"{text[:40]!r} is no number; write one such as '0.1', '1/3', '6.1e-5', '0x1p-14', 'inf' or "
+            f"'nan'."
+        ) from None

@@ -1,0 +1,1 @@
+"""What a program costs, added up: by kernel, copy, wait and range."""

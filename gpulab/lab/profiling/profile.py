@@ -1,0 +1,174 @@
+"""``gl.profile``: what a function costs, by kernel, copy, wait, line and NVTX range."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gpulab import session
+from gpulab.lab._base import Recorded
+from gpulab.lab.timeline import TimelineReport
+from gpulab.session.pools.hook import AllocationRecorder
+from virtualgpu.errors import GpulabError
+from virtualgpu.records import Timeline
+from virtualgpu.records.profile import Profile
+from virtualgpu.trace.profile import profile as add_up
+from virtualgpu.words import count, duration
+
+if TYPE_CHECKING:
+    from gpulab.views.tables.profile import ProfileComparison, ProfileTable
+
+_FEW_EVENTS = 1_000  # of the allocator, which are not looked at
+
+
+class ProfilerInUseError(GpulabError):
+    """Another tool holds CUPTI in this process, which serves one at a time."""
+
+
+def profile(
+    fn: Callable[..., Any] | None = None, *args: Any, warmup: int = 0, record_shapes: bool = False
+) -> ProfileReport:
+    """Run a function and tell what it cost: kernels, copies, waits, NVTX ranges, memory, by Python line.
+
+    Parameters
+    ----------
+    fn
+        What is called, once. None: use the answer as a block, ``with gl.profile() as p:``.
+    *args
+        Passed to it.
+    warmup
+        How often it is called before, unseen: the first call of a program compiles, allocates, fills caches.
+    record_shapes
+        Whether launches of one kernel with other grids and blocks are rows of their own.
+
+    Returns
+    -------
+    ProfileReport
+        Tables. ``.record`` is a `virtualgpu.records.profile.Profile`, ``.timeline`` when all that ran,
+        ``.beside(other)`` compares with another one. Columns have the names of PyTorch's profiler: ``key``,
+        ``count``, ``device_time_total`` and ``device_time``, a launch's mean (in older versions of PyTorch
+        ``cuda_time_total`` and ``cuda_time``), ``cpu_time_total``.
+
+    Raises
+    ------
+    ProfilerInUseError
+        On a real GPU, before `fn` is called, where another tool holds CUPTI.
+    GpulabError
+        Where CUPTI is missing, or a timeline is being recorded already.
+    TypeError
+        If `fn` cannot be called.
+
+    Notes
+    -----
+    On a virtual GPU times are modelled and kernels counted: ``GB/s`` is what the SMs and L2 exchange, in
+    sectors of 32 bytes. On a real one times are measured by CUPTI; what a kernel moves and computes would
+    take hardware counters, which Nsight Compute reads (``ncu``), or `gpulab.count` for one launch.
+
+    Examples
+    --------
+    >>> gl.profile(lambda a: (a * 2 + 1).sum(), cp.ones(1 << 20, cp.float32))
+    """
+    report = ProfileReport(record_shapes=record_shapes)
+    if fn is None:
+        return report
+    if not callable(fn):
+        raise TypeError(f"profile takes a function and its arguments, not {type(fn).__name__}.")
+    for _ in range(warmup):
+        fn(*args)
+    session.cp().cuda.Device().synchronize()
+    report.name = getattr(fn, "__name__", type(fn).__name__)
+    with report:
+        fn(*args)
+    return report
+
+
+class ProfileReport(Recorded[Profile], what="profile", write="with gl.profile() as p:"):
+    """A profile and what it says. ``with`` records it; afterwards it is displayed, compared and saved.
+
+    Parameters
+    ----------
+    record
+        A profile that has been recorded before.
+    record_shapes
+        As for `profile`.
+    """
+
+    def __init__(self, record: Profile | None = None, *, record_shapes: bool = False) -> None:
+        super().__init__(record)
+        self.name = record.name if record is not None else "block"
+        self._by_shape = record_shapes
+        self._seen: _Recorder | None = None
+
+    @property
+    def timeline(self) -> TimelineReport:
+        """What ran when."""
+        if self._seen is None or self._seen.timeline is None:
+            raise GpulabError("This profile has no timeline: it is there when the block has ended.")
+        return TimelineReport(self._seen.timeline)
+
+    def beside(self, other: ProfileReport | Profile) -> ProfileComparison:
+        """Compare with another profile, which came later: what each kernel, copy and range took in both.
+
+        Examples
+        --------
+        >>> before.beside(after)
+        """
+        from gpulab.views.tables.profile import ProfileComparison
+
+        record = other.record if isinstance(other, ProfileReport) else other
+        if not isinstance(record, Profile):
+            raise TypeError(f"A profile is what gl.profile() gives, not {type(other).__name__}.")
+        return ProfileComparison(self.record, record)
+
+    def _recorder_of_now(self) -> _Recorder:
+        self._seen = _Recorder(self)
+        return self._seen
+
+    def _make_picture(self) -> ProfileTable:
+        from gpulab.views.tables.profile import ProfileTable
+
+        return ProfileTable.of(self.record)
+
+    def _sentence(self) -> str:
+        record = self.record
+        ran = sum(kernel.count for kernel in record.kernels)
+        return (
+            f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device was busy "
+            f"{duration(record.busy_ns)} with {count(ran, 'launch', 'launches')} of "
+            f"{count(len(record.kernels), 'kernel')} and what else it did; {record.provenance.label}."
+        )
+
+
+class _Recorder:
+    """A timeline, with the most that the pool held meanwhile."""
+
+    def __init__(self, report: ProfileReport) -> None:
+        self.timeline: Timeline | None = None
+        self.name, self.by_shape = report.name, report._by_shape
+        backend = session.backend()
+        self._occupancy = session.occupancies()
+        self._recorder = backend.timeline_recorder()
+        self._before = backend.memory_reader()().used_bytes
+        self._memory = AllocationRecorder(_FEW_EVENTS, int(session.cp().cuda.Device().id))
+
+    def start(self) -> None:
+        self._recorder.start()
+        if self._recorder.blind:
+            why = self._recorder.blind
+            self._recorder.stop()
+            kind = ProfilerInUseError if "in use" in why else GpulabError
+            raise kind(
+                f"A profile needs CUPTI to see kernels and copies, and {why}. End the other tool's session "
+                "first; gl.timeline() goes without, and sees what NVTX ranges hold."
+            )
+        self._memory.start()
+
+    def stop(self) -> Profile:
+        self._memory.stop()
+        self.timeline = self._recorder.stop()
+        before = self._before
+        peak = None if before is None else before + self._memory.most_held
+        return add_up(
+            self.timeline, self.name, self._occupancy,
+            by_shape=self.by_shape, before_bytes=before, peak_bytes=peak,
+        )  # fmt: skip
