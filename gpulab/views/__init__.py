@@ -6,60 +6,38 @@ beyond its records (a trace at another block size, live readings) it asks of a f
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gpulab._names import declared, load
+
 if TYPE_CHECKING:
-    from gpulab.views._base import after_cell
-    from gpulab.views.access.view import AccessMicroscope
-    from gpulab.views.allocator.view import AllocatorView
-    from gpulab.views.device.card import DeviceCard
-    from gpulab.views.device.comparison import DeviceComparison
-    from gpulab.views.graph.view import GraphView
-    from gpulab.views.ladder.chart import LadderChart
-    from gpulab.views.launch.chart import LaunchChart
-    from gpulab.views.memory.chart import MemoryChart
-    from gpulab.views.occupancy.chart import OccupancyChart
-    from gpulab.views.timeline.view import TimelineView
-    from gpulab.views.warp.stepper import WarpStepper
+    from gpulab.views._base import after_cell as after_cell
+    from gpulab.views.access.view import AccessMicroscope as AccessMicroscope
+    from gpulab.views.allocator.view import AllocatorView as AllocatorView
+    from gpulab.views.collective.view import CollectiveView as CollectiveView
+    from gpulab.views.device.card import DeviceCard as DeviceCard
+    from gpulab.views.device.comparison import DeviceComparison as DeviceComparison
+    from gpulab.views.graph.view import GraphView as GraphView
+    from gpulab.views.ladder.chart import LadderChart as LadderChart
+    from gpulab.views.launch.chart import LaunchChart as LaunchChart
+    from gpulab.views.memory.chart import MemoryChart as MemoryChart
+    from gpulab.views.monitor.chart import LoadChart as LoadChart
+    from gpulab.views.occupancy.chart import OccupancyChart as OccupancyChart
+    from gpulab.views.precision.view import PrecisionView as PrecisionView
+    from gpulab.views.roofline.chart import RooflineChart as RooflineChart
+    from gpulab.views.timeline.view import TimelineView as TimelineView
+    from gpulab.views.traffic.view import TrafficView as TrafficView
+    from gpulab.views.warp.stepper import WarpStepper as WarpStepper
 
-__all__ = [
-    "AccessMicroscope",
-    "AllocatorView",
-    "DeviceCard",
-    "DeviceComparison",
-    "GraphView",
-    "LadderChart",
-    "LaunchChart",
-    "MemoryChart",
-    "OccupancyChart",
-    "TimelineView",
-    "WarpStepper",
-    "after_cell",
-]
-
-_HOMES = {
-    "AccessMicroscope": "gpulab.views.access.view",
-    "AllocatorView": "gpulab.views.allocator.view",
-    "DeviceCard": "gpulab.views.device.card",
-    "DeviceComparison": "gpulab.views.device.comparison",
-    "GraphView": "gpulab.views.graph.view",
-    "LadderChart": "gpulab.views.ladder.chart",
-    "LaunchChart": "gpulab.views.launch.chart",
-    "MemoryChart": "gpulab.views.memory.chart",
-    "OccupancyChart": "gpulab.views.occupancy.chart",
-    "TimelineView": "gpulab.views.timeline.view",
-    "WarpStepper": "gpulab.views.warp.stepper",
-    "after_cell": "gpulab.views._base",
-}
+_HOMES = declared(__file__)
 
 
 def __getattr__(name: str) -> Any:
     # Widgets and matplotlib take long to import: pay for them with the first view, not before.
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return load(_HOMES[name], name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(_HOMES)

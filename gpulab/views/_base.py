@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
-from pathlib import Path
 from posixpath import dirname, normpath
 from typing import Any
 
 import anywidget
 import traitlets
 
+from gpulab.views._saving import Saved, Writers, text_writer
 from gpulab.views.parts import page, palette, picture
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
@@ -54,7 +54,7 @@ def style_text(name: str) -> str:
     return palette.css() + "\n".join(s.read_text(encoding="utf-8") for s in sheets if s.is_file())
 
 
-class View(anywidget.AnyWidget):
+class View(anywidget.AnyWidget, Saved):
     """A widget with a sentence (``repr``), a text (``describe()``), and a PNG and a page of the same content.
 
     Subclasses implement `record`, `sentence`, `describe` and `draw`, and call `redraw` once their record
@@ -76,6 +76,9 @@ class View(anywidget.AnyWidget):
     """Boxes above the picture that stay when it changes, such as a slider."""
     scene = traitlets.Dict().tag(sync=True)
     data = traitlets.Bytes(b"").tag(sync=True)
+
+    ended: Callable[[], object] | None = None
+    """What else ends when the view is closed."""
 
     def __init_subclass__(cls, module: str = "", **kwargs: Any) -> None:
         if module:
@@ -126,13 +129,9 @@ class View(anywidget.AnyWidget):
             sent = {name: getattr(self, name) for name in mine if name not in outer}
             return page.page(sent, str(self._esm), str(self._css), self.title, self.describe(), self.png())
 
-    def save(self, path: str | Path) -> None:
-        """Write a page that works alone (``x.html``) or the static picture (any other name: PNG)."""
-        path = Path(path)
-        if path.suffix.lower() in (".html", ".htm"):
-            path.write_text(self.html(), encoding="utf-8")
-        else:
-            path.write_bytes(self.png())
+    def _writers(self) -> Writers:
+        page_of = text_writer(self.html)
+        return {".html": page_of, ".htm": page_of, ".png": lambda path: path.write_bytes(self.png())}
 
     def __repr__(self) -> str:
         return self.sentence()
@@ -175,6 +174,8 @@ class View(anywidget.AnyWidget):
         self.layout.close()
         # ipywidgets blanks this hook on close; the class's own still gives picture and text.
         self.__dict__.pop("_repr_mimebundle_", None)
+        if self.ended is not None:
+            self.ended()
 
     @contextmanager
     def _reporting(self, doing: str) -> Iterator[None]:
@@ -211,7 +212,7 @@ def close_those_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     shell._gpulab_views = [*kept, (cell, run, widget)]
 
 
-def after_cell(work: Callable[[], None]) -> bool:
+def after_cell(work: Callable[[], object]) -> bool:
     """Do work once the notebook cell that runs now has shown its result; False where no cell runs."""
     from IPython.core.displaypub import CapturingDisplayPublisher
     from IPython.core.getipython import get_ipython

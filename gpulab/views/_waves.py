@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views._text import count, duration, listing, number, percent, product
 from virtualgpu.records import Occupancy
 from virtualgpu.records.launch.waves import LaunchWaves
+from virtualgpu.words import count, duration, listing, number, percent
 
 MOST_DRAWN = 1 << 16
 
@@ -34,14 +35,14 @@ class Waves(LaunchWaves):
         """Rows of ``[term, value, detail]`` for a panel."""
         trace, fit = self.trace, self.trace.occupancy
         median = float(np.median(trace.end_ns - trace.start_ns)) if trace.end_ns.size else 0.0
-        per_wave = f"{number(trace.sm_count)} SMs × {count(fit.blocks_per_sm, 'block')}"
+        per_wave = f"{count(trace.sm_count, 'SM')} × {count(fit.blocks_per_sm, 'block')}"
         tail = (
             f"{percent(self.tail_blocks / trace.blocks_per_wave)} full"
             if self.tail_blocks and self.full_waves
             else "none"
         )
         return [
-            ["Blocks in the grid", number(self.blocks), f"of {count(product(trace.block), 'thread')}"],
+            ["Blocks in the grid", number(self.blocks), f"of {count(math.prod(trace.block), 'thread')}"],
             ["Blocks at once (one wave)", number(trace.blocks_per_wave), per_wave],
             ["Waves", _wave_count(trace.waves), f"tail: {tail}"],
             ["Span", duration(trace.span_ns), f"a block {duration(median)}"],

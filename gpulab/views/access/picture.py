@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
-from gpulab.views.access import words
+from gpulab.views.access import access_text
 from gpulab.views.parts.boxes import Box, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.plots import labels, plot, rects, y_ticks
+from gpulab.views.parts.items import Labels
+from gpulab.views.parts.plots import boxes, plot, texts, y_ticks
 from virtualgpu.records import SECTOR_BYTES, WARP_SIZE
 from virtualgpu.records.access import BANKS, Access
 from virtualgpu.records.kernel import LINE_BYTES
@@ -26,74 +28,56 @@ def row_px(rows: int) -> int:
     return max(LEAST_PX, min(MOST_PX, ROOM_PX // max(1, rows)))
 
 
+def _of(lanes: list[int], say: list[str], inset: float) -> dict[str, Any]:
+    """What lets each lane's rectangle be chosen, and say its sentence."""
+    places, sentences = [*range(len(lanes))], [say[lane] for lane in lanes]
+    return {"inset": inset, "columns": {"lane": lanes, "at": places}, "say": [["at", sentences]]}
+
+
 def lanes_plot(access: Access, say: list[str]) -> Box:
     """The 32 lanes; those that take no part are grey."""
-    lanes = list(range(WARP_SIZE))
-    taking = [place >= 0 for place in access.addresses]
-    colours = [*LANE_COLOURS, "grid"]
-    tops, bottoms = [0] * WARP_SIZE, [LANE_PX] * WARP_SIZE
+    lanes = [*range(WARP_SIZE)]
+    tiles = [(lane, lane + 1, 0, LANE_PX, lane if lane in access.lanes else WARP_SIZE) for lane in lanes]
+    names = [(lane in access.lanes, (lane + 0.5, LANE_PX / 2, str(lane), 1.3)) for lane in lanes]
     items = [
-        rects(lanes, [lane + 1 for lane in lanes], tops, bottoms,
-              [lane if taking[lane] else WARP_SIZE for lane in lanes], colours, inset=1,
-              lane=lanes, at=lanes, say=[["at", say]]),
-    ]  # fmt: skip
-    for part, colour in ((True, "on-lane"), (False, "muted")):
-        named = [lane for lane in lanes if taking[lane] is part]
-        items.append(
-            labels([lane + 0.5 for lane in named], [LANE_PX / 2] * len(named), [str(lane) for lane in named],
-                   anchor="middle", colour=colour, size=11, weight="bold" if part else "normal",
-                   room=[1.3] * len(named))
-        )  # fmt: skip
+        boxes(tiles, [*LANE_COLOURS, "grid"], **_of(lanes, say, 1)),
+        texts([row for taking, row in names if taking], colour="on-lane", weight="bold"),
+        texts([row for taking, row in names if not taking], colour="muted"),
+    ]
     return plot(LANE_PX, (0, WARP_SIZE), *items, label="The 32 lanes of the warp", left=0, right=0)
 
 
 def memory_plot(access: Access, say: list[str]) -> Box:
     """The touched lines, one below the other: bytes in their lanes' colours, what else is fetched hatched."""
-    lanes, size = access.lanes, access.size_bytes
-    lines = sorted({access.addresses[lane] // LINE_BYTES for lane in lanes})
-    place = {line: at for at, line in enumerate(lines)}
-    touched = {access.addresses[lane] // SECTOR_BYTES for lane in lanes}
+    lanes, size, addresses = access.lanes, access.size_bytes, access.addresses
+    lines = sorted({addresses[lane] // LINE_BYTES for lane in lanes})
+    touched = {addresses[lane] // SECTOR_BYTES for lane in lanes}
     high = row_px(len(lines))
-    gap = 2 if high > 10 else 1
-    sectors = [(line, sector) for line in lines for sector in range(LINE_BYTES // SECTOR_BYTES)]
-    grounds: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-    for line, sector in sectors:
-        grounds[line * 4 + sector in touched].append((place[line], sector))
-    items = [
-        rects([SECTOR_BYTES * s for _, s in found], [SECTOR_BYTES * (s + 1) for _, s in found],
-              [TOP_PX + r * high for r, _ in found], [TOP_PX + r * high + high - gap for r, _ in found],
-              "muted" if fetched else "grid", inset=1, hatch=fetched)
-        for fetched, found in grounds.items()
-    ]  # fmt: skip
+    full = high - (2 if high > 10 else 1)
+    top_of = {line: TOP_PX + at * high for at, line in enumerate(lines)}
+    grounds: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
+    for line, top in top_of.items():
+        for s in range(LINE_BYTES // SECTOR_BYTES):
+            ground = (SECTOR_BYTES * s, SECTOR_BYTES * (s + 1), top, top + full, 0)
+            grounds[line * 4 + s in touched].append(ground)
     at_place: dict[int, list[int]] = defaultdict(list)
     for lane in lanes:
-        at_place[access.addresses[lane]].append(lane)
-    x0 = [access.addresses[lane] % LINE_BYTES for lane in lanes]
-    height_of = {lane: TOP_PX + place[access.addresses[lane] // LINE_BYTES] * high for lane in lanes}
-    tops, bottoms = [], []
+        at_place[addresses[lane]].append(lane)
+    tiles, named = [], []
     for lane in lanes:
-        sharing = at_place[access.addresses[lane]]
-        top, each = height_of[lane], (high - gap) / len(sharing)
-        tops.append(top + sharing.index(lane) * each)
-        bottoms.append(top + (sharing.index(lane) + 1) * each)
-    items.append(
-        rects(x0, [x + size for x in x0], tops, bottoms, list(lanes), LANE_COLOURS, inset=0.5,
-              lane=list(lanes), at=list(range(len(lanes))), say=[["at", [say[lane] for lane in lanes]]])
-    )  # fmt: skip
-    alone = [lane for lane in lanes if len(at_place[access.addresses[lane]]) == 1 and high > 12]
-    middle = [access.addresses[lane] % LINE_BYTES + size / 2 for lane in alone]
-    across = [
-        TOP_PX + place[access.addresses[lane] // LINE_BYTES] * high + (high - gap) / 2 for lane in alone
-    ]
-    heads = [f"bytes {32 * s}–{32 * s + 31}\n{32 * s}–{32 * s + 31}" for s in range(4)]
-    step = -(-13 // high)
-    shown = [(TOP_PX + at * high + high / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}")
-             for at, line in enumerate(lines) if at % step == 0]  # fmt: skip
-    items += [
-        labels(middle, across, [str(lane) for lane in alone], anchor="middle", colour="on-lane", size=10,
-               room=[size * 1.25] * len(alone)),
-        labels([32 * s + 16 for s in range(4)], [7] * 4, heads, anchor="middle", colour="muted", size=10.5,
-               room=[32] * 4),
+        line, x = divmod(addresses[lane], LINE_BYTES)
+        same, top = at_place[addresses[lane]], top_of[line]
+        each, nth = full / len(same), same.index(lane)
+        tiles.append((x, x + size, top + nth * each, top + (nth + 1) * each, lane))
+        if len(same) == 1 and high > 12:
+            named.append((x + size / 2, top + full / 2, str(lane), size * 1.25))
+    shown = [(top + high / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}") for line, top in top_of.items()]
+    shown = shown[:: -(-13 // high)]
+    items = [
+        boxes(grounds[True], ["muted"], inset=1, hatch=True), boxes(grounds[False], ["grid"], inset=1),
+        boxes(tiles, LANE_COLOURS, **_of([*lanes], say, 0.5)), texts(named, colour="on-lane", size=10),
+        texts([(s + 16, 7, f"bytes {s}–{s + 31}\n{s}–{s + 31}", 32) for s in (0, 32, 64, 96)],
+              colour="muted", size=10.5),
         y_ticks([y for y, _ in shown], [text for _, text in shown], (0, LINE_BYTES)),
     ]  # fmt: skip
     height = TOP_PX + high * max(1, len(lines)) + 2
@@ -103,80 +87,68 @@ def memory_plot(access: Access, say: list[str]) -> Box:
 def banks_plot(access: Access, say: list[str]) -> Box:
     """The 32 banks, their words stacked pass by pass; what a conflict adds has a ground of its own."""
     passed, pieces = access.banks().passes, access.pieces()
-    rows = max(1, passed)
-    high = row_px(rows)
-    gap = 2 if high > 10 else 1
+    rows = range(max(1, passed))
+    high = row_px(len(rows))
+    full = high - (2 if high > 10 else 1)
     extra = {piece.row for piece in pieces if piece.depth}
-    items = []
-    for conflict, colour in ((False, "grid"), (True, "error-bg")):
-        found = [(r, bank) for r in range(rows) if (r in extra) is conflict for bank in range(BANKS)]
-        items.append(
-            rects([bank for _, bank in found], [bank + 1 for _, bank in found],
-                  [TOP_PX + r * high for r, _ in found], [TOP_PX + r * high + high - gap for r, _ in found],
-                  colour, inset=0.5)
-        )  # fmt: skip
     sharing: dict[tuple[int, int], list[int]] = defaultdict(list)
     for piece in pieces:
         sharing[piece.row, piece.bank].append(piece.lane)
-    x0, x1, tops, bottoms, lanes = [], [], [], [], []
+    tiles = []
     for piece in sorted(pieces, key=lambda each: each.lane):
         same = sharing[piece.row, piece.bank]
-        each = (high - gap) / len(same)
-        top = TOP_PX + piece.row * high + same.index(piece.lane) * each
-        x0.append(piece.bank)
-        x1.append(piece.bank + piece.banks)
-        tops.append(top)
-        bottoms.append(top + each)
-        lanes.append(piece.lane)
-    alone = [at for at, (top, bottom) in enumerate(zip(tops, bottoms, strict=True)) if bottom - top > 10]
-    step = -(-13 // high)
-    marked = range(0, BANKS, 4)
-    passes = [r for r in range(passed) if r % step == 0]
-    items += [
-        rects(x0, x1, tops, bottoms, lanes, LANE_COLOURS, inset=0.5, lane=lanes, at=list(range(len(lanes))),
-              say=[["at", [say[lane] for lane in lanes]]]),
-        labels([(x0[at] + x1[at]) / 2 for at in alone], [(tops[at] + bottoms[at]) / 2 for at in alone],
-               [str(lanes[at]) for at in alone], anchor="middle", colour="on-lane", size=10,
-               room=[1.25 * (x1[at] - x0[at]) for at in alone]),
-        labels([bank + 0.5 for bank in marked], [7] * 8, [str(bank) for bank in marked],
-               anchor="middle", colour="muted", size=10.5),
-        *(labels([0] * len(found), [TOP_PX + r * high + high / 2 - 1 for r in found],
-                 [f"pass {r + 1}" for r in found], anchor="end", dx=-5, pin=True, colour=colour)
-          for found, colour in (([r for r in passes if r not in extra], "fg"),
-                                ([r for r in passes if r in extra], "tail-text"))),
+        top = TOP_PX + piece.row * high + same.index(piece.lane) * (full / len(same))
+        tiles.append((piece.bank, piece.bank + piece.banks, top, top + full / len(same), piece.lane))
+    grounds = {
+        conflict: [(bank, bank + 1, TOP_PX + r * high, TOP_PX + r * high + full, 0)
+                   for r in rows if (r in extra) is conflict for bank in range(BANKS)]
+        for conflict in (False, True)
+    }  # fmt: skip
+    named = [((x0 + x1) / 2, (y0 + y1) / 2, str(lane), 1.25 * (x1 - x0))
+             for x0, x1, y0, y1, lane in tiles if y1 - y0 > 10]  # fmt: skip
+    passes = [(r, (0, TOP_PX + r * high + high / 2 - 1, f"pass {r + 1}", 0))
+              for r in range(0, passed, -(-13 // high))]  # fmt: skip
+    items = [
+        boxes(grounds[False], ["grid"], inset=0.5), boxes(grounds[True], ["error-bg"], inset=0.5),
+        boxes(tiles, LANE_COLOURS, **_of([tile[4] for tile in tiles], say, 0.5)),
+        texts(named, colour="on-lane", size=10),
+        texts([(bank + 0.5, 7, str(bank), 0) for bank in range(0, BANKS, 4)], colour="muted", size=10.5,
+              room=None),
+        *(texts([row for r, row in passes if (r in extra) is conflict], room=None, anchor="end", dx=-5,
+                pin=True, colour=colour) for conflict, colour in ((False, "fg"), (True, "tail-text"))),
     ]  # fmt: skip
-    return plot(TOP_PX + high * rows + 2, (0, BANKS), *items, label="Banks", left=LEFT_PX, right=2)
+    return plot(TOP_PX + high * len(rows) + 2, (0, BANKS), *items, label="Banks", left=LEFT_PX, right=2)
 
 
-def _figures(figures: list[words.Figure]) -> Box:
+def _figures(figures: list[access_text.Figure]) -> Box:
     """Figures in large type, side by side."""
     places, across = list(range(len(figures))), len(figures)
     large = [
-        labels([at], [14], [figure.value], size=24, weight="bold",
+        Labels([at], [14], [figure.value], size=24, weight="bold",
                colour="tail-text" if figure.over else "good-text")
         for at, figure in enumerate(figures)
     ]  # fmt: skip
     small = [
-        labels(places, [35] * across, [figure.term for figure in figures], weight="bold"),
-        labels(places, [49] * across, [figure.detail for figure in figures], colour="muted", size=10.5),
+        Labels(places, [35] * across, [figure.term for figure in figures], weight="bold"),
+        Labels(places, [49] * across, [figure.detail for figure in figures], colour="muted", size=10.5),
     ]
     return plot(58, (0, max(3, across)), *large, *small, label="Figures", left=0, right=0)
 
 
 def draw(access: Access, memory: bool, banks: bool) -> Box:
     """The whole picture on paper."""
-    say = words.lane_sentences(access, memory, banks)
+    say = access_text.lane_sentences(access, memory, banks)
     panels = []
     if memory:
-        figures = _figures(words.memory_figures(access))
+        figures = _figures(access_text.memory_figures(access))
         unused = legend([("muted", UNUSED)])
         heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
         panels.append(column(paragraph(heading, "heading"), figures, memory_plot(access, say), unused))
     if banks:
-        figures = _figures(words.bank_figures(access))
+        figures = _figures(access_text.bank_figures(access))
         extra = legend([("error-bg", EXTRA)])
         panels.append(column(paragraph(BANKS_HEADING, "heading"), figures, banks_plot(access, say), extra))
-    note = words.notes(access, memory, banks)
+    note = access_text.notes(access, memory, banks)
     return column(
         lanes_plot(access, say), row(*panels, least=[320] * len(panels)),
         paragraph(note, "note") if note else None, gap=8,

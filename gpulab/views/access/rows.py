@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views._text import number, size
-from gpulab.views.access.words import share
+from gpulab.views.access.access_text import share
 from gpulab.views.tables import NOTHING, place
 from virtualgpu.records import AccessCounters
 from virtualgpu.records.access import AccessTrace, excess_bytes
 from virtualgpu.records.kernel import SECTOR_BYTES
+from virtualgpu.words import count, number, size
 
 MOST_REQUESTS = 256
 
@@ -55,10 +55,10 @@ def _row(trace: AccessTrace, members: list[int]) -> Row:
     if first.space == "const":
         sectors = 0
     if sectors:
-        each.append(_units(sectors / requests, "sector", "sectors"))
+        each.append(count(sectors / requests, "sector", "sectors"))
         least.append(number(best / requests))
     if passes:
-        each.append(_units(passes / requests, "pass", "passes"))
+        each.append(count(passes / requests, "pass", "passes"))
         least.append(number(ideal / requests))
     useful = share(min(1, asked / (sectors * SECTOR_BYTES))) if sectors and not passes else NOTHING
     excess = sum(map(excess_bytes, found))
@@ -79,7 +79,3 @@ def _named(access: AccessCounters) -> str:
         if opcode in access.text:
             return name
     return f"{access.space} {access.kind}"
-
-
-def _units(value: float, one: str, many: str) -> str:
-    return f"{number(value)} {one if value == 1 else many}"

@@ -1,10 +1,11 @@
+import { upTo } from "../parts/items.js";
+
 // What one access of a warp costs: the rules of virtualgpu/records/access.py, so that sliders need no Python.
 
 export const [LANES, SECTOR, LINE, WORD] = [32, 32, 128, 4];
 const ROW_ELEMENTS = 32;
 const ATOMIC = ["atomic", "count", "swap"];
 
-export const upTo = (count, made = (at) => at) => Array.from({ length: count }, (_, at) => made(at));
 export const part = (place, unit) => Math.floor(place / unit);
 export const isAtomic = ({ rule }) => ATOMIC.includes(rule);
 

@@ -1,7 +1,8 @@
 import { Frame, element, unpack } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
-import { LANES, placesOf, patternOf, upTo } from "./rule.js";
-import { bankFigures, expression, laneSentences, memoryFigures, notes } from "./words.js";
+import { upTo } from "../parts/items.js";
+import { LANES, placesOf, patternOf } from "./rule.js";
+import { expression, figures, laneSentences, notes } from "./access_text.js";
 import { banksPlot, lanesPlot, memoryPlot } from "./picture.js";
 
 // One access of a warp: 32 lanes fall into sectors (left) and banks (right). Sliders change the pattern, and
@@ -39,7 +40,7 @@ class LanePlot extends Plot {
 function render({ model, el }) {
   const frame = new Frame({ model, el }, "access-microscope");
   const contents = unpack(model.get("contents"), model.get("data"));
-  const { traced } = contents;
+  const { traced, said: texts } = contents;
   const get = (name) => model.get(name);
   const pattern = () => ({ stride: get("stride"), offset: get("offset"), element_bytes: get("element_bytes"), padding: get("padding"), swizzle: get("swizzle") });
 
@@ -147,8 +148,9 @@ function render({ model, el }) {
   const request = element("input", { type: "range", min: 0, "aria-label": "Request", oninput: () => frame.send("request", Number(request.value)) });
   const chooser = element("div", { class: "gl-tools gl-chooser" }, which, request);
   const edit = element("details", { class: "gl-edit" }, element("summary", {}, "Edit this access"), sliders);
-  const picture = element("div", { class: traced ? "gl-picture" : "gl-picture gl-keeps-room" }, lanes.node, said, element("div", { class: "gl-panels" }, left.node, right.node), note);
-  frame.body.append(...(traced ? [table, chooser, picture, code, edit] : [code, picture, sliders]));
+  const picture = element("div", { class: "gl-picture" }, lanes.node, said, element("div", { class: "gl-panels" }, left.node, right.node), note);
+  // What is moved and what moves are seen together.
+  frame.body.append(...(traced ? [table, chooser, edit, code, picture] : [sliders, code, picture]));
 
   const show = () => {
     const held = access();
@@ -169,17 +171,17 @@ function render({ model, el }) {
       back.disabled = !get("edited");
     }
     code.hidden = traced && !get("edited");
-    code.textContent = expression(pattern());
+    code.textContent = expression(texts, pattern());
     [picture.hidden, edit.hidden] = [!held, !held];
     if (!held) return;
     const [inMemory, inBanks] = sides(held);
-    const say = laneSentences(held, inMemory, inBanks);
-    note.textContent = notes(held, inMemory, inBanks);
+    const say = laneSentences(texts, held, inMemory, inBanks);
+    note.textContent = notes(texts, held, inMemory, inBanks);
     said.textContent = say[get("lane")];
     lanes.show(lanesPlot(held, say), get("lane"));
     left.head.textContent = held.space === "const" ? contents.constant_heading : contents.memory_heading;
-    left.show(inMemory, memoryFigures(held), memoryPlot(held, say));
-    right.show(inBanks, bankFigures(held), banksPlot(held, say));
+    left.show(inMemory, figures(held, held.space === "const" ? texts.constant : texts.memory), memoryPlot(held, say));
+    right.show(inBanks, figures(held, texts.banks), banksPlot(held, say));
   };
   let asked = false;
   const later = () => {

@@ -9,8 +9,7 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number, shape
-from gpulab.views.access import picture, words
+from gpulab.views.access import access_text, picture
 from gpulab.views.access.rows import HEADINGS, MOST_REQUESTS, rows
 from gpulab.views.parts.boxes import Box, column, table
 from gpulab.views.parts.boxes import words as paragraph
@@ -23,6 +22,7 @@ from virtualgpu.records.access import (
     AccessPattern,
     AccessTrace,
 )
+from virtualgpu.words import count, number, shape
 
 STRIDES = (*range(34), 40, 48, 63, 64, 65, 96, 128, 256, 512, 1024)
 OFFSETS = tuple(range(65))
@@ -103,6 +103,7 @@ class AccessMicroscope(View, module="access/view"):
             "memory_heading": picture.MEMORY_HEADING, "banks_heading": picture.BANKS_HEADING,
             "constant_heading": picture.CONSTANT_HEADING,
             "unused": picture.UNUSED, "extra": picture.EXTRA, "traced": self.trace is not None,
+            "said": access_text.PAGE,
         }  # fmt: skip
         trace = self.trace
         if trace is not None:
@@ -161,7 +162,7 @@ class AccessMicroscope(View, module="access/view"):
             p = self.pattern
             more = f", {count(p.padding, 'element')} of padding a row" if p.padding else ""
             more += ", swizzled" if p.swizzle else ""
-            costs = words.costs(access, *self._sides(access))
+            costs = access_text.costs(access, *self._sides(access))
             return (
                 f"Access microscope, stride {number(p.stride)}, offset {number(p.offset)}, "
                 f"{count(p.element_bytes, 'byte')} a lane{more}: {costs}; modelled."
@@ -181,8 +182,8 @@ class AccessMicroscope(View, module="access/view"):
         said += [f"Line {row.cells[0]}, {row.cells[2]}: {row.cells[4]} a request, at best {row.cells[5]}."
                  for row in self.rows]  # fmt: skip
         if access is not None:
-            said.append(f"Shown: {words.costs(access, *self._sides(access))}.")
-            said += words.lane_sentences(access, *self._sides(access))
+            said.append(f"Shown: {access_text.costs(access, *self._sides(access))}.")
+            said += access_text.lane_sentences(access, *self._sides(access))
         return "\n".join(said)
 
     def draw(self) -> Box:
@@ -201,11 +202,11 @@ class AccessMicroscope(View, module="access/view"):
     def _shown_words(self) -> str:
         """What the picture shows."""
         if self.trace is None:
-            return words.expression(self.pattern)
+            return access_text.expression(self.pattern)
         if not self.rows:
             return "The kernel made no access to memory."
         row = self.rows[min(self.row, len(self.rows) - 1)]
         named = f"Line {row.cells[0]}, {row.cells[2]}"
         if not row.requests.size:
             return f"{named}: {self._whose()} did not make it."
-        return f"{named}, edited: {words.expression(self.pattern)}" if self.edited else named
+        return f"{named}, edited: {access_text.expression(self.pattern)}" if self.edited else named

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views.allocator import words
+from gpulab.views.allocator import pool_text
+from gpulab.views.parts.axes import Axes, Axis
+from gpulab.views.parts.boxes import Plot
+from gpulab.views.parts.items import Labels, Line, Rules
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory
+from virtualgpu.words import size
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.layout import Places
-    from gpulab.views.allocator.maps import Maps
+    from gpulab.views.allocator.maps import Maps, Panel
 
+CURVE_PX, LEFT_PX = 46, 96
 MOST_MARKS, MOST_POINTS, MOST_FRAMES, MOST_STACKS = 200, 1200, 12, 20_000
 COLOURS = ("accent", "good", "warn", "purple", "tail", "range", "accent-2")
 """Of the owners, or streams, with the most memory; the others share one more."""
@@ -36,9 +41,9 @@ def contents(maps: Maps, keys: str) -> dict[str, Any]:
         "code": [maps.owners.code.get(name, "") for name in maps.owners.names], "lines": maps.owners.lines,
         "colours": list(COLOURS), "rest": REST, "ages": [list(age) for age in AGES],
         "moments": _moments(maps, streams), "last": maps.last, "stops": stops,
-        "refused": np.array(maps.refusals(), np.int64), "marks": marks(maps),
-        "done": list(words.DONE.values()), "unit": maps.unit,
-        "curves": curves(maps), "keys": keys,
+        "refused": np.array(maps.refusals(), np.int64),
+        "done": list(pool_text.DONE.values()), "said": pool_text.PAGE, "figures": pool_text.FIGURES,
+        "unit": maps.unit, "curve": curve(maps), "keys": keys,
     }  # fmt: skip
 
 
@@ -47,7 +52,7 @@ def _moments(maps: Maps, streams: dict[int, int]) -> dict[str, Any]:
     if maps.requests:
         rows = [maps.happened(at) for at in range(len(maps.requests))]
         kind, sizes, asked, stream, stack = (list(column) for column in zip(*rows, strict=True))
-        kinds = np.array([words.KINDS.index(name) for name in kind], np.uint8)
+        kinds = np.array([pool_text.KINDS.index(name) for name in kind], np.uint8)
         table: list[Column] = [np.array(column, np.int64) for column in (sizes, asked, stream, stack)]
     else:
         events = maps.panels[0].history.trace.events
@@ -64,11 +69,17 @@ def _streams(handles: Column, streams: dict[int, int]) -> Column:
     return numbers[back] if numbers.size else np.empty(0, np.int32)
 
 
+def limit_of(panel: Panel) -> int:
+    """What the pool may reserve at most, 0 where that is not known."""
+    trace = panel.history.trace
+    return min((each for each in (trace.first.limit_bytes, trace.capacity_bytes) if each), default=0)
+
+
 def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
     panel, places = maps.panels[at], maps.places[at]
     history = panel.history
     trace, lives, ranges = history.trace, history.blocks, history.ranges
-    limits = [each for each in (trace.first.limit_bytes, trace.capacity_bytes) if each]
+    limit = limit_of(panel)
     rows = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
     asked = np.where(trace.events.requested_bytes > 0, trace.events.requested_bytes, trace.events.size_bytes)
     labels: dict[str, int] = {}
@@ -76,7 +87,7 @@ def _panel(maps: Maps, at: int, streams: dict[int, int]) -> dict[str, Any]:
     for row, label in lives.labels.items():
         labelled[row] = labels.setdefault(label, len(labels))
     return {
-        "name": panel.name, "limit": min(limits, default=0), "known": bool(limits),
+        "name": panel.name, "limit": limit, "known": bool(limit),
         "after": panel.after,
         "block": {
             "address": lives.addresses, "size": lives.size_bytes, "asked": lives.requested_bytes,
@@ -125,20 +136,27 @@ def _stacks(history: AllocatorHistory) -> dict[str, Any]:
             "stack_bounds": np.array(bounds, np.int32)}  # fmt: skip
 
 
-def marks(maps: Maps) -> Column:
-    """Where the curve marks refusals: of very many, one for each stretch."""
-    refused = np.array(maps.refusals(), np.int64)
-    _, kept = np.unique(refused * MOST_MARKS // (maps.last + 1), return_index=True)
-    return refused[kept]
-
-
-def curves(maps: Maps) -> dict[str, Any]:
-    """Used and reserved over the slider's places; of very many the highest of each stretch."""
-    moments = np.arange(maps.last + 1)
-    bounds = np.unique(np.linspace(0, maps.last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
-    found: dict[str, Any] = {"at": moments[bounds], "used": [], "reserved": []}
-    for panel in maps.panels:
-        for name, sums in (("used", panel.history.used_bytes), ("reserved", panel.history.reserved_bytes)):
-            over = sums if panel.after is None else sums[panel.after]
-            found[name].append(np.maximum.reduceat(over, bounds).astype(np.float64))
-    return found
+def curve(maps: Maps) -> Plot:
+    """Used and reserved over the slider's places, of very many the highest of each stretch, and refusals."""
+    last = maps.last
+    bounds = np.unique(np.linspace(0, last + 1, MOST_POINTS, endpoint=False).astype(np.int64))
+    after = [slice(None) if panel.after is None else panel.after for panel in maps.panels]
+    used, *reserved = (
+        np.append(highest := np.maximum.reduceat(sums, bounds), highest[-1])
+        for sums in (maps.panels[0].history.used_bytes[after[0]],
+                     *(p.history.reserved_bytes[at] for p, at in zip(maps.panels, after, strict=True)))
+    )  # fmt: skip
+    top = max(1, *(int(each.max()) for each in reserved))
+    limit = max(limit_of(panel) for panel in maps.panels)
+    shown = max(limit, top) if limit <= 1.6 * top else top
+    axes = Axes(Axis(0, max(1, last)), Axis(0, shown, {shown: size(shown), 0: "0"}), CURVE_PX - 10, 7)
+    x, refused = np.append(bounds, last), np.array(maps.refusals(), np.int64)
+    _, kept = np.unique(refused * MOST_MARKS // (last + 1), return_index=True)
+    lines = zip(reserved, ("fg", "tail"), strict=False)
+    return axes.plot(
+        Line(x, axes.y(used), "accent-2", width=0, fill="accent-2", base=axes.bottom, step=True),
+        *(Line(x, axes.y(each), colour, width=1.5, step=True) for each, colour in lines),
+        Rules([0], [axes.top], [max(1, last)], [axes.top], "error", dash=True) if shown == limit else None,
+        Labels(refused[kept], 0 * kept + 5, ["▼"] * kept.size, anchor="middle", colour="error"),
+        label="Memory over all steps", left=LEFT_PX, below=3,
+    )  # fmt: skip

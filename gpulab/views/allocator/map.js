@@ -1,12 +1,12 @@
 import { Frame, element, unpack } from "../parts/frame.js";
-import { grouped, sized } from "../parts/plot.js";
+import { rules } from "../parts/items.js";
 import { player } from "../parts/player.js";
-import { LEFT, MapCanvas, RIGHT } from "./paint.js";
+import { Plot } from "../parts/plot.js";
+import { MapCanvas } from "./paint.js";
 import { Pool, happened } from "./state.js";
 
 // Steps one pool, or several with the same requests, through what they did: curve, map, figures, stack traces.
 
-const CURVE_PX = 46;
 const COLOURINGS = [["line", "by line"], ["stream", "by stream"], ["age", "by age"]];
 const MOST_CODE = 26;
 
@@ -45,7 +45,10 @@ function render({ model, el }) {
 
   // What is shown ---------------------------------------------------------------------------------
   const spoken = element("div", { class: "gl-sentence", "aria-live": "polite", role: "status" });
-  const curve = element("canvas", { class: "gl-curve", "aria-hidden": "true" });
+  const now = rules([0], [0], [0], [contents.curve.height], "fg", { width: 2 });
+  const curve = new Plot(frame, { ...contents.curve, items: [...contents.curve.items, now] });
+  curve.node.classList.add("gl-curve");
+  curve.canvas.setAttribute("aria-hidden", "true");
   const detail = element("div", { class: "gl-detail" });
   const legend = element("div", { class: "gl-legend" });
   const hint = "Click a block, or focus the map and use the arrow keys: its size, its age and its stack trace are told here.";
@@ -64,10 +67,7 @@ function render({ model, el }) {
       tell();
       paint();
     };
-    canvas.addEventListener("click", ({ clientX, clientY }) => {
-      const { left, top } = canvas.getBoundingClientRect();
-      choose(map.at(clientX - left, clientY - top));
-    });
+    canvas.addEventListener("click", (event) => choose(map.at(...frame.at(event, canvas))));
     canvas.addEventListener("keydown", (event) => {
       if (event.altKey || event.ctrlKey || event.metaKey || !/^Arrow(Left|Right|Up|Down)$/.test(event.key)) return;
       event.preventDefault();
@@ -132,65 +132,8 @@ function render({ model, el }) {
   };
 
   const drawCurve = () => {
-    const width = Math.floor(curve.parentElement.clientWidth);
-    if (width < 1) return;
-    const ratio = window.devicePixelRatio || 1;
-    curve.width = Math.round(width * ratio);
-    curve.height = Math.round(CURVE_PX * ratio);
-    curve.style.width = `${width}px`;
-    curve.style.height = `${CURVE_PX}px`;
-    const pen = curve.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    const { at, used, reserved } = contents.curves;
-    const limit = Math.max(...contents.panels.map((panel) => panel.limit));
-    let top = 1;
-    for (const values of reserved) for (const value of values) top = Math.max(top, value);
-    const shown = limit && limit <= 1.6 * top ? Math.max(limit, top) : top;
-    const [wide, high] = [width - LEFT - RIGHT, CURVE_PX - 10];
-    const x = (value) => LEFT + (wide * value) / Math.max(1, last);
-    const y = (value) => CURVE_PX - 3 - (high * value) / shown;
-    const trace = (values) => {
-      pen.beginPath();
-      pen.moveTo(x(at[0]), y(values[0]));
-      for (let i = 1; i < at.length; i += 1) { pen.lineTo(x(at[i]), y(values[i - 1])); pen.lineTo(x(at[i]), y(values[i])); }
-      pen.lineTo(x(last), y(values.at(-1)));
-    };
-    trace(used[0]);
-    pen.lineTo(x(last), y(0));
-    pen.lineTo(x(at[0]), y(0));
-    pen.fillStyle = frame.colour("accent-2");
-    pen.fill();
-    reserved.forEach((values, panel) => {
-      trace(values);
-      pen.strokeStyle = frame.colour(panel ? "tail" : "fg");
-      pen.lineWidth = 1.5;
-      pen.stroke();
-    });
-    pen.strokeStyle = frame.colour("error");
-    pen.fillStyle = frame.colour("error");
-    if (shown === limit) {
-      pen.setLineDash([5, 4]);
-      pen.beginPath();
-      pen.moveTo(LEFT, y(limit));
-      pen.lineTo(LEFT + wide, y(limit));
-      pen.stroke();
-      pen.setLineDash([]);
-    }
-    for (const place of contents.marks) {
-      pen.beginPath();
-      pen.moveTo(x(place), 8);
-      pen.lineTo(x(place) - 5, 0);
-      pen.lineTo(x(place) + 5, 0);
-      pen.fill();
-    }
-    pen.font = `11px ${getComputedStyle(frame.root).fontFamily}`;
-    pen.textAlign = "right";
-    pen.textBaseline = "middle";
-    pen.fillStyle = frame.colour("muted");
-    pen.fillText(sized(shown), LEFT - 6, y(shown) + 3);
-    pen.fillText("0", LEFT - 6, y(0) - 2);
-    pen.fillStyle = frame.colour("fg");
-    pen.fillRect(x(moment()) - 1, 0, 2, CURVE_PX);
+    now.x0 = now.x1 = [moment()];
+    curve.draw();
   };
 
   const showStep = () => {
@@ -225,15 +168,12 @@ function render({ model, el }) {
     button("▶", "Step on", "Right arrow", keys.ArrowRight), button("▶|", "Last", "End", keys.End), play.button, play.speed,
   ];
   const bar = element("div", { class: "gl-groups" }, ...(last ? [tools(...steps), tools(previous, next, refused)] : []), tools(colours, empty));
-  const over = last ? [element("div", { class: "gl-plot gl-over" }, curve), element("div", { class: "gl-place" }, slider)] : [element("div", { class: "gl-plot", hidden: true }, curve)];
+  const over = last ? [curve.node, element("div", { class: "gl-place" }, slider)] : [];
   frame.body.append(bar, ...over, ...(last ? [spoken] : []), ...panels.map(({ node }) => node), legend, detail, element("details", { class: "gl-keys" }, element("summary", {}, "Keys"), element("div", { class: "gl-note" }, contents.keys)));
 
-  curve.addEventListener("pointerdown", (event) => { curve.setPointerCapture(event.pointerId); pointed(event); });
-  curve.addEventListener("pointermove", (event) => { if (event.buttons) pointed(event); });
-  const pointed = ({ clientX }) => {
-    const { left, width } = curve.getBoundingClientRect();
-    go(Math.round(((clientX - left - LEFT) / (width - LEFT - RIGHT)) * last));
-  };
+  const pointed = (event) => go(Math.round(curve.value(frame.at(event, curve.canvas)[0])));
+  curve.canvas.addEventListener("pointerdown", (event) => { curve.canvas.setPointerCapture(event.pointerId); pointed(event); });
+  curve.canvas.addEventListener("pointermove", (event) => { if (event.buttons) pointed(event); });
   frame.root.addEventListener("keydown", (event) => {
     if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
     const inside = event.target.closest("select, button, summary, a");

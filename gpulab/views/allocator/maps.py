@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views._text import number
-from gpulab.views.allocator import words
+from gpulab.views.allocator import pool_text
 from gpulab.views.allocator.layout import MOST_ROWS, places
 from virtualgpu.records.memory import ACTIONS, AllocatorHistory, BlockMap, Fragmentation, Request
+from virtualgpu.words import filled, number
 
 Column = npt.NDArray[Any]
 
@@ -65,12 +65,12 @@ class Owners:
         weight: dict[str, int] = {}
         named: list[list[str]] = []
         for history in histories:
-            texts = [words.owner_of(stack) for stack in history.trace.stacks]
+            texts = [pool_text.owner_of(stack) for stack in history.trace.stacks]
             self.stack_owner.append(texts)
             lives = history.blocks
             mine = [texts[at] if at >= 0 else "" for at in lives.stacks.tolist()]
             for at, begin in enumerate(lives.begins.tolist()):
-                mine[at] = mine[at] or lives.labels.get(at, "") or ("" if begin else words.BEFORE)
+                mine[at] = mine[at] or lives.labels.get(at, "") or ("" if begin else pool_text.BEFORE)
             for name, bytes_ in zip(mine, lives.size_bytes.tolist(), strict=True):
                 weight[name] = weight.get(name, 0) + bytes_
             named.append(mine)
@@ -96,7 +96,7 @@ class Maps:
         self.panels, self.requests = tuple(panels), tuple(requests)
         histories = [panel.history for panel in panels]
         self.places = places(histories, MOST_ROWS + 2 * (len(panels) - 1))
-        self.streams = words.stream_names(histories)
+        self.streams = pool_text.stream_names(histories)
         self.owners = Owners(histories)
         self._now: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
         self.last = len(requests) if requests else histories[0].last_step
@@ -120,13 +120,19 @@ class Maps:
     def moment(self, at: int) -> str:
         """What happened last, at a place of the slider."""
         if not self.last:
-            return "The pool as it is now."
+            return pool_text.PAGE["now"]
+        said: dict[str, int | str] = {
+            "unit": self.unit,
+            "Unit": self.unit.capitalize(),
+            "at": at,
+            "last": self.last,
+        }
         if not at:
-            return f"Before the first {self.unit} of {number(self.last)}."
+            return filled(pool_text.PAGE["before"], said)
         kind, stated, asked, stream, stack = self.happened(at - 1)
-        name = self.streams.get(stream, "another stream")
-        told = words.done(kind, stated, asked, name, self.owners.of_stack(0, stack))
-        return f"{self.unit.capitalize()} {number(at)} of {number(self.last)}: {told}."
+        name = self.streams.get(stream, pool_text.PAGE["elsewhere"])
+        told = pool_text.done(kind, stated, asked, name, self.owners.of_stack(0, stack))
+        return filled(pool_text.PAGE["moment"], said | {"told": told})
 
     def now(self, panel: Panel, at: int) -> tuple[BlockMap, Fragmentation]:
         """A pool's map and figures at a place of the slider; those asked for last are kept."""
@@ -143,8 +149,8 @@ class Maps:
         for event in range(before, step):
             if ACTIONS[events.actions[event]] == "oom":
                 refused = int(events.requested_bytes[event] or events.size_bytes[event])
-                return words.sentence(found, refused, int(events.streams[event]))
-        return words.sentence(found)
+                return pool_text.sentence(found, refused, int(events.streams[event]))
+        return pool_text.sentence(found)
 
     def refusals(self) -> list[int]:
         """The places of the slider at which a pool refused a request."""

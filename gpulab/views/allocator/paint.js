@@ -1,9 +1,10 @@
-import { pixelOf, sized } from "../parts/plot.js";
+import { pixelOf } from "../parts/plot.js";
+import { sized } from "../parts/words.js";
 import { FREE, UNMAPPED } from "./state.js";
 
 // Paints a pool's segments as rows: first which tile has each pixel of a row, then the pixels.
 
-export const [LEFT, RIGHT] = [96, 8];
+const [LEFT, RIGHT] = [96, 8];
 const GAP = 4;
 const NAMED_PX = 34;
 const [NONE, EDGE, HOLE, EMPTY, GIVEN] = [0, 1, 2, 3, 4];
@@ -29,7 +30,7 @@ export class MapCanvas {
     const { pool, canvas } = this;
     const width = Math.floor(canvas.parentElement.clientWidth);
     if (width < 1) return;
-    const ratio = window.devicePixelRatio || 1;
+    const { ratio } = this.frame;
     const { panel, tiles } = pool;
     this.wide = Math.max(10, width - LEFT - RIGHT);
     this.rowPx = rowPx;

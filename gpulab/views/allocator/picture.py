@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gpulab.views._text import size
-from gpulab.views.allocator import columns, words
+from gpulab.views.allocator import columns, pool_text
 from gpulab.views.allocator.layout import Places
 from gpulab.views.parts import palette
-from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
+from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.plots import labels, line, plot, rects, rules, y_ticks
+from gpulab.views.parts.items import Item, Labels, Rules
+from gpulab.views.parts.plots import boxes, plot, texts
 from virtualgpu.records.memory import Block, Segment
+from virtualgpu.words import size
 
 if TYPE_CHECKING:
     from gpulab.views.allocator.maps import Maps, Panel
 
 STATES = {"used": "in use", "waiting": "waiting", "free": "free", "unmapped": "not mapped"}
-WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, 96, 4
+WIDTH_PX, LEFT_PX, ROW_GAP_PX = 872, columns.LEFT_PX, 4
 ROWS_PX, LEAST_PX, MOST_PX = 210, 14, 44
-CURVE_PX, HATCH_PX, MOST_HATCHES = 44, 7, 6000
+HATCH_PX, MOST_HATCHES = 7, 6000
 LEAST_NAMED_PX = 28
 PIECE = tuple[float, float, int]
 
@@ -35,18 +37,20 @@ def row_px(rows: int) -> int:
 def draw(maps: Maps, moment: int, colour_by: str) -> Box:
     """The maps at a place of the slider, with figures and the curve over all places."""
     high = row_px(sum(places.rows for places in maps.places))
-    boxes: list[Box] = [paragraph(maps.moment(moment), "heading")] if maps.last else []
+    parts: list[Box] = [paragraph(maps.moment(moment), "heading")] if maps.last else []
     if maps.last:
-        boxes.append(_curve(maps, moment))
+        curve = columns.curve(maps)
+        now = Rules([moment], [0], [moment], [columns.CURVE_PX], "fg", width=2)
+        parts.append(replace(curve, items=[*curve.items, now]))
     for panel, places in zip(maps.panels, maps.places, strict=True):
         name = f"{panel.name}: " if len(maps.panels) > 1 else ""
         _, found = maps.now(panel, moment)
-        boxes += [
+        parts += [
             paragraph(f"{name}{maps.said(panel, moment)}", "strong"),
-            numbers(words.figures(found), 150),
+            numbers(pool_text.figures(found), 150),
         ]
-        boxes.append(_map(maps, panel, places, high, moment, colour_by))
-    return column(*boxes, legend(_legend(maps, colour_by)), gap=6)
+        parts.append(_map(maps, panel, places, high, moment, colour_by))
+    return column(*parts, legend(_legend(maps, colour_by)), gap=6)
 
 
 def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
@@ -62,26 +66,6 @@ def _legend(maps: Maps, colour_by: str) -> list[tuple[str, str]]:
     return [*[(colour, text or "unknown") for colour, text in named], ("panel", "hatched: free")]
 
 
-def _curve(maps: Maps, moment: int) -> Box:
-    curves = columns.curves(maps)
-    top = max(1.0, *(float(each.max()) for each in curves["reserved"]))
-    at = np.append(curves["at"], maps.last + 1)
-
-    def y(values: Any) -> Any:
-        return CURVE_PX + 4 - CURVE_PX * np.append(values, values[-1]) / top
-
-    refused = columns.marks(maps)
-    items = [line(at, y(curves["used"][0]), "accent", fill="accent-2", base=CURVE_PX + 4, step=True)]
-    for reserved, colour in zip(curves["reserved"], ("fg", "tail"), strict=False):
-        items.append(line(at, y(reserved), colour, step=True))
-    items.append(
-        rules(refused, [4] * len(refused), refused, [CURVE_PX + 4] * len(refused), "error", dash=True)
-    )
-    items.append(rules([moment], [0], [moment], [CURVE_PX + 6], "fg", width=2))
-    items.append(y_ticks([8, CURVE_PX], [size(top), "0"], (0, maps.last + 1)))
-    return plot(CURVE_PX + 8, (0, maps.last + 1), *items, label="Memory over all steps", left=LEFT_PX)
-
-
 def _map(
     maps: Maps, panel: Panel, places: Places, high: int, moment: int, colour_by: str
 ) -> Box:  # fmt: skip
@@ -90,7 +74,7 @@ def _map(
     tiles: dict[str, list[PIECE]] = {}
     outlines: list[PIECE] = []
     hatched: list[tuple[float, float, float, float]] = []
-    texts: list[tuple[float, float, int, str, str]] = []
+    names: list[tuple[float, float, int, str, str]] = []
     row_bytes, px = places.row_bytes, (WIDTH_PX - LEFT_PX - 8) / places.row_bytes
     numbers_of = _rows_of_blocks(panel, step)
     painted: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
@@ -112,34 +96,30 @@ def _map(
                 if block.state != "free":
                     owner = maps.owners.names[maps.owners.of_blocks[index][numbers_of[block.address]]]
                     told = f"{told}  {owner}\n{told}"
-                texts.append((left, right, row, told, palette.ink(colour)))
+                names.append((left, right, row, told, palette.ink(colour)))
             if block.state != "used" and len(hatched) < MOST_HATCHES:
                 for left, right, row in pieces:
                     hatched += _hatch(left, right, row * high, high - ROW_GAP_PX, px, block.state)
     items: list[Item] = []
-    for colour, pieces in tiles.items():
-        items.append(_boxes(pieces, high, colour))
+    full = high - ROW_GAP_PX
+
+    def bars(pieces: list[PIECE], colour: str, **look: Any) -> Item:
+        return boxes(
+            [(left, right, row * high, row * high + full, 0) for left, right, row in pieces], [colour], **look
+        )
+
+    items += [bars(pieces, colour, inset=0.5) for colour, pieces in tiles.items()]
     x0, y0, x1, y1 = np.array(hatched or np.empty((0, 4))).T
-    items.append(rules(x0, y0, x1, y1, "other"))
-    items.append(_boxes(outlines, high, "muted", outline=True))
-    for ink in sorted({text[4] for text in texts}):
-        mine = [text for text in texts if text[4] == ink]
-        items.append(labels(
-            [t[0] for t in mine], [t[2] * high + (high - ROW_GAP_PX) / 2 for t in mine], [t[3] for t in mine],
-            colour=ink, dx=4, room=[t[1] - t[0] - 4 / px for t in mine], size=10.5,
-        ))  # fmt: skip
+    items += [Rules(x0, y0, x1, y1, "other"), bars(outlines, "muted", outline=True)]
+    for ink in sorted({each[4] for each in names}):
+        mine = [(left, row * high + full / 2, told, right - left - 4 / px)
+                for left, right, row, told, own in names if own == ink]  # fmt: skip
+        items.append(texts(mine, anchor="start", colour=ink, dx=4, size=10.5))
     named = [columns.group_name(maps, group.stream, group.pool) for group in places.groups]
     middle = [(group.first_row + 0.5) * high - 2 for group in places.groups]
-    items.append(labels([0.0] * len(named), middle, named, anchor="end", dx=-6, colour="muted", pin=True))
+    items.append(Labels([0.0] * len(named), middle, named, anchor="end", dx=-6, colour="muted", pin=True))
     height = max(1, places.rows) * high + 2
     return plot(height, (0, row_bytes), *items, label=maps.said(panel, moment), left=LEFT_PX, right=8)
-
-
-def _boxes(pieces: list[PIECE], high: int, colour: str, *, outline: bool = False) -> Item:
-    rows = [piece[2] * high for piece in pieces]
-    lower = [row + high - ROW_GAP_PX for row in rows]
-    ends = ([p[0] for p in pieces], [p[1] for p in pieces])
-    return rects(*ends, rows, lower, colour, inset=0 if outline else 0.5, outline=outline)
 
 
 def _rows_of_blocks(panel: Panel, step: int) -> dict[int, int]:

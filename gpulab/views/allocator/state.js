@@ -1,18 +1,12 @@
-import { grouped, sized } from "../parts/plot.js";
+import { filled, percent, sized } from "../parts/words.js";
 
 // A pool at any of its steps, from columns of lives: what is there is what has begun and not ended. What is
-// counted and said is as in `virtualgpu.allocators.fragments` and `words.py`.
+// counted is as in `virtualgpu.allocators.fragments`; texts are those of `pool_text.py`.
 
 const MIB = 2 ** 20;
 const [SMALL, LARGE] = [1, 2]; // PyTorch's pools
 export const [FREE, UNMAPPED] = [-1, -2]; // instead of a block's number
 
-const percent = (share) => {
-  const value = 100 * share;
-  if (value >= 99.5 && value < 100) return `${Math.min(value, 99.9).toFixed(1)} %`;
-  return `${value === 0 || value >= 1 ? Math.round(value) : Number(value.toPrecision(1))} %`;
-};
-const pieces = (many) => `${grouped(many)} ${many === 1 ? "piece" : "pieces"}`;
 const pageOf = (pool) => (pool === SMALL ? 2 * MIB : 20 * MIB);
 
 export class Pool {
@@ -154,58 +148,51 @@ export class Pool {
 
   waits(block) { return this.panel.block.freed[block] <= this.at; }
 
+  /** A text of Python's about this step. */
+  fill(text, more) {
+    const { used, reserved, free, largest, rounding, releasable, most, room, pieces } = this.found;
+    const sizes = { used, reserved, free, largest, rounding, releasable, room, held: free - releasable };
+    const words = Object.fromEntries(Object.entries(sizes).map(([name, bytes]) => [name, sized(bytes)]));
+    return filled(text, { ...words, pieces, external: percent(free ? 1 - largest / free : 0), most: most === null ? "not known" : sized(most), ...more });
+  }
+
   /** Term, value and detail of each number. */
   numbers(emptied) {
-    const { used, reserved, free, largest, rounding, releasable, most } = this.found;
-    const gone = emptied ? releasable : 0;
-    return [
-      ["In use, of reserved", sized(used), `/ ${sized(reserved - gone)}`],
-      ["Free", sized(free - gone), gone ? "kept" : `max ${sized(largest)}`],
-      ["Fragmentation", percent(free ? 1 - largest / free : 0), ""],
-      ["Rounding", sized(rounding), ""],
-      ["Refused above", most === null ? "not known" : sized(most), ""],
-    ];
+    const { free, reserved, releasable } = this.found;
+    const gone = emptied ? { reserved: sized(reserved - releasable), free: sized(free - releasable) } : {};
+    return this.contents.figures.map(([term, ...texts]) => {
+      const [value, detail] = texts.map((text) => this.fill(text, gone));
+      return [term, value, emptied && releasable && term === "Free" ? "kept" : detail];
+    });
   }
 
   /** What is free, and why it did not serve what was refused between two steps. */
   sentence(before) {
-    const { free, reserved, used, largest } = this.found;
-    const { refused } = this.panel;
-    for (let at = 0; at < refused.step.length; at += 1) {
-      if (refused.step[at] <= before || refused.step[at] > this.at) continue;
-      const mine = Math.max(0, ...this.found.arenas.filter(({ stream }) => stream === refused.stream[at]).map((arena) => arena.largest));
-      let why = `${pieces(this.found.pieces)}, the largest ${sized(mine)}`;
-      if (!free) why = `all ${sized(reserved)} of the pool are in use`;
-      else if (!mine) why = "none of it is this stream's";
-      else if (mine < largest) why = `this stream's largest piece is ${sized(mine)} (another's ${sized(largest)})`;
-      const more = this.found.room === null ? "" : `; room for ${sized(this.found.room)} more`;
-      return [`${sized(free)} free, ${sized(refused.asked[at])} refused: ${why}${more}.`, true];
-    }
-    if (!free) return [`${sized(used)} in use, nothing free in the pool.`, false];
-    const lies = this.found.pieces === 1 ? "in one piece" : `in ${pieces(this.found.pieces)}, the largest ${sized(largest)}`;
-    return [`${sized(used)} in use, ${sized(free)} free ${lies}.`, false];
+    const { panel: { refused }, contents: { said }, found: { free, largest, room, arenas } } = this;
+    const at = refused.step.findIndex((step) => step > before && step <= this.at);
+    if (at < 0) return [this.fill(free ? said.lies : said.full), false];
+    const mine = Math.max(0, ...arenas.filter(({ stream }) => stream === refused.stream[at]).map((arena) => arena.largest));
+    const why = !free ? said.none_free : !mine ? said.others : mine < largest ? said.smaller : said.pieces;
+    const text = `${said.refused.replace("{why}", why)}${room === null ? "" : said.room}.`;
+    return [this.fill(text, { refused: sized(refused.asked[at]), mine: sized(mine) }), true];
   }
 
   emptying() {
-    const { free, releasable } = this.found;
-    if (!free) return "Nothing is free: emptying the cache would give nothing back.";
-    const held = free - releasable;
-    return `Emptying the cache would give ${sized(releasable)} back to the device${held ? `; ${sized(held)} stay, in segments that a block in use keeps` : ""}.`;
+    const { found: { free, releasable }, contents: { said } } = this;
+    return this.fill(free ? `${said.gives}${free > releasable ? said.stays : ""}.` : said.nothing);
   }
 
   /** What a tile is, in a line. */
   told(tile) {
-    const { tiles, panel, contents } = this;
+    const { tiles, panel: { segment, block, labels }, contents: { said, streams } } = this;
     const [number, kind, size] = [tiles.segment[tile], tiles.block[tile], tiles.size[tile]];
-    const { segment, block } = panel;
-    const stream = contents.streams[segment.stream[number]];
-    const where = `at 0x${tiles.address[tile].toString(16)}, ${segment.seen[number] ? "in" : "in what was seen of"} a segment of ${sized(segment.size[number])} of ${stream}`;
-    if (kind === FREE) return `Free: ${sized(size)} ${where}.`;
-    if (kind === UNMAPPED) return `Not mapped: ${sized(size)} of addresses without memory ${where}.`;
-    const label = block.label[kind] >= 0 ? `, ${panel.labels[block.label[kind]]}` : "";
-    const asked = block.asked[kind] && block.asked[kind] !== size ? ` (${sized(block.asked[kind])} asked, ${sized(size - block.asked[kind])} lost by rounding)` : "";
-    const age = block.begin[kind] ? `, ${grouped(this.at - block.begin[kind])} events old` : ", there before the first event";
-    return `${this.waits(kind) ? "Freed, but waiting for a stream" : "In use"}: ${sized(size)}${asked}${label} ${where}${age}.`;
+    const words = { address: tiles.address[tile].toString(16), seen: segment.seen[number], segment: sized(segment.size[number]), stream: streams[segment.stream[number]], size: sized(size) };
+    words.where = filled(said.where, words);
+    if (kind < 0) return filled(kind === FREE ? said.free : said.unmapped, words);
+    const [label, asked, begin] = [labels[block.label[kind]], block.asked[kind], block.begin[kind]];
+    words.asked = asked && asked !== size ? filled(said.lost, { asked: sized(asked), lost: sized(size - asked) }) : "";
+    words.age = begin ? filled(said.age, { events: this.at - begin }) : said.first;
+    return filled(said.block, { ...words, label: label === undefined ? "" : `, ${label}`, waits: Number(this.waits(kind)) });
   }
 
   /** The frames of a tile's stack trace, innermost first. */
@@ -219,15 +206,13 @@ export class Pool {
 }
 
 /** What happened at a place of the slider. */
-export function happened(contents, at) {
-  const { moments, unit, last } = contents;
-  if (!last) return "The pool as it is now.";
-  if (!at) return `Before the first ${unit} of ${grouped(last)}.`;
+export function happened({ moments, unit, last, said, streams, lines, done }, at) {
+  const words = { unit, Unit: unit[0].toUpperCase() + unit.slice(1), at, last };
+  if (!last || !at) return last ? filled(said.before, words) : said.now;
   const [size, asked, stream, line] = ["size", "asked", "stream", "line"].map((name) => moments[name][at - 1]);
-  const words = {
-    size: sized(size), asked: asked && sized(asked) !== sized(size) ? ` (${sized(asked)} asked)` : "",
-    stream: contents.streams[stream] ?? "another stream", at: line >= 0 ? `, ${contents.lines[line]}` : "",
-  };
-  const told = contents.done[moments.kind[at - 1]].replace(/\{(\w+)\}/g, (_, name) => words[name]);
-  return `${unit[0].toUpperCase()}${unit.slice(1)} ${grouped(at)} of ${grouped(last)}: ${told}.`;
+  const told = filled(done[moments.kind[at - 1]], {
+    size: sized(size), asked: asked && sized(asked) !== sized(size) ? filled(said.asked, { asked: sized(asked) }) : "",
+    stream: streams[stream] ?? said.elsewhere, at: line >= 0 ? `, ${lines[line]}` : "",
+  });
+  return filled(said.moment, { ...words, told });
 }

@@ -8,8 +8,7 @@ from typing import Any
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, size
-from gpulab.views.allocator import columns, picture, words
+from gpulab.views.allocator import columns, picture, pool_text
 from gpulab.views.allocator.maps import Maps, Panel
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
@@ -18,6 +17,7 @@ from virtualgpu.records.memory import (
     BlockMap,
     SegmentLives,
 )
+from virtualgpu.words import count, size
 
 COLOURINGS = ("line", "stream", "age")
 KEYS = (
@@ -85,8 +85,8 @@ class AllocatorView(View, module="allocator/map"):
         lines = [self.sentence(), self.maps.moment(self.step)]
         for panel in self.panels:
             now, found = self.maps.now(panel, self.step)
-            lines.append(f"{panel.name}: {self.maps.said(panel, self.step)} {words.emptying(found)}")
-            for term, value, detail in words.figures(found):
+            lines.append(f"{panel.name}: {self.maps.said(panel, self.step)} {pool_text.emptying(found)}")
+            for term, value, detail in pool_text.figures(found):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
             lines += [f"  {text}" for text in _segments(now, panel.history.segments, self.maps.streams)]
         return "\n".join([*lines, self.caption])

@@ -8,10 +8,10 @@ from typing import Any
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number, size
 from gpulab.views.device import facts
 from gpulab.views.parts.boxes import Box, column, fold, row, table, words
 from virtualgpu.records import DeviceInfo, DeviceMetrics
+from virtualgpu.words import count, number, size
 
 AUTOMATIC_READINGS = 600
 
@@ -28,6 +28,8 @@ class DeviceCard(View, module="device/card"):
     metrics
         Takes one snapshot of live readings. Reading by itself pauses after `AUTOMATIC_READINGS`
         snapshots and while the view is out of sight.
+    setup
+        How this one device is set up, such as its driver's limits: rows of their own origin.
     """
 
     readings = traitlets.Dict().tag(sync=True)
@@ -39,8 +41,9 @@ class DeviceCard(View, module="device/card"):
         info: DeviceInfo,
         others: Sequence[DeviceInfo] = (),
         metrics: Callable[[], DeviceMetrics] | None = None,
+        setup: DeviceMetrics | None = None,
     ) -> None:
-        self.info = info
+        self.info, self._setup = info, setup
         self.others = facts.without_twins(info, others)
         self._metrics = metrics
         super().__init__(
@@ -93,6 +96,9 @@ class DeviceCard(View, module="device/card"):
             lines.append(
                 f"{heading}: " + "; ".join(f"{q.name} {q.text(self.info)}" for q in quantities) + "."
             )
+        if self._setup is not None:
+            told = "; ".join(" ".join(cells) for cells in _rows(self._setup))
+            lines.append(f"As set up, {self._setup.provenance.label}: {told}.")
         for other in self.others:
             words = ", ".join(f"{q.name} {q.text(other)}" for q in facts.QUANTITIES)
             lines.append(f"{other.name} ({other.provenance.label}): {words}.")
@@ -105,6 +111,8 @@ class DeviceCard(View, module="device/card"):
             table([[q.name, q.text(self.info)] for q in quantities], title=heading)
             for heading, quantities in facts.LIMITS.items()
         ]
+        if self._setup is not None:
+            groups.append(table(_rows(self._setup), title=f"As set up, {self._setup.provenance.source}"))
         limits = row(*groups, least=[260] * len(groups))
         return column(
             facts.overview((self.info, *self.others), self.info),
@@ -112,6 +120,10 @@ class DeviceCard(View, module="device/card"):
             words(self.info.notes, "note") if self.info.notes else None,
             gap=8,
         )
+
+
+def _rows(setup: DeviceMetrics) -> list[list[str]]:
+    return [[metric.name, str(facts.metric_row(metric)["text"])] for metric in setup.metrics]
 
 
 def _caption(info: DeviceInfo, others: Sequence[DeviceInfo]) -> str:

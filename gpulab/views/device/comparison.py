@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gpulab.views._base import View
-from gpulab.views._text import listing
 from gpulab.views.device import facts
 from gpulab.views.parts.boxes import Box, column, fold, table, words
 from virtualgpu.records import DeviceInfo
+from virtualgpu.words import listing
 
 DIFFERS = " ≠"
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gpulab.views._text import number, size
 from gpulab.views.parts.boxes import Box, matrix
 from virtualgpu.records import DeviceInfo, Dim3, Metric
+from virtualgpu.words import number, size
 
 UNKNOWN = "not known"
 KIB, MIB = 1 << 10, 1 << 20

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, listing
-from gpulab.views.graph import words
+from gpulab.views.graph import graph_text
 from gpulab.views.graph.folding import Group, groups
 from gpulab.views.parts import boxes
-from gpulab.views.parts.boxes import Box, column, legend
+from gpulab.views.parts.boxes import Box, Plot, column, legend
 from gpulab.views.parts.dag import Shown, dag
 from gpulab.views.timeline.chart import chart, lanes_of, legend_entries
 from gpulab.views.timeline.lanes import ENGINES, NOBODY, OF_DEVICE
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
+from virtualgpu.words import count, listing, number
 
 # The graph has this height at most, alone and above timelines, which then share the next number.
 ALONE_PX, BESIDE_PX, ROWS_PX = 330, 150, 150
@@ -60,7 +61,7 @@ class GraphView(View):
         self._took = _times(comparison.replay) if comparison and comparison.replay else {}
         apart = frozenset(node for found in record.dangling for node in found.nodes[:1])
         self.groups, self.edges = groups(record, apart, fold=len(record.nodes) > MOST_SINGLE)
-        if self._dag()["height"] > self._most_px:
+        if self._dag().height > self._most_px:
             self.groups, self.edges = groups(record, apart, fold=True)
         super().__init__(title=f"Graph of {name}", source=record.provenance.source, caption=self._caption())
         self.redraw()
@@ -71,27 +72,28 @@ class GraphView(View):
         return self.graph if self.comparison is None else (self.graph, self.comparison)
 
     def sentence(self) -> str:
-        cost = f" {words.cost_sentence(self.comparison)}" if self.comparison else ""
-        return f"{words.sentence(self.graph, self.name)}{cost}"
+        cost = f" {graph_text.cost_sentence(self.comparison)}" if self.comparison else ""
+        return f"{graph_text.sentence(self.graph, self.name)}{cost}"
 
     def describe(self) -> str:
-        lines = [self.sentence(), *map(words.dangling_sentence, self.graph.dangling)]
+        lines = [self.sentence(), *map(graph_text.dangling_sentence, self.graph.dangling)]
         before: dict[int, list[int]] = {}
         for first, then in self.edges:
             before.setdefault(then, []).append(first)
         for at, group in enumerate(self.groups):
             waits = listing([_called(self.groups[first]) for first in before.get(at, ())])
-            text = words.group_sentence(self.graph, group, self._took)
+            text = graph_text.group_sentence(self.graph, group, self._took)
             lines.append(f"{text} After {waits}." if waits else text)
         return "\n".join(lines)
 
     def draw(self) -> Box:
         timelines = chart(self.panels, SPOKEN, rows_px=ROWS_PX) if self.panels else None
         return column(
-            *(boxes.words(words.dangling_sentence(found), "strong") for found in self.graph.dangling),
-            boxes.words(words.costs(self.comparison)) if self.comparison else None,
+            *(boxes.words(graph_text.dangling_sentence(found), "strong") for found in self.graph.dangling),
+            boxes.words(graph_text.costs(self.comparison)) if self.comparison else None,
             legend(self._legend(timelines)),
             self._dag() if self.groups else boxes.words(self.graph.note or "The graph has no nodes."),
+            self._unfolded(),
             timelines,
             gap=6,
         )
@@ -100,48 +102,69 @@ class GraphView(View):
     def _most_px(self) -> int:
         return BESIDE_PX if self.panels else ALONE_PX
 
-    def _dag(self) -> Box:
+    def _dag(self) -> Plot:
         dangling = {_old(found) for found in self.graph.dangling}
         owner = {member: at for at, group in enumerate(self.groups) for member in group.members}
         arrows = [(_old(found), str(owner[found.nodes[0]])) for found in self.graph.dangling]
         arrows += [(str(first), str(then)) for first, then in self.edges]
+        unfolds = "; one that stands for several unfolds" if any(g.times > 1 for g in self.groups) else ""
         return dag(
             {**self._arrays(), **self._nodes()},
             arrows,
-            label=f"{words.sentence(self.graph, self.name)} Tab and the arrow keys go from node to node.",
+            label=f"{graph_text.sentence(self.graph, self.name)} Tab and arrow keys go from node to node.",
             trait="node",
             most_px=self._most_px,
             marked=dangling,
-            hint=f"{HINT} there and in the timeline." if self.panels else f"{HINT}.",
+            hint=f"{HINT}{' there and in the timeline' if self.panels else ''}{unfolds}.",
         )
 
     def _arrays(self) -> dict[str, Shown]:
         """What the graph reads where a name means something else by now, and what that is."""
         shown = {}
         for found in self.graph.dangling:
-            name, say = found.array.name, words.dangling_sentence(found)
-            old = words.first_elements(found.in_graph)
+            name, say = found.array.name, graph_text.dangling_sentence(found)
+            old = graph_text.first_elements(found.in_graph)
             shown[_old(found)] = Shown(f"old {name}", "error-bg", "hexagon", old, say, mark="error")
             if found.address_now is not None:
-                new = words.first_elements(found.now)
+                new = graph_text.first_elements(found.now)
                 shown[f"{name} now"] = Shown(f"{name} now", "grid", "hexagon", new, say)
         return shown
 
     def _nodes(self) -> dict[str, Shown]:
         hit = {node for found in self.graph.dangling for node in found.nodes}
-        shown = {}
-        for at, group in enumerate(self.groups):
-            text, detail = words.group_text(group)
-            shown[str(at)] = Shown(
-                text,
-                self._colour(group),
-                SHAPES.get(group.pattern[0].kind, "hexagon"),
-                detail,
-                words.group_sentence(self.graph, group, self._took),
-                group.members,
-                "error" if hit.intersection(group.members) else "",
-            )
-        return shown
+        return {str(at): self._node(group, hit) for at, group in enumerate(self.groups)}
+
+    def _node(self, group: Group, hit: Collection[int] = ()) -> Shown:
+        text, detail = graph_text.group_text(group)
+        return Shown(
+            text,
+            self._colour(group),
+            SHAPES.get(group.pattern[0].kind, "hexagon"),
+            detail,
+            graph_text.group_sentence(self.graph, group, self._took),
+            group.members,
+            "error" if set(hit).intersection(group.members) else "",
+        )
+
+    def _unfolded(self) -> Box | None:
+        """The nodes that the marked one stands for, below the graph."""
+        folded = {group.members[0]: self._members(group) for group in self.groups if group.times > 1}
+        if not folded:
+            return None
+        chosen = self.node if self.node in folded else NOBODY
+        return boxes.switch("node", chosen, {NOBODY: column(), **folded})
+
+    def _members(self, group: Group) -> Box:
+        """As many of a group's nodes as are drawn whole, one after the other or side by side."""
+        drawn = [Group((member,), (self.graph.nodes[member],)) for member in group.members[:MOST_SINGLE]]
+        inside = {member for each in drawn for member in each.members}
+        edges = [(str(a), str(b)) for a, b in self.graph.edges if a in inside and b in inside]
+        text = f"{graph_text.group_text(group)[0]}, unfolded"
+        more = len(group.members) - len(drawn)
+        return column(
+            boxes.words(f"{text}; {number(more)} more like them" if more else text, "strong"),
+            dag({str(each.members[0]): self._node(each) for each in drawn}, edges, label=f"{text}."),
+        )
 
     def _colour(self, group: Group) -> str:
         """The colour of the timeline: kernels of different names take turns there."""
@@ -156,7 +179,7 @@ class GraphView(View):
         names += [node.name for node in self.graph.nodes if node.kind == "KERNEL"]
         return {name: at for at, name in enumerate(dict.fromkeys(names))}
 
-    def _legend(self, timelines: Box | None) -> list[tuple[str, str]]:
+    def _legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
             entries = legend_entries(timelines)
         else:

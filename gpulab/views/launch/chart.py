@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import traitlets
 
-from gpulab.views._base import View
-from gpulab.views._text import count, duration, number, percent, product, shape, size, time_unit
+from gpulab.views._steered import Steered
 from gpulab.views._waves import Waves, limit_bars, limiter_words, occupancy_words
 from gpulab.views.parts import plots
-from gpulab.views.parts.boxes import Box, Item, bars, column, fold, legend, numbers, row, slider, table, words
+from gpulab.views.parts.axes import Axes, Axis
+from gpulab.views.parts.boxes import Box, bars, column, fold, legend, numbers, row, slider, table, words
+from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Spans
 from virtualgpu.records import LaunchTrace
+from virtualgpu.words import count, duration, noun, number, percent, shape, size, time_unit
 
 BLOCK_SIZES = range(32, 1025, 32)
 LEFT_PX = 54
@@ -30,7 +33,7 @@ MEANING = (
 )
 
 
-class LaunchChart(View):
+class LaunchChart(Steered):
     """Where and when every block ran, in how many waves, and what limits the occupancy.
 
     Parameters
@@ -42,37 +45,28 @@ class LaunchChart(View):
         a slider. An error it raises is shown in the view, which keeps its last picture.
     compare
         Another launch beside it, such as the measured one beside the modelled one.
-
-    Attributes
-    ----------
-    redraw_ms
-        Milliseconds from the last move of the slider to its new picture, as the browser measured.
-    failed
-        What stands beside the slider when its launch failed and an earlier one is still shown.
     """
 
     block_threads = traitlets.Int(0).tag(sync=True, echo_update=False)
-    pictures = traitlets.Int(0).tag(sync=True)
-    redraw_ms = traitlets.Float(0.0).tag(sync=True, echo_update=False)
-    status = traitlets.Unicode("").tag(sync=True)
-    failed = traitlets.Unicode("").tag(sync=True)
 
     def __init__(
         self,
         trace: LaunchTrace,
         at_block_size: Callable[[int], LaunchTrace] | None = None,
-        compare: LaunchTrace | None = None,
+        beside: LaunchTrace | None = None,
     ) -> None:
         self.waves = Waves(trace)
-        self.beside = Waves(compare) if compare is not None else None
+        self._other = Waves(beside) if beside is not None else None
         self._at_block_size = at_block_size
-        sizes = sorted({*BLOCK_SIZES, product(trace.block)})
+        sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
         warps = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in sizes]
+        steer = slider("Threads a block", "block_threads", sizes, warps)
         super().__init__(
             title=f"Launch of {trace.kernel_name}: blocks on SMs over time",
             source=trace.provenance.source,
-            controls=[slider("Threads a block", "block_threads", sizes, warps)] if at_block_size else [],
-            block_threads=product(trace.block),
+            controls=[steer.wire()] if at_block_size else [],
+            block_threads=math.prod(trace.block),
+            pictured={"block_threads": math.prod(trace.block)},
         )
         self._show(trace)
         self.observe(self._on_block_threads, "block_threads")
@@ -83,22 +77,23 @@ class LaunchChart(View):
         return self.waves.trace
 
     @property
-    def compare(self) -> LaunchTrace | None:
+    def other(self) -> LaunchTrace | None:
         """The launch beside it."""
-        return self.beside.trace if self.beside is not None else None
+        return self._other.trace if self._other is not None else None
 
     @property
     def record(self) -> LaunchTrace | tuple[LaunchTrace, LaunchTrace]:
         """The launch, or both launches."""
-        return self.trace if self.compare is None else (self.trace, self.compare)
+        return self.trace if self.other is None else (self.trace, self.other)
 
-    def lay_beside(self, other: Callable[[], LaunchTrace | None]) -> None:
-        """Show the launch that `other` gives beside this one; an error it raises is shown in the view."""
+    def beside(self, other: LaunchTrace | Callable[[], LaunchTrace | None]) -> LaunchChart:
+        """Show another launch beside this one: its record, or what gives one, whose errors the view shows."""
         with self._lock, self._reporting("The launch beside it"):
-            trace = other()
+            trace = other() if callable(other) else other
             if trace is not None:
-                self.beside = Waves(trace)
+                self._other = Waves(trace)
                 self._show(self.trace)
+        return self
 
     def close(self) -> None:
         """End the live view, and let go of what its slider would launch: the arrays may be large."""
@@ -113,35 +108,34 @@ class LaunchChart(View):
                         raise TypeError("this view was made without at_block_size")
                     self._show(self._at_block_size(int(change["new"])))
             finally:
-                shown = count(product(self.trace.block), "thread")
+                shown = count(math.prod(self.trace.block), "thread")
                 what = self.error.partition(" failed. ")[2].partition(":")[0]
                 self.failed = f"failed: {what}; still showing {shown}" if what else ""
-                # The browser waits for this number before it sends the slider's next place.
-                self.pictures += 1
+                self.answer({"block_threads": math.prod(self.trace.block)})
 
     def _show(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
-        self.redraw(caption=_caption(trace, self.compare),
+        self.redraw(caption=_caption(trace, self.other),
                     status=f"{self.waves.wave_words()}. {_occupancy_words(self.waves)}")  # fmt: skip
 
     def sentence(self) -> str:
         trace, waves = self.trace, self.waves
         text = (
             f"Launch of kernel {trace.kernel_name}: {count(waves.blocks, 'block')} of "
-            f"{count(product(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
+            f"{count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} in "
             f"{waves.wave_words()}, occupancy {percent(trace.occupancy.fraction)} "
             f"{limiter_words(trace.occupancy)}; {trace.provenance.label}"
         )
-        return f"{text}, beside {self.compare.provenance.label}." if self.compare is not None else f"{text}."
+        return f"{text}, beside {self.other.provenance.label}." if self.other is not None else f"{text}."
 
     def describe(self) -> str:
         lines = [self.sentence(), MEANING]
-        for waves in filter(None, (self.waves, self.beside)):
+        for waves in filter(None, (self.waves, self._other)):
             trace, fit = waves.trace, waves.trace.occupancy
             limits = ", ".join(f"{limit} {blocks}" for limit, blocks in fit.blocks_by_limit.items())
             lines.append(
                 f"{trace.provenance.label[0].upper()}{trace.provenance.label[1:]}: grid {shape(trace.grid)}, "
-                f"block {shape(trace.block)}, {number(trace.blocks_per_wave)} blocks at once, span "
+                f"block {shape(trace.block)}, {count(trace.blocks_per_wave, 'block')} at once, span "
                 f"{duration(trace.span_ns)}, {number(waves.idle_sms)} of {count(trace.sm_count, 'SM')} idle."
             )
             lines.append(
@@ -153,11 +147,11 @@ class LaunchChart(View):
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        shown = [self.waves] if self.beside is None else [self.waves, self.beside]
+        shown = [self.waves] if self._other is None else [self.waves, self._other]
         span_ns = max(1, *(waves.trace.span_ns for waves in shown))
-        if self.beside is None:
+        if self._other is None:
             return column(_legend(shown), _panel(self.waves, span_ns))
-        return column(_legend(shown), *_side_by_side(self.waves, self.beside, span_ns))
+        return column(_legend(shown), *_side_by_side(self.waves, self._other, span_ns))
 
 
 def _legend(shown: list[Waves]) -> Box:
@@ -205,7 +199,7 @@ def _side_by_side(left: Waves, right: Waves, span_ns: int) -> list[Box]:
 
 
 def _head(waves: Waves) -> Box:
-    text = f"{count(product(waves.trace.block), 'thread')} a block: {waves.wave_words()}"
+    text = f"{count(math.prod(waves.trace.block), 'thread')} a block: {waves.wave_words()}"
     most = float(waves.running()[1].max(initial=0))
     if waves.full_waves and most < 0.6 * waves.trace.blocks_per_wave:
         text += f". No more than {number(round(most))} ran at once: blocks end sooner than others start"
@@ -214,9 +208,8 @@ def _head(waves: Waves) -> Box:
 
 def _limits(waves: Waves) -> Box:
     fit = waves.trace.occupancy
-    used = (
-        f"{number(fit.registers_per_thread)} registers a thread and {size(fit.shared_bytes)} of shared memory"
-    )
+    registers = count(fit.registers_per_thread, "register")
+    used = f"{registers} a thread and {size(fit.shared_bytes)} of shared memory"
     inner = column(
         words(f"Blocks per SM that each limit alone would allow, with {used} a block:", "note"),
         bars(limit_bars(fit), label=0.44),
@@ -236,8 +229,9 @@ def _chart(waves: Waves, span_ns: int, most_px: float, narrow: bool = False) -> 
     bottom = top + RUNNING_PX
     unit, scale = time_unit(span_ns)
     title = "time since the first block started"
-    axis = f"{title} ({unit}); warps per busy SM, dashed: as many as fit\n{title} ({unit})\n({unit})"
-    label = f"Blocks of {count(product(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
+    warps = "warps per SM busy at that moment, dashed: as many as fit"
+    axis = f"{title} ({unit}); {warps}\n{title} ({unit})\n({unit})"
+    label = f"Blocks of {count(math.prod(trace.block), 'thread')} on {count(trace.sm_count, 'SM')} over time"
     hint = "Each row is one SM, its blocks side by side. Click it or press Enter to see it alone."
     return plots.plot(
         bottom + 34,
@@ -277,14 +271,14 @@ def _blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
         used = [*axes][: 3 if "z" in used else 2]
     block = [part for name in used for part in (", ", [f"block_{name}"])][1:]
     block = block if len(used) == 1 else ["(", *block, ")"]
-    return plots.spans(
+    return Spans(
         start.astype(kind), end.astype(kind), np.searchsorted(sms, trace.sm_id[order]).astype(np.uint16),
         np.where(waves.in_tail, 2, waves.wave % 2).astype(np.uint8), SHADES,
         rows=max(1, sms.size), top=0, height=height, lane=waves.slot.astype(np.uint16),
         lanes=max(1, expected, int(waves.slot.max(initial=0)) + 1), busy=ground,
         row_names=[f"SM {sm}" for sm in sms.tolist()], written=block,
-        **{f"block_{name}": axes[name].astype(kind) for name in used},
-        wave=waves.wave + np.uint16(1),
+        columns={f"block_{name}": axes[name].astype(kind) for name in used}
+        | {"wave": waves.wave + np.uint16(1)},
         say=["Block ", *block, " on ", ["row", "row_names"], ": from ", ["x0", "time"], " to ",
              ["x1", "time"], " (", ["x1", "time", "x0"], "), wave ", ["wave"],
              ["colour", ["", "", ", the tail"]], "."],
@@ -304,41 +298,42 @@ def _sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float])
 
 
 def _idle_line(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    text = f"{count(waves.idle_sms, 'SM')} idle: no block came to {'it' if waves.idle_sms == 1 else 'them'}"
+    text = f"{count(waves.idle_sms, 'SM')} idle: no block came to {noun(waves.idle_sms, 'it', 'them')}"
     return [
-        plots.rects([domain[0]], [domain[1]], [top], [top + IDLE_PX - 4], "grid"),
-        plots.labels([domain[0]], [top + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
+        Rects([domain[0]], [domain[1]], [top], [top + IDLE_PX - 4], "grid"),
+        Labels([domain[0]], [top + (IDLE_PX - 4) / 2], [text], dx=6, pin=True),
     ]
 
 
 def _occupancy(waves: Waves, top: float, domain: tuple[float, float]) -> list[Item]:
-    """Warps on a busy SM over time, under those that fit there; the tail in words, too."""
+    """Warps per SM that is busy at that moment, under those that fit there; the tail in words, too."""
     trace, fit = waves.trace, waves.trace.occupancy
-    times, running = waves.running()
-    warps = running * trace.warps_per_block / max(1, int(waves.sms.size))
-    bottom = top + RUNNING_PX
-    scale = (RUNNING_PX - 8) / max(1.0, fit.warps_per_sm, float(warps.max(initial=0)))
-    line_y = bottom - fit.warps_per_sm * scale
+    times, running = waves.running_on_busy()
+    warps = running * trace.warps_per_block
+    most = max(1.0, fit.warps_per_sm, float(warps.max(initial=0)))
+    up = Axis(0, most, {fit.warps_per_sm: number(fit.warps_per_sm), 0: "0"})
+    axes = Axes(Axis(*domain), up, RUNNING_PX - 8, top + 8)
+    line_y, bottom = float(axes.y(fit.warps_per_sm)), axes.bottom
     items = [
-        plots.line(times, bottom - warps * scale, "accent", fill="other", base=bottom, step=True, width=0),
-        plots.rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
-        plots.y_ticks([line_y + 2, bottom - 4], [number(fit.warps_per_sm), "0"], domain),
+        Line(times, axes.y(warps), "accent", fill="other", base=bottom, step=True, width=0),
+        Rules([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
+        *axes.sides(LEFT_PX),
         plots.y_name("warps", (top + bottom) / 2, domain, LEFT_PX),
     ]
     if waves.in_tail.any():
         at = float(waves.trace.start_ns[waves.order][waves.in_tail.argmax()])
         late = at > 0.9 * domain[1]
         name, anchor, dx = ("◂ tail", "end", -4) if late else ("tail ▸", "start", 4)
-        items.append(plots.rules([at], [top - GAP_PX], [at], [bottom], "fg"))
-        items.append(plots.labels([at], [bottom - 9], [name], anchor=anchor, dx=dx))
+        items.append(Rules([at], [top - GAP_PX], [at], [bottom], "fg"))
+        items.append(Labels([at], [bottom - 9], [name], anchor=anchor, dx=dx))
     return items
 
 
-def _caption(trace: LaunchTrace, compare: LaunchTrace | None) -> str:
+def _caption(trace: LaunchTrace, other: LaunchTrace | None) -> str:
     first = f"Placement and times {trace.provenance.label}"
     step = f"; timer step {trace.timer_step_ns} ns" if trace.timer_step_ns > 1 else ""
-    beside = f"; beside it {compare.provenance.label}" if compare is not None else ""
+    beside = f"; beside it {other.provenance.label}" if other is not None else ""
     no_slider = ""
-    if product(trace.grid) != trace.grid[0] or product(trace.block) != trace.block[0]:
+    if math.prod(trace.grid) != trace.grid[0] or math.prod(trace.block) != trace.block[0]:
         no_slider = " No slider for the block size: a launch of several dimensions has no one way to cut it."
     return f"{first}{step}{beside}. {trace.note} {MEANING}{no_slider}".replace("  ", " ")

@@ -1,37 +1,18 @@
 import { Frame, element, unpack } from "../parts/frame.js";
-import { Plot, duration } from "../parts/plot.js";
+import { Plot } from "../parts/plot.js";
+import { above, labels, line, rects, rules, speaking, ticks, torn } from "../parts/items.js";
+import { duration, filled, sized } from "../parts/words.js";
 
 // Memory chart: readings that Python sends while cells run, kept here as long as there.
 
-const [HEIGHT_PX, AXIS_PX, MARKS_PX] = [220, 34, 30];
-const AREAS = [["used_bytes", "accent", "used"], ["reserved_bytes", "accent-pale", "cached"], ["device_bytes", "other-pale", "driver and others"]];
+const [HEIGHT_PX, AXIS_PX, MARKS_PX] = [220, 34, 36];
+const AREAS = [["used_bytes", "accent"], ["reserved_bytes", "accent-pale"], ["device_bytes", "other-pale"]];
 const SPAN_NS = 60e9; // in sight while the chart follows
 const MOST_OUTSIDE = 3;
 const MARK_PX = 5;
 const FIGURES_MS = 250;
 const PATIENCE_MS = 600;
 const stores = new WeakMap();
-
-/** A size as `size` writes it in Python. */
-function size(bytes) {
-  if (Number.isNaN(bytes) || bytes === undefined) return "not available";
-  const [unit, scale] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find((each) => bytes >= each[1]) ?? ["B", 1];
-  const value = bytes / scale;
-  const text = value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(3)));
-  return `${text} ${unit}`;
-}
-
-const count = (number, noun) => `${number.toLocaleString("en-US")} ${noun}${number === 1 ? "" : "s"}`;
-
-/** The first place at which `values` (in order) is above `wanted`. */
-function above(values, wanted) {
-  let [low, high] = [0, values.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] > wanted) high = middle; else low = middle + 1;
-  }
-  return low;
-}
 
 /** What Python has sent: one for each model, so that a chart shown twice shows the same. */
 class Store {
@@ -57,14 +38,14 @@ class Store {
   act(what, size = "") {
     this.model.send({ kind: "act", what, size });
     clearTimeout(this.patience);
-    this.patience = setTimeout(() => this.say("waits until the cell that runs has ended"), PATIENCE_MS);
+    this.patience = setTimeout(() => this.say(this.said.busy), PATIENCE_MS);
   }
 
   /** Everything that Python has. */
   take() {
-    const { columns, marks, lines, capacity } = unpack(this.model.get("scene"), this.model.get("data"));
+    const { columns, marks, lines, capacity, said } = unpack(this.model.get("scene"), this.model.get("data"));
     const plain = (table) => Object.fromEntries(Object.entries(table).map(([name, column]) => [name, Array.from(column)]));
-    Object.assign(this, { columns: plain(columns), marks: plain(marks), lines: [...lines], capacity, next: null, failure: "" });
+    Object.assign(this, { columns: plain(columns), marks: plain(marks), lines: [...lines], capacity, said, next: null, failure: "" });
     this.peak = this.columns.peak_bytes.reduce((most, each, at) => (each > (most?.[0] ?? -1) ? [each, this.columns.time_ns[at]] : most), null);
     this.tell();
   }
@@ -91,6 +72,8 @@ class Store {
     for (const name of Object.keys(table)) table[name] = table[name].slice(-most);
   }
 
+  size(bytes) { return Number.isFinite(bytes) ? sized(Math.max(0, bytes)) : this.said.not_available; }
+
   tell() { this.listeners.forEach((listener) => listener()); }
 
   latest(name) { return this.columns[name].at(-1) ?? NaN; }
@@ -114,7 +97,7 @@ class MemoryPlot extends Plot {
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     this.canvas.addEventListener("pointermove", (event) => this.onPointer(event));
     this.canvas.addEventListener("wheel", (event) => this.onWheel(event));
-    this.canvas.addEventListener("pointerdown", (event) => { this.dragged = event.clientX; this.canvas.setPointerCapture(event.pointerId); });
+    this.canvas.addEventListener("pointerdown", (event) => { [this.dragged] = frame.at(event, this.canvas); this.canvas.setPointerCapture(event.pointerId); });
     this.node.append(this.line);
   }
 
@@ -165,22 +148,25 @@ class MemoryPlot extends Plot {
     const high = this.scale(shown);
     const y = (bytes) => (Number.isNaN(bytes) ? bottom : bottom - HEIGHT_PX * Math.min(1, bytes / high));
     const step = 2 ** Math.floor(Math.log2(high / 3));
-    const ticks = Array.from({ length: Math.floor(high / step) + 1 }, (_, at) => at * step);
-    const flat = (at, colour, more = {}) => ({ item: "rules", x0: at.map(() => this.sight[0]), x1: at.map(() => this.sight[1]), y0: at, y1: at, colour, width: 1, ...more });
-    const items = [flat(ticks.map(y), "grid")];
+    const sizes = Array.from({ length: Math.floor(high / step) + 1 }, (_, at) => at * step);
+    const flat = (at, colour, more) => rules(at.map(() => this.sight[0]), at, at.map(() => this.sight[1]), at, colour, more);
+    const items = [flat(sizes.map(y), "grid")];
     for (const [from, to] of runs(shown)) {
       const x = shown.time_ns.slice(from, to + 1);
-      const heights = (name) => { const tall = shown[name].slice(from, to).map(y); return [...tall, tall.at(-1)]; };
-      for (const [name, colour] of [...AREAS].reverse()) items.push({ item: "line", x, y: heights(name), colour, width: 0, fill: colour, base: bottom, step: true });
-      // A reading's peak is that of the time before it.
-      items.push({ item: "line", x: x.slice(0, -1), y: heights("peak_bytes").slice(1), colour: "tail", width: 1.5, step: true });
+      // A reading's peak is that of the time before it: the most that was used from one reading to the next.
+      const most = shown.used_bytes.map((used, at) => Math.max(used, (at + 1 < to && shown.peak_bytes[at + 1]) || 0));
+      const tops = { ...shown, used_bytes: most, reserved_bytes: shown.reserved_bytes.map((each, at) => Math.max(each, most[at])) };
+      const heights = (name) => { const tall = tops[name].slice(from, to).map(y); return [...tall, tall.at(-1)]; };
+      for (const [name, colour] of [...AREAS].reverse()) items.push(line(x, heights(name), colour, { width: 0, fill: colour, base: bottom, step: true }));
       const limit = shown.limit_bytes.slice(from, to);
       const there = limit.map((_, at) => at).filter((at) => limit[at] > 0);
-      items.push({ item: "rules", x0: there.map((at) => x[at]), x1: there.map((at) => x[at + 1]), y0: there.map((at) => y(limit[at])), y1: there.map((at) => y(limit[at])), colour: "error", width: 2 });
+      const level = there.map((at) => y(limit[at]));
+      items.push(rules(there.map((at) => x[at]), level, there.map((at) => x[at + 1]), level, "error", { width: 2 }));
     }
-    if (store.peak && store.peak[0] <= high) items.push(flat([y(store.peak[0])], "tail", { dash: true }));
-    items.push({ item: "labels", x: ticks.map(() => 0), y: ticks.map(y), text: ticks.map(size), anchor: "end", dx: -5, colour: "fg", size: 11, weight: "normal", pin: true });
-    items.push({ item: "time", y: bottom, since: "the start" }, this.marks());
+    if (store.peak && store.peak[0] <= high) items.push(flat([y(store.peak[0])], "tail", { dash: true, width: 2 }));
+    const beyond = shown.device_bytes.reduce((high_, each) => (each > high_ ? each : high_), 0) - high;
+    if (beyond > 0) items.push(torn(this.sight, MARKS_PX), labels([this.sight[0]], [MARKS_PX + 16], [filled(store.said.beyond, { size: store.size(beyond) })], { dx: 6, pin: false }));
+    items.push(ticks([7, 20], store.said.rows), ticks(sizes.map(y), sizes.map((bytes) => store.size(bytes))), { item: "time", y: bottom, since: "the start" }, ...this.marks());
     return items;
   }
 
@@ -189,11 +175,12 @@ class MemoryPlot extends Plot {
     const pool = Math.max(most("reserved_bytes"), most("peak_bytes"), 2 ** 20);
     const limit = most("limit_bytes");
     let high = Math.max(pool, limit <= MOST_OUTSIDE * pool ? limit : 0);
-    if (most("device_bytes") <= MOST_OUTSIDE * high) high = Math.max(high, most("device_bytes"));
-    return Math.min(1.08 * high, Math.max(this.store.capacity, high));
+    const whole = most("device_bytes") <= MOST_OUTSIDE * high;
+    if (whole) high = Math.max(high, most("device_bytes"));
+    return Math.min((whole ? 1.08 : 1.2) * high, Math.max(this.store.capacity, high)); // room for words at a torn edge
   }
 
-  /** Marks as bars as wide as one sees, those of one place together; allocations above, frees below. */
+  /** Marks as bars as wide as one sees, those of one place together; allocations above, frees below; and their sizes. */
   marks() {
     const { marks, lines } = this.store;
     const wide = (MARK_PX / this.wide) * (this.sight[1] - this.sight[0]);
@@ -214,35 +201,41 @@ class MemoryPlot extends Plot {
       }
     }
     const all = [...groups.values()].sort((a, b) => a.x - b.x || a.row - b.row);
-    const texts = all.map(({ row, time, times, bytes, failures, line, lines: from }) => {
-      const what = [failures ? `${count(failures, "request")} failed, out of memory` : "", times ? `${count(times, row ? "free" : "allocation")}, ${size(bytes)}` : ""];
-      const where = line < 0 ? "no line of the program" : lines[line] ?? "";
-      const others = from.size > 1 ? ` and ${count(from.size - 1, "other line")}` : "";
-      return `At ${duration(Math.round(time))}: ${what.filter(Boolean).join("; ")}; ${where}${others}`;
+    const { said } = this.store;
+    const texts = all.map(({ row, time, times, bytes, failures, line: mostly, lines: from }) => {
+      const words = { time: duration(Math.round(time)), failures, times, size: this.store.size(bytes), others: from.size - 1 };
+      words.what = [...(failures ? [said.failed] : []), ...(times ? [row ? said.freed : said.allocated] : [])].map((text) => filled(text, words)).join("; ");
+      words.where = mostly < 0 ? said.no_line : lines[mostly] ?? "";
+      return filled(from.size > 1 ? said.mark.replace("{where}", said.others) : said.mark, words);
     });
-    const tops = all.map(({ row }) => 2 + 13 * row);
-    return {
-      item: "rects", x0: all.map(({ x }) => x), x1: all.map(({ x }) => x + 0.85 * grain), y0: tops, y1: tops.map((top) => top + 11), row: all.map(({ row }) => row),
-      colour: all.map(({ row, failures }) => (failures ? 2 : row)), colours: ["accent", "muted", "error"], inset: 0, outline: false,
-      which: all.map((_, at) => at), texts, say: [["which", "texts"]],
-    };
+    const [left, tops] = [all.map(({ x }) => x), all.map(({ row }) => 2 + 13 * row)];
+    // How much stands beside a mark where there is room before the next one of its row.
+    const next = all.map(({ x, row }, at) => (all.slice(at + 1).find((other) => other.row === row)?.x ?? this.sight[1]) - x - grain);
+    const sizes = labels(left.map((x) => x + grain), tops.map((top) => top + 5), all.map(({ row, bytes, failures }) => (failures ? said.refused : `${row ? "−" : "+"}${this.store.size(bytes)}`)), { room: next, dx: 2 });
+    return [sizes, rects(left, left.map((x) => x + 0.85 * grain), tops, tops.map((top) => top + 11), all.map(({ row, failures }) => (failures ? 2 : row)), ["accent", "muted", "error"], {
+      row: all.map(({ row }) => row), texts, ...speaking(texts),
+    })];
   }
 
   tell() { this.line.textContent = this.item.texts[this.chosen]; }
 
   onPointer(event) {
-    if (event.buttons && this.dragged !== undefined) this.pan(((this.dragged - event.clientX) / this.wide) * (this.sight[1] - this.sight[0]));
-    this.dragged = event.buttons ? event.clientX : undefined;
+    const [x] = this.frame.at(event, this.canvas);
+    if (event.buttons && this.dragged !== undefined) this.pan(((this.dragged - x) / this.wide) * (this.sight[1] - this.sight[0]));
+    this.dragged = event.buttons ? x : undefined;
     if (event.buttons) return;
     const mark = this.at(event);
     if (mark >= 0) { this.choose(mark); return; }
-    const here = this.value(event.clientX - this.canvas.getBoundingClientRect().left);
+    const here = this.value(x);
     const { columns } = this.store;
     const at = above(columns.time_ns, here) - 1;
     if (at < 0 || here > this.sight[1]) return;
     const [used, reserved, device] = AREAS.map(([name]) => columns[name][at]);
-    const limit = columns.limit_bytes[at] ? `, limit ${size(columns.limit_bytes[at])}` : "";
-    this.line.textContent = `At ${duration(Math.round(columns.time_ns[at]))}: ${size(used)} used, ${size(reserved - used)} cached, ${size(device - reserved)} driver and others, at most ${size(columns.peak_bytes[at + 1] ?? columns.peak_bytes[at])} used until the next reading${limit}.`;
+    const { said } = this.store;
+    const figures = { used, cached: reserved - used, outside: device - reserved, peak: columns.peak_bytes[at + 1] ?? columns.peak_bytes[at], limit: columns.limit_bytes[at] };
+    const words = Object.fromEntries(Object.entries(figures).map(([name, bytes]) => [name, this.store.size(bytes)]));
+    const limit = figures.limit ? filled(said.limit, words) : "";
+    this.line.textContent = filled(said.reading, { ...words, limit, time: duration(Math.round(columns.time_ns[at])) });
   }
 
   onKey(event) {
@@ -306,12 +299,12 @@ function render(context) {
     button("Whole time", () => plot.zoom(1e-9, middle())), element("span", { class: "gl-space" }), button("Save CSV", () => download(store)),
   );
   const figures = element("dl", { class: "gl-numbers" });
-  const values = ["Used", "Cached", "Driver and others", "Limit of the pool", "Peak used"].map((term) => {
+  const values = store.said.terms.map((term) => {
     const value = element("dd", {}, "");
     figures.append(element("div", {}, element("dt", {}, term), value));
     return value;
   });
-  const legend = element("div", { class: "gl-legend" }, ...[...AREAS.map(([, colour, text]) => [colour, text]), ["tail", "peak"], ["error", "limit"]].map(([colour, text]) => element("span", {}, element("i", { style: `background:var(--gl-${colour})` }), text)));
+  const legend = element("div", { class: "gl-legend" }, ...store.said.legend.map(([colour, text]) => element("span", {}, element("i", { style: `background:var(--gl-${colour})` }), text)));
   const holder = element("div", { class: "gl-column gl-memory" }, figures, legend, plot.node);
   frame.body.append(acting, looking, holder);
 
@@ -320,7 +313,8 @@ function render(context) {
     told = performance.now();
     const [used, reserved, device] = AREAS.map(([name]) => store.latest(name));
     const limit = store.latest("limit_bytes");
-    const texts = [size(used), size(reserved - used), size(device - reserved), limit > 0 ? size(limit) : Number.isNaN(limit) ? size(limit) : "none", store.peak ? size(store.peak[0]) : size(NaN)];
+    const texts = [used, reserved - used, device - reserved, limit, store.peak?.[0]].map((bytes) => store.size(bytes));
+    if (limit === 0) texts[3] = store.said.no_limit;
     values.forEach((node, at) => { if (node.textContent !== texts[at]) node.textContent = texts[at]; });
   };
   let asked = 0;
@@ -333,7 +327,7 @@ function render(context) {
     followButton.disabled = frame.saved;
     if (!frozen && !asked) asked = requestAnimationFrame(draw);
     if (!frozen && performance.now() - told > FIGURES_MS) tellFigures();
-    const words = store.failure ? `not available: ${store.failure}` : store.answer;
+    const words = store.failure ? filled(store.said.failure, { failure: store.failure }) : store.answer;
     if (note.textContent !== words) note.textContent = words;
   };
   store.listeners.add(show);

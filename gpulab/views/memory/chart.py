@@ -10,19 +10,23 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import size
-from gpulab.views.memory import words
-from gpulab.views.parts.boxes import Box, Item, column, legend, numbers
+from gpulab.views.memory import memory_text
+from gpulab.views.parts.axes import Axes, Axis
+from gpulab.views.parts.boxes import Box, column, legend, numbers
 from gpulab.views.parts.boxes import words as paragraph
+from gpulab.views.parts.items import Item, Labels, Line, Rects, Rules, Time
 from gpulab.views.parts.pack import pack
-from gpulab.views.parts.plots import line, plot, rects, rules, time_axis, y_ticks
+from gpulab.views.parts.plots import y_ticks
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import MemorySamples
 from virtualgpu.records.memory.samples import COLUMNS, MARKS
+from virtualgpu.words import size
 
-HEIGHT_PX, AXIS_PX, MARKS_PX, LEFT_PX = 220, 34, 30, 76
+HEIGHT_PX, AXIS_PX, MARKS_PX, LEFT_PX = 220, 34, 36, 76
 AREAS = (("used", "accent"), ("cached", "accent-pale"), ("driver and others", "other-pale"))
+LEGEND = [*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit, failed requests")]
 PICTURE_POINTS = 800
+TEETH = 40
 # The driver's and other processes' memory is shown whole as long as it leaves room for the pool's.
 MOST_OUTSIDE = 3.0
 
@@ -39,8 +43,6 @@ class MemoryChart(View, module="memory/chart"):
     act
         What a button does: its name and the text of the size beside it; gives the words to show. None:
         there are no buttons.
-    ended
-        Called when the view is closed.
     """
 
     state = traitlets.Unicode("stopped").tag(sync=True)
@@ -51,9 +53,8 @@ class MemoryChart(View, module="memory/chart"):
         samples: Callable[[], MemorySamples],
         state: str = "stopped",
         act: Callable[[str, str], str] | None = None,
-        ended: Callable[[], None] | None = None,
     ) -> None:
-        self._samples, self._act, self._ended = samples, act, ended
+        self._samples, self._act = samples, act
         first = samples()
         super().__init__(
             title=f"Memory of {first.provenance.device}",
@@ -74,8 +75,9 @@ class MemoryChart(View, module="memory/chart"):
         tree = {
             "columns": {name: getattr(record, name) for name in COLUMNS},
             "marks": {name: getattr(record.marks, name) for name in MARKS},
-            "lines": [words.line_text(record, at) for at in range(len(record.lines))],
+            "lines": [memory_text.line_text(record, at) for at in range(len(record.lines))],
             "capacity": record.capacity_bytes,
+            "said": memory_text.PAGE | {"legend": LEGEND},
         }
         scene, data = pack(tree)
         with self.hold_sync():
@@ -111,22 +113,17 @@ class MemoryChart(View, module="memory/chart"):
                 told = self._act(what, str(content.get("size", "")))
             self.send({"kind": "answer", "text": told})
 
-    def close(self) -> None:
-        super().close()
-        if self._ended is not None:
-            self._ended()
-
     def html(self) -> str:
         with self._lock:
             self.redraw()
             return super().html()
 
     def sentence(self) -> str:
-        return words.sentence(self.record, self.state)
+        return memory_text.sentence(self.record, self.state)
 
     def describe(self) -> str:
         record = self.record
-        lines = words.by_line(record)
+        lines = memory_text.by_line(record)
         said = [self.sentence(), *(["Allocated most:", *lines] if lines else []), record.note]
         return "\n".join(filter(None, said))
 
@@ -134,15 +131,14 @@ class MemoryChart(View, module="memory/chart"):
         record = self.record
         peak = record.peak
         limit = record.latest("limit_bytes")
-        figures = [
-            ("Used", words.told(record.latest("used_bytes")), ""),
-            ("Cached", words.told(words.cached(record)), "kept by the pool"),
-            ("Driver and others", words.told(words.outside(record)), ""),
-            ("Limit of the pool", size(limit) if limit else "none", ""),
-            ("Peak used", size(peak[0]) if peak else words.NOT_AVAILABLE, ""),
-        ]
+        used = record.latest("used_bytes")
+        shown = (used, memory_text.cached(record), memory_text.outside(record))
+        told = [*map(memory_text.told, shown), size(limit) if limit else memory_text.NO_LIMIT]
+        told.append(size(peak[0]) if peak else memory_text.NOT_AVAILABLE)
+        details = ("", "kept by the pool", "", "", "")
+        figures = list(zip(memory_text.TERMS, told, details, strict=True))
         return column(
-            legend([*((colour, name) for name, colour in AREAS), ("tail", "peak"), ("error", "limit")]),
+            legend(LEGEND),
             numbers(figures, least=140),
             _plot(record, self.sentence()),
             paragraph(record.note, "note") if record.note else None,
@@ -166,30 +162,35 @@ def _plot(record: MemorySamples, label: str) -> Box:
         _highest(each, bounds) for each in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacks)
     )
     high = scale(tops[1], tops[2], peak, limit, record.capacity_bytes)
-    bottom = MARKS_PX + HEIGHT_PX
+    up = Axis(0, high, {tick: size(tick) for tick in size_ticks(high)}, grid=True)
+    axes = Axes(Axis(0, end), up, HEIGHT_PX, MARKS_PX)
+    bottom = axes.bottom
 
     def heights(sizes: Any) -> Any:
-        return bottom - HEIGHT_PX * np.minimum(1, np.asarray(sizes) / high)
+        return axes.y(np.minimum(sizes, high))
 
-    ticks = size_ticks(high)
-    at = heights(ticks)
-    items: list[Item | None] = [rules(0 * at, at, 0 * at + end, at, "grid")]
+    items: list[Item] = []
+    # A reading's peak is that of the time before it: the most that was used from one reading to the next.
+    after = np.append(peak[1:], np.nan)
+    tops = [np.fmax(tops[0], after), np.fmax(tops[1], np.fmax(tops[0], after)), tops[2]]
     for part in _runs(np.isnan([*tops, peak]).all(axis=0)):
         x = np.append(time[part], time[min(part.stop, len(time) - 1)])  # each reading holds until the next
         for top, (_, colour) in zip(reversed(tops), reversed(AREAS), strict=True):
             y = _known(heights(top[part]), bottom)
-            items.append(line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
-        # A reading's peak is that of the time before it.
-        y = _known(heights(peak[part]), bottom)
-        items.append(line(x[:-1], y[1:], "tail", width=1.5, step=True))
+            items.append(Line(x, y, colour, width=0, fill=colour, base=bottom, step=True))
         there = limit[part] > 0
         y = heights(limit[part])[there]
-        items.append(rules(x[:-1][there], y, x[1:][there], y, "error", width=2))
+        items.append(Rules(x[:-1][there], y, x[1:][there], y, "error", width=2))
     if record.peak is not None:
         y = [float(heights(record.peak[0]))]
-        items.append(rules([0.0], y, [end], y, "tail", dash=True))
-    items += [_marks(record, end), y_ticks(at.tolist(), list(map(size, ticks)), (0, end)), time_axis(bottom)]
-    return plot(bottom + AXIS_PX, (0, end), *items, label=label, left=LEFT_PX, right=14)
+        items.append(Rules([0.0], y, [end], y, "tail", dash=True, width=2))
+    beyond = float(np.nanmax(tops[2], initial=0)) - high
+    if beyond > 0:
+        items.append(_torn(end))
+        text = memory_text.BEYOND.format(size=size(beyond))
+        items.append(Labels([0.0], [MARKS_PX + 16.0], [text], dx=6))
+    items += [y_ticks([7, 20], memory_text.ROWS, (0.0, end)), *_marks(record, end), Time(bottom)]
+    return axes.plot(*items, label=label, left=LEFT_PX, right=14, below=AXIS_PX)
 
 
 def _highest(values: Any, bounds: Any) -> Any:
@@ -208,21 +209,36 @@ def _known(y: Any, base: float) -> Any:
     return np.append(heights := np.where(np.isnan(y), base, y), heights[-1])
 
 
-def _marks(record: MemorySamples, end: float) -> Item:
-    """Allocations (upper row) and frees (lower row) as small bars, failures in a colour of their own."""
+def _torn(end: float) -> Item:
+    """The upper edge of areas that reach beyond the chart: a line in teeth."""
+    x = np.linspace(0, end, 2 * TEETH + 1)
+    return Line(x, MARKS_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
+
+
+def _marks(record: MemorySamples, end: float) -> list[Item]:
+    """Allocations (upper row) and frees (lower row) as small bars, failures in a colour of their own; sizes
+    where there is room."""
     marks, wide = record.marks, end / 250
-    x, rows, colours = [], [], []
+    x, rows, colours, sizes = [], [], [], []
     for at in range(len(marks)):
         for row, there in ((0, marks.allocations[at] or marks.failures[at]), (1, marks.frees[at])):
             if there:
                 x.append(marks.time_ns[at])
                 rows.append(row)
+                bytes_ = (marks.freed_bytes if row else marks.allocated_bytes)[at]
+                told = f"{'−' if row else '+'}{size(bytes_)}"
+                sizes.append(memory_text.REFUSED if marks.failures[at] and not row else told)
                 colours.append(2 if marks.failures[at] and not row else row)
     left = np.asarray(x)
     top = 2 + 13 * np.asarray(rows, np.float64)
-    return rects(
-        left, left + wide, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]
-    )
+    room = np.full(left.size, end, np.float64) - left
+    for row in (0, 1):
+        mine = np.flatnonzero(np.asarray(rows) == row)
+        room[mine[:-1]] = np.diff(left[mine])
+    return [
+        Labels(left + wide, top + 5, sizes, room=room - wide, dx=2),
+        Rects(left, left + wide, top, top + 11, np.asarray(colours, np.int64), ["accent", "muted", "error"]),
+    ]
 
 
 def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) -> float:
@@ -231,9 +247,10 @@ def scale(reserved: Any, device: Any, peak: Any, limit: Any, capacity: float) ->
     most_limit = np.nanmax(limit, initial=0)
     high = max(pool, most_limit if most_limit <= MOST_OUTSIDE * pool else 0)
     whole = np.nanmax(device, initial=0)
+    margin = 1.2  # room for words at a torn edge
     if whole <= MOST_OUTSIDE * high:
-        high = max(high, whole)
-    return float(min(1.08 * high, max(capacity, high)))
+        margin, high = 1.08, max(high, whole)
+    return float(min(margin * high, max(capacity, high)))
 
 
 def size_ticks(high: float) -> list[float]:

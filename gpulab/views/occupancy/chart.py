@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number, percent, size
 from gpulab.views._waves import limit_bars, limiter_words, occupancy_words
+from gpulab.views.parts.axes import Axes, Axis
 from gpulab.views.parts.boxes import Box, bars, column, legend, row, switch, words
-from gpulab.views.parts.plots import labels, plot, rects, rules, y_ticks
+from gpulab.views.parts.items import Rects
+from gpulab.views.parts.plots import speaking
 from virtualgpu.records import Occupancy
+from virtualgpu.words import count, number, percent, size
 
 # Each limit has one colour in every point; where several limit at once the first one gives it.
 LIMIT_COLOURS = {"warps": "accent", "blocks": "good", "registers": "warn", "shared memory": "purple"}
-TOP_PX = 22
-BARS_PX = 190
+TOP_PX, BARS_PX, BELOW_PX = 22, 190, 38
 
 
 class OccupancyChart(View):
@@ -102,30 +104,24 @@ class OccupancyChart(View):
 
     def _chart(self) -> Box:
         points = self.points
-        here = range(len(points))
-        domain = (0.0, float(len(points)))
-        bottom = TOP_PX + BARS_PX
-        levels = [TOP_PX + BARS_PX * (1 - share) for share in (0, 0.25, 0.5, 0.75, 1)]
-        colours = [*LIMIT_COLOURS.values(), "other"]
+        here = np.arange(len(points))
+        sizes = [number(p.block_threads) for p in points]
+        shown = [i for i in here.tolist() if points[i].block_threads % 128 == 0] or here.tolist()
+        axes = Axes(
+            Axis(0, len(points), {i + 0.5: sizes[i] for i in shown}, "threads a block"),
+            Axis(0, 1, {share / 4: f"{25 * share} %" for share in range(5)}, grid=True), BARS_PX, TOP_PX,
+        )  # fmt: skip
         kinds = [*LIMIT_COLOURS]
         kind = [kinds.index(name) if (name := _first_limiter(p)) in kinds else len(kinds) for p in points]
-        shown = [i for i in here if points[i].block_threads % 128 == 0] or list(here)
-        return plot(
-            bottom + 38,
-            domain,
-            rules([0] * 5, levels, [domain[1]] * 5, levels, "grid"),
-            rects([*here], [i + 1 for i in here], [bottom - BARS_PX * p.fraction for p in points],
-                  [bottom] * len(points), kind, colours, inset=1, which=[*here],
-                  say=[["which", [_words(p) for p in points]]]),
-            y_ticks(levels, ["0 %", "25 %", "50 %", "75 %", "100 %"], domain),
-            labels([i + 0.5 for i in shown], [bottom + 11] * len(shown),
-                   [number(points[i].block_threads) for i in shown], anchor="middle", spread=True),
-            labels([domain[1] / 2], [bottom + 29], ["threads a block"], anchor="middle", colour="muted"),
+        return axes.plot(
+            Rects(here, here + 1, axes.y([p.fraction for p in points]), 0.0 * here + axes.bottom, kind,
+                  [*LIMIT_COLOURS.values(), "other"], inset=1, **speaking([_words(p) for p in points])),
             label="Threads a block",
             left=46,
+            below=BELOW_PX,
             trait="chosen",
             values=[p.block_threads for p in points],
-            marks=[number(p.block_threads) for p in points],
+            marks=sizes,
             mark_y=10,
             chosen=points.index(self.point),
         )  # fmt: skip
@@ -133,7 +129,7 @@ class OccupancyChart(View):
 
 def _detail(point: Occupancy) -> Box:
     """One block size in words and bars."""
-    used = f"{number(point.registers_per_thread)} registers a thread, {size(point.shared_bytes)} of shared"
+    used = f"{count(point.registers_per_thread, 'register')} a thread, {size(point.shared_bytes)} of shared"
     return column(
         words(f"{count(point.block_threads, 'thread')} a block", "heading"),
         words(f"{percent(point.fraction)}: {occupancy_words(point)}, {limiter_words(point)}"),

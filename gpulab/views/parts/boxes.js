@@ -5,7 +5,6 @@ import { TracksPlot } from "./tracks.js";
 
 // Boxes of the display list as elements of the page; plots are canvases.
 
-const PATIENCE_MS = 15_000;
 // Plots whose first item needs more than the painter.
 const PLOTS = { tracks: TracksPlot, nodes: DagPlot };
 
@@ -62,51 +61,76 @@ const make = {
   slider: (box, _, { frame }) => slider(frame, box),
 };
 
-/** A slider that Python answers. It sends one place at a time: while Python works, only the latest is kept. */
+/** A model beside the view's that tells whether its kernel is there; a saved page has none. */
+const lifeOf = (model) => model.get("layout");
+const isLive = (model) => lifeOf(model)?.comm_live !== false;
+
+/**
+ * A slider that Python answers, of two places a switch. It sends one place at a time: while Python works,
+ * only the latest is kept. The view says in `pictured` what its picture shows, which may be another place.
+ */
 function slider(frame, { label, trait, values, texts }) {
   const { model } = frame;
-  const place = () => Math.max(0, values.indexOf(model.get(trait)));
-  const input = element("input", { type: "range", min: 0, max: values.length - 1, value: place(), "aria-label": label, disabled: frame.saved });
+  const pictured = () => Math.max(0, values.indexOf(model.get("pictured")?.[trait] ?? model.get(trait)));
+  const two = values.length === 2;
+  const input = element("input", { ...(two ? { type: "checkbox", role: "switch" } : { type: "range", min: 0, max: values.length - 1 }), "aria-label": label, disabled: frame.saved });
+  const place = () => (two ? Number(input.checked) : Number(input.value));
   const shown = element("output", { class: "gl-slider-value" });
   const note = element("span", { class: "gl-note gl-redraw" }, frame.saved ? "needs Python: not in a saved page" : "");
   const status = element("span", { class: "gl-hidden-text", role: "status" });
-  let wanted = model.get(trait);
+  let wanted = values[pictured()];
   let waiting = false;
   let movedAt = 0;
-  let patience = 0;
-  const showValue = () => {
-    shown.textContent = texts[Number(input.value)];
-    input.setAttribute("aria-valuetext", shown.textContent);
+  const showPlace = (at) => {
+    if (two) input.checked = Boolean(at);
+    else input.value = String(at);
+    shown.textContent = texts[at];
+    input.setAttribute("aria-valuetext", texts[at]);
+  };
+  const wait = (on) => {
+    waiting = on;
+    frame.root.classList.toggle("gl-waiting", on);
+  };
+  const say = (text) => {
+    note.textContent = text;
+    status.textContent = text;
+  };
+  /** Nobody will answer: back to what the picture shows. */
+  const forsaken = () => {
+    wait(false);
+    wanted = values[pictured()];
+    showPlace(pictured());
+    say(`no answer: Python has gone; still showing ${texts[pictured()]}. Run the cell again.`);
   };
   const ask = () => {
-    if (waiting || wanted === model.get(trait)) return;
-    waiting = true;
-    clearTimeout(patience);
-    patience = setTimeout(() => {
-      if (!waiting) return;
-      waiting = false;
-      note.textContent = "no answer from Python yet: after a restart, run the cell again";
-      status.textContent = note.textContent;
-    }, PATIENCE_MS);
+    const asked = wanted === model.get(trait);
+    if (waiting || (asked && wanted === values[pictured()])) return;
+    if (!isLive(model)) {
+      forsaken();
+      return;
+    }
+    if (asked) return; // and it failed: that is told
+    wait(true);
+    note.textContent = "waiting for Python";
     frame.send(trait, wanted);
   };
   input.addEventListener("input", () => {
     movedAt = performance.now();
-    wanted = values[Number(input.value)];
-    showValue();
+    wanted = values[place()];
+    showPlace(place());
     ask();
   });
-  showValue();
-  frame.on(trait, () => {
+  showPlace(pictured());
+  frame.on("pictured", () => {
     if (waiting) return;
-    wanted = model.get(trait);
-    input.value = String(place());
-    showValue();
+    wanted = values[pictured()];
+    showPlace(pictured());
   });
+  const lost = () => { if (waiting && !isLive(model)) forsaken(); };
+  lifeOf(model)?.on?.("comm_live_update", lost);
   frame.on("pictures", () => {
     const asked = waiting;
-    waiting = false;
-    clearTimeout(patience);
+    wait(false);
     note.textContent = "";
     if (!asked) return;
     if (wanted !== model.get(trait)) {
@@ -122,8 +146,8 @@ function slider(frame, { label, trait, values, texts }) {
       frame.send("redraw_ms", took);
     }));
   });
-  frame.endings.push(() => clearTimeout(patience));
-  return element("div", { class: "gl-tools gl-slider" }, element("label", {}, `${label} `, input), shown, note, status);
+  frame.endings.push(() => lifeOf(model)?.off?.("comm_live_update", lost));
+  return element("div", { class: `gl-tools gl-slider${two ? " gl-two" : ""}` }, element("label", {}, `${label} `, input), shown, note, status);
 }
 
 /** Show the view's scene (and its controls, which stay) in the frame's body; `after` follows each drawing. */

@@ -3,21 +3,176 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
-Box = dict[str, Any]
-Item = dict[str, Any]
+from gpulab.views.parts.items import Item
 
 
-def part(what: str, kind: str, arguments: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    """A part's arguments are its box or item; `more` holds columns for `say` and what one painter needs."""
-    more = arguments.pop("more", {})
-    return {what: kind, **arguments, **more, **changed}
+@dataclass(frozen=True, kw_only=True)
+class Box:
+    """What all boxes have.
+
+    Parameters
+    ----------
+    only
+        ``"page"`` or ``"picture"``: where it is, if not in both.
+    name
+        By which a view's own JavaScript finds it.
+    """
+
+    kind: ClassVar[str]
+    only: str | None = None
+    name: str | None = None
+
+    def wire(self) -> dict[str, Any]:
+        """The box as the browser gets it: what is None is left out."""
+        told = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {"box": self.kind, **{name: value for name, value in told.items() if value is not None}}
+
+
+@dataclass(frozen=True)
+class Column(Box):
+    """Boxes one below the other."""
+
+    kind = "column"
+    boxes: list[Box]
+    gap: int
+
+
+@dataclass(frozen=True)
+class Row(Box):
+    """Boxes side by side, widths by `weights`; those under their `least` pixels wrap."""
+
+    kind = "row"
+    boxes: list[Box]
+    gap: int
+    above: bool
+    weights: Sequence[float]
+    least: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Words(Box):
+    """A paragraph."""
+
+    kind = "words"
+    text: str
+    style: str
+
+
+@dataclass(frozen=True)
+class Legend(Box):
+    """Colours and what they mean."""
+
+    kind = "legend"
+    entries: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Terms(Box):
+    """Terms with a value and a detail each."""
+
+    kind = "numbers"
+    rows: list[list[str]]
+    least: int
+
+
+@dataclass(frozen=True)
+class Bars(Box):
+    """Horizontal bars; labels take the share `label` of the width."""
+
+    kind = "bars"
+    rows: list[dict[str, Any]]
+    label: float
+
+
+@dataclass(frozen=True)
+class Cells(Box):
+    """Rows of text under headings."""
+
+    kind = "table"
+    rows: list[list[str]]
+    headings: list[str]
+    title: str
+
+
+@dataclass(frozen=True)
+class Matrix(Box):
+    """Rows of cells with bars under headings."""
+
+    kind = "matrix"
+    rows: list[dict[str, Any]]
+    headings: list[str]
+
+
+@dataclass(frozen=True)
+class Switch(Box):
+    """The one of several boxes that belongs to a trait's value."""
+
+    kind = "switch"
+    trait: str
+    chosen: str
+    cases: dict[str, Box]
+
+
+@dataclass(frozen=True)
+class Fold(Box):
+    """A box that the learner opens and closes."""
+
+    kind = "fold"
+    summary: str
+    inner: Box
+    opened: bool
+
+
+@dataclass(frozen=True)
+class Slider(Box):
+    """Sets a trait to one of `values`, shown as `texts`."""
+
+    kind = "slider"
+    label: str
+    trait: str
+    values: list[int]
+    texts: list[str]
+
+
+@dataclass(frozen=True)
+class Plot(Box):
+    """Items over a width that stands for `domain`; see `gpulab.views.parts`.
+
+    Parameters
+    ----------
+    most_zoom
+        How many times as wide it can be shown.
+    hint
+        What is said below it until something is pointed at.
+    trait, values, chosen
+        What is clicked or walked to sends its value; `chosen` is outlined.
+    marks, mark_y
+        Texts above what is chosen, and how high they stand in pixels.
+    """
+
+    kind = "plot"
+    height: float
+    domain: list[float]
+    left: int
+    right: int
+    label: str
+    zoom: bool
+    items: list[Item]
+    most_zoom: float | None = None
+    hint: str | None = None
+    trait: str | None = None
+    values: Sequence[Any] | None = None
+    chosen: int | None = None
+    marks: Sequence[str] | None = None
+    mark_y: float | None = None
 
 
 def column(*boxes: Box | None, gap: int = 6, **more: Any) -> Box:
     """Boxes one below the other; None is left out."""
-    return part("box", "column", locals(), boxes=[box for box in boxes if box is not None])
+    return Column([box for box in boxes if box is not None], gap, **more)
 
 
 def row(
@@ -28,34 +183,34 @@ def row(
 
     Where one would be under its `least` pixels they wrap, to below or `above` the first.
     """
-    widths = {"weights": weights or [1] * len(boxes), "least": least or [200] * len(boxes)}
-    return {"box": "row", "boxes": list(boxes), "gap": gap, "above": above, **widths, **more}
+    many = len(boxes)
+    return Row(list(boxes), gap, above, weights or [1] * many, least or [200] * many, **more)
 
 
 def words(text: str, style: str = "plain", **more: Any) -> Box:
     """A paragraph; `style` is plain, heading, note, strong or mono."""
-    return part("box", "words", locals())
+    return Words(text, style, **more)
 
 
 def legend(entries: Iterable[tuple[str, str]], **more: Any) -> Box:
     """Colours and what they mean."""
-    return {"box": "legend", "entries": [list(entry) for entry in entries], **more}
+    return Legend([list(entry) for entry in entries], **more)
 
 
 def numbers(rows: Iterable[Sequence[str]], least: int = 150, **more: Any) -> Box:
     """Terms with their values and a detail each, in as many columns of `least` pixels as there is room."""
-    return {"box": "numbers", "rows": [list(each) for each in rows], "least": least, **more}
+    return Terms([list(each) for each in rows], least, **more)
 
 
 def bars(rows: Iterable[Mapping[str, Any]], label: float = 0.36, **more: Any) -> Box:
     """Horizontal bars: ``label``, ``share`` (0 to 1, None for no bar), ``value`` as text; optional ``mark``
     (words after the value), ``strong``, ``colour``, ``title``. Labels take the share `label` of the width."""
-    return {"box": "bars", "rows": [dict(each) for each in rows], "label": label, **more}
+    return Bars([dict(each) for each in rows], label, **more)
 
 
 def table(rows: Iterable[Sequence[str]], headings: Sequence[str] = (), title: str = "", **more: Any) -> Box:
     """Rows of text; the first cell names its row, the last one stands right."""
-    return part("box", "table", locals(), headings=list(headings), rows=[list(each) for each in rows])
+    return Cells([list(each) for each in rows], list(headings), title, **more)
 
 
 def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **more: Any) -> Box:
@@ -63,22 +218,22 @@ def matrix(rows: Iterable[Mapping[str, Any]], headings: Sequence[str], **more: A
 
     A cell is a text, and the share of its bar or None.
     """
-    return {"box": "matrix", "rows": [dict(each) for each in rows], "headings": list(headings), **more}
+    return Matrix([dict(each) for each in rows], list(headings), **more)
 
 
 def switch(trait: str, chosen: Any, cases: Mapping[Any, Box], **more: Any) -> Box:
     """The box that belongs to a trait's value."""
-    return part("box", "switch", locals(), chosen=str(chosen), cases={str(k): v for k, v in cases.items()})
+    return Switch(trait, str(chosen), {str(value): box for value, box in cases.items()}, **more)
 
 
 def fold(summary: str, inner: Box, *, opened: bool = True, **more: Any) -> Box:
     """A box that the learner opens and closes; in a picture it is open."""
-    return part("box", "fold", locals())
+    return Fold(summary, inner, opened, **more)
 
 
-def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Box:
-    """Sets `trait` to one of `values` (evenly spaced), shown as `texts`; Python answers with a new picture.
+def slider(label: str, trait: str, values: Sequence[int], texts: Sequence[str]) -> Slider:
+    """Sets `trait` to one of `values` (evenly spaced), shown as `texts`; of two it is a switch.
 
-    The view counts its answers in ``pictures``: while one is awaited, only the last place is kept.
+    Python answers with a new picture; the view is a `Steered` one.
     """
-    return part("box", "slider", locals(), only="page", values=list(values), texts=list(texts))
+    return Slider(label, trait, list(values), list(texts), only="page")

@@ -90,8 +90,7 @@ export class DagPlot extends Plot {
   tell() { this.line.textContent = this.item.says[this.chosen]; }
 
   at(event) {
-    const { left, top } = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - left, event.clientY - top];
+    const [x, y] = this.frame.at(event, this.canvas);
     for (let at = 0; at < this.count; at += 1) {
       const [x0, x1, y0, y1] = this.sides(at);
       if (x0 <= x && x < x1 && y0 <= y && y < y1) return at;

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gpulab.views.parts import plots
-from gpulab.views.parts.boxes import Box, Item
+from gpulab.views.parts.boxes import Plot
+from gpulab.views.parts.items import Item, Nodes, Rules
 from gpulab.views.parts.layers import Layers, layers
 
 COLUMNS = 7
@@ -58,7 +59,7 @@ Leg = tuple[float, float, float, float]
 class _Way:
     """An arrow: pieces of a line, x in columns and y in pixels, the last with the head."""
 
-    first: int
+    ends: tuple[int, int]
     legs: list[Leg]
 
 
@@ -74,8 +75,8 @@ class _Places:
 
 def dag(
     nodes: Mapping[str, tuple[str, str] | Shown], edges: Sequence[tuple[str, str]], *, label: str,
-    trait: str = "", most_px: float = math.inf, marked: Collection[str] = (), **more: Any,
-) -> Box:  # fmt: skip
+    trait: str = "", most_px: float = math.inf, marked: Collection[str | tuple[str, str]] = (), **more: Any,
+) -> Plot:  # fmt: skip
     """Nodes in layers, each as far left as what it needs allows, with arrows between.
 
     Parameters
@@ -92,7 +93,7 @@ def dag(
     most_px
         Nodes are lower where the plot would be higher than this.
     marked
-        Nodes whose arrows are red.
+        Arrows that are red, as pairs, and nodes all of whose arrows are.
 
     Raises
     ------
@@ -111,23 +112,28 @@ def dag(
     colours = sorted({node.colour for node in shown} | {node.mark for node in shown if node.mark})
     owner = {member: at for at, node in enumerate(shown) for member in node.members}
     left, top = np.array(places.x), np.array(places.y)
-    red = {number[name] for name in marked}
+    names = [*nodes]
+    red = {
+        pair for pair in pairs if not {names[pair[0]], (names[pair[0]], names[pair[1]])}.isdisjoint(marked)
+    }
     return plots.plot(
         places.height,
         (-0.13 if several else -0.02, columns - 1 + ROOM + (0.15 if several else 0.02)),
-        {
-            "item": "nodes", "x0": left, "x1": left + ROOM, "y0": top, "y1": top + high,
-            "colour": [colours.index(node.colour) for node in shown], "colours": colours,
-            "mark": [colours.index(node.mark) if node.mark else -1 for node in shown],
-            "shape": [SHAPES.index(node.shape) for node in shown], "text": [node.text for node in shown],
-            "detail": [node.detail if high == NODE_PX else "" for node in shown],
-            "node": np.arange(len(shown)), "says": [node.say or node.text for node in shown],
-            "say": [["node", "says"]], "first": [node.members[0] if node.members else -1 for node in shown],
-            "owner": [owner.get(member, -1) for member in range(max(owner, default=-1) + 1)],
-            "layer": list(found.layer), "picks": trait,
-        },
-        *_arrows([way for way in places.ways if way.first not in red], "muted", 1),
-        *_arrows([way for way in places.ways if way.first in red], "error", 2),
+        Nodes(
+            x0=left, x1=left + ROOM, y0=top, y1=top + high,
+            colour=[colours.index(node.colour) for node in shown], colours=colours,
+            mark=[colours.index(node.mark) if node.mark else -1 for node in shown],
+            shape=[SHAPES.index(node.shape) for node in shown], text=[node.text for node in shown],
+            detail=[node.detail if high == NODE_PX else "" for node in shown], say=[["node", "says"]],
+            columns={
+                "node": np.arange(len(shown)), "says": [node.say or node.text for node in shown],
+                "first": [node.members[0] if node.members else -1 for node in shown],
+                "owner": [owner.get(member, -1) for member in range(max(owner, default=-1) + 1)],
+                "layer": list(found.layer), "picks": trait,
+            },
+        ),
+        *_arrows([way for way in places.ways if way.ends not in red], "muted", 1),
+        *_arrows([way for way in places.ways if way.ends in red], "error", 2),
         label=label,
         name="dag",
         **more,
@@ -137,8 +143,10 @@ def dag(
 def _arrows(ways: Sequence[_Way], colour: str, width: float) -> list[Item]:
     lines = np.array([leg for way in ways for leg in way.legs[:-1]] or np.empty((0, 4)))
     heads = np.array([way.legs[-1] for way in ways] or np.empty((0, 4)))
-    look: dict[str, Any] = {"colour": colour, "width": width}
-    return [plots.rules(*lines.T, **look), plots.rules(*heads.T, **look, arrow=True)]
+    return [
+        Rules(legs[:, 0], legs[:, 1], legs[:, 2], legs[:, 3], colour, width, arrow=legs is heads)
+        for legs in (lines, heads)
+    ]
 
 
 def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float) -> _Places:
@@ -161,7 +169,7 @@ def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap
         return float(layer % COLUMNS), tops[layer // COLUMNS] + row * pitch
 
     arrows = []
-    for (first, _), way in zip(edges, ways, strict=True):
+    for ends, way in zip(edges, ways, strict=True):
         legs: list[Leg] = []
         for here, there in pairwise(way):
             (x0, y0), (x1, y1) = place(*here), place(*there)
@@ -172,7 +180,7 @@ def _places(found: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap
                 legs += [(x0 + ROOM, y0, x0 + ROOM + 0.12, y0), (-0.12, y1, x1, y1)]
             if there is not way[-1]:
                 legs.append((x1, y1, x1 + ROOM, y1))
-        arrows.append(_Way(first, legs))
+        arrows.append(_Way(ends, legs))
     at = [place(layer, row) for layer, row in zip(found.layer, found.row, strict=True)]
     height = max(y - BAND_PX - gap_px, node_px) + EDGE_PX
     return _Places([x for x, _ in at], [top for _, top in at], arrows, height)

@@ -1,3 +1,5 @@
+import { Room } from "./room.js";
+
 // Shared by every view: elements, binary columns, and the frame with title, caption and error.
 
 /** An element with attributes, listeners (`onclick`) and children. */
@@ -45,6 +47,9 @@ export class Frame {
     this.model = model;
     this.endings = [];
     this.saved = Boolean(model.get("saved"));
+    this.alone = this.saved && location.search !== "?notebook"; // a page may show it as a notebook would
+    this.room = new Room(this);
+    this.drawn = new Set(); // what draws canvases anew
     this.body = element("div", { class: "gl-body" });
     const title = element("div", { class: "gl-title" });
     const chip = element("span", { class: "gl-chip" });
@@ -53,8 +58,8 @@ export class Frame {
     const caption = element("div", { class: "gl-caption" });
     this.root = element(
       "section",
-      { class: `gpulab-view gpulab-${name}`, onkeydown: keepPlainKeys },
-      element("div", { class: "gl-head" }, title, chip), this.body, error, caption,
+      { class: `gpulab-view gpulab-${name}${this.alone ? " gl-page" : ""}`, onkeydown: (event) => this.onKey(event) },
+      element("div", { class: "gl-head" }, title, chip, ...(this.saved ? [] : [this.filling()])), this.body, error, caption,
       ...(this.saved ? [element("div", { class: "gl-note gl-saved" }, model.get("saved"))] : []),
     );
     this.show("title", (text) => {
@@ -71,6 +76,67 @@ export class Frame {
       error.hidden = !text;
     });
     el.replaceChildren(this.root);
+    if (this.alone) this.keepFitted();
+  }
+
+  /** The button that gives the view the whole window, and takes it back. */
+  filling() {
+    return element("button", {
+      type: "button", class: "gl-filling", "aria-pressed": "false", "aria-label": "Fill the window", title: "Fill the window (Escape: back)",
+      onclick: () => this.fill(!this.filled),
+    }, "⤢");
+  }
+
+  get filled() { return this.root.classList.contains("gl-filled"); }
+
+  /** Lay the view over everything else, out of reach of what clips or moves it in the notebook. */
+  fill(on) {
+    if (on === this.filled) return;
+    const { root } = this;
+    const filler = root.querySelector(".gl-filling");
+    filler.setAttribute("aria-pressed", String(on));
+    root.classList.toggle("gl-filled", on);
+    if (on) {
+      root.popover = "manual";
+      root.showPopover();
+      this.unfit = this.keepFitted();
+    } else {
+      this.unfit();
+      root.hidePopover();
+      root.removeAttribute("popover");
+      this.room.leave();
+      root.scrollIntoView({ block: "nearest" });
+    }
+    filler.focus();
+  }
+
+  /** Fit the view to its window now, whenever that changes, and once more when all is in its place. */
+  keepFitted() {
+    const fit = () => this.room.fit();
+    const asked = requestAnimationFrame(() => requestAnimationFrame(fit));
+    window.addEventListener("resize", fit);
+    const end = () => {
+      cancelAnimationFrame(asked);
+      window.removeEventListener("resize", fit);
+    };
+    this.endings.push(end);
+    return end;
+  }
+
+  onKey(event) {
+    if (event.key === "Escape" && this.filled) {
+      this.fill(false);
+      event.stopPropagation();
+    } else keepPlainKeys(event);
+  }
+
+  /** Device pixels of one of the view's own. */
+  get ratio() { return (window.devicePixelRatio || 1) * this.room.zoom; }
+
+  /** Where an event is on a node, in the view's own pixels. */
+  at(event, node) {
+    const { left, top } = node.getBoundingClientRect();
+    return [(event.clientX - left) / this.room.zoom, (event.clientY - top) / this.room.zoom];
   }
 
   /** Call `update` with a trait's value now and whenever it changes. */
@@ -100,11 +166,13 @@ export class Frame {
     };
     const sizes = new ResizeObserver(ask);
     sizes.observe(node);
+    this.drawn.add(draw);
     const themes = new MutationObserver(ask);
     themes.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
     const scheme = matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", ask);
     this.endings.push(() => {
+      this.drawn.delete(draw);
       sizes.disconnect();
       themes.disconnect();
       scheme.removeEventListener("change", ask);
@@ -121,6 +189,7 @@ export class Frame {
   ending() {
     return () => {
       this.endings.splice(0).forEach((end) => end());
+      this.room.plots.clear();
       this.root.remove();
       for (const part of [this.root, this.body]) part.replaceChildren();
     };

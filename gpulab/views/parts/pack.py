@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gpulab.views.parts.boxes import Box
+from gpulab.views.parts.items import Item
+
 ALIGNMENT_BYTES = 8
 
 
@@ -37,6 +40,8 @@ def pack(tree: Any) -> tuple[Any, bytes]:
 
     def walk(node: Any) -> Any:
         nonlocal offset
+        if isinstance(node, Item | Box):
+            node = node.wire()
         if isinstance(node, dict):
             return {str(key): walk(value) for key, value in node.items()}
         if isinstance(node, (list, tuple)):

@@ -1,4 +1,7 @@
-"""A page that shows one view alone: no kernel, no network, nothing beside the file."""
+"""A page that shows one view alone: no kernel, no network, nothing beside the file.
+
+The view fills the window; with ``?notebook`` behind the page's address it is laid out as in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ _PAGE = """<!doctype html>
 <title>{title}</title><style>
 body {{ margin: 12px; background: #ffffff; font-family: system-ui, sans-serif; }}
 @media (prefers-color-scheme: dark) {{ body {{ background: #0d1117; }} }}
+body:has(.gl-page) {{ margin: 0; }}
 {css}</style></head><body><main id="view"></main>
 <noscript><p>{words}</p><img alt="{title}" src="data:image/png;base64,{picture}"></noscript>
 <script type="module">

@@ -12,7 +12,22 @@ from typing import Any
 from PIL import Image
 
 from gpulab.views.parts import palette
-from gpulab.views.parts.boxes import Box, column, words
+from gpulab.views.parts.boxes import (
+    Bars,
+    Box,
+    Cells,
+    Column,
+    Fold,
+    Legend,
+    Matrix,
+    Plot,
+    Row,
+    Switch,
+    Terms,
+    Words,
+    column,
+    words,
+)
 from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width, wrapped
 from gpulab.views.parts.plot_picture import paint_plot
 
@@ -34,9 +49,9 @@ _drawing = threading.Lock()
 
 def lay(box: Box, width: float) -> tuple[float, Painter]:
     """How high `box` is at a width, and what paints it at a place."""
-    if box.get("only") == "page":
+    if box.only == "page":
         return 0.0, lambda pen, x, y: None
-    return _LAYS[box["box"]](box, width)
+    return _LAYS[type(box)](box, width)
 
 
 def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter]:
@@ -52,24 +67,24 @@ def _stacked(boxes: list[Box], width: float, gap: float) -> tuple[float, Painter
     return height, paint
 
 
-def _row(box: Box, width: float) -> tuple[float, Painter]:
+def _row(box: Row, width: float) -> tuple[float, Painter]:
     """As CSS wraps flexible boxes: as many on a line as their least widths allow, the rest shared out."""
-    gap, least = box["gap"], box["least"]
+    gap, least = box.gap, box.least
     lines: list[list[int]] = [[]]
-    for at in range(len(box["boxes"])):
+    for at in range(len(box.boxes)):
         taken = sum(least[i] + gap for i in lines[-1])
         if lines[-1] and taken + least[at] > width:
             lines.append([])
         lines[-1].append(at)
     parts: list[tuple[float, float, Painter]] = []
     top = 0.0
-    for line in reversed(lines) if box["above"] else lines:
+    for line in reversed(lines) if box.above else lines:
         spare = width - sum(least[i] for i in line) - gap * (len(line) - 1)
-        total = sum(box["weights"][i] for i in line)
+        total = sum(box.weights[i] for i in line)
         left, tallest = 0.0, 0.0
         for i in line:
-            own = least[i] + spare * box["weights"][i] / total
-            high, painter = lay(box["boxes"][i], own)
+            own = least[i] + spare * box.weights[i] / total
+            high, painter = lay(box.boxes[i], own)
             parts.append((left, top, painter))
             left, tallest = left + own + gap, max(tallest, high)
         top += tallest + 8
@@ -81,9 +96,9 @@ def _row(box: Box, width: float) -> tuple[float, Painter]:
     return top - 8, paint
 
 
-def _words(box: Box, width: float) -> tuple[float, Painter]:
-    size, weight, colour = _STYLES[box["style"]]
-    lines = wrapped(box["text"], width, size, weight)
+def _words(box: Words, width: float) -> tuple[float, Painter]:
+    size, weight, colour = _STYLES[box.style]
+    lines = wrapped(box.text, width, size, weight)
     high = round(size * 1.42, 1)
 
     def paint(pen: Pen, x: float, y: float) -> None:
@@ -93,10 +108,10 @@ def _words(box: Box, width: float) -> tuple[float, Painter]:
     return high * len(lines), paint
 
 
-def _legend(box: Box, width: float) -> tuple[float, Painter]:
+def _legend(box: Legend, width: float) -> tuple[float, Painter]:
     places: list[tuple[float, float, str, str]] = []
     x, y = 0.0, 0.0
-    for colour, text in box["entries"]:
+    for colour, text in box.entries:
         wide = 16 + text_width(text, 11)
         if x and x + wide > width:
             x, y = 0.0, y + 17
@@ -111,13 +126,13 @@ def _legend(box: Box, width: float) -> tuple[float, Painter]:
     return (y + 17 if places else 0.0), paint
 
 
-def _numbers(box: Box, width: float) -> tuple[float, Painter]:
-    across = max(1, int((width + 16) // (box["least"] + 16)))
+def _numbers(box: Terms, width: float) -> tuple[float, Painter]:
+    across = max(1, int((width + 16) // (box.least + 16)))
     wide = (width + 16) / across - 16
-    rows = -(-len(box["rows"]) // across)
+    rows = -(-len(box.rows) // across)
 
     def paint(pen: Pen, x: float, y: float) -> None:
-        for at, (term, value, detail) in enumerate(box["rows"]):
+        for at, (term, value, detail) in enumerate(box.rows):
             left, top = x + (at % across) * (wide + 16), y + (at // across) * 36
             pen.text(left, top + 7, shortened(term, wide, 11), size=11, colour="muted")
             pen.text(left, top + 22, value, size=14, weight="bold")
@@ -127,9 +142,9 @@ def _numbers(box: Box, width: float) -> tuple[float, Painter]:
     return 36.0 * rows, paint
 
 
-def _bars(box: Box, width: float) -> tuple[float, Painter]:
-    rows = box["rows"]
-    label = box["label"] * width
+def _bars(box: Bars, width: float) -> tuple[float, Painter]:
+    rows = box.rows
+    label = box.label * width
     values = [f"{each['value']} {each.get('mark', '')}".strip() for each in rows]
     value_wide = max((text_width(value, 11, "bold") for value in values), default=0.0)
     track = max(10.0, width - label - value_wide - 12)
@@ -153,10 +168,10 @@ def _bars(box: Box, width: float) -> tuple[float, Painter]:
     return 16.0 * len(rows), paint
 
 
-def _table(box: Box, width: float) -> tuple[float, Painter]:
+def _table(box: Cells, width: float) -> tuple[float, Painter]:
     """The last cell stands right; the others share what it leaves, and what is longer breaks at words."""
-    headings = [box["headings"]] if box["headings"] else []
-    rows, size = headings + box["rows"], 11
+    headings = [box.headings] if box.headings else []
+    rows, size = headings + box.rows, 11
     needed = [max(text_width(cell, size) for cell in cells) + 10 for cells in zip(*rows, strict=True)]
     # Where there is too little room the widest columns give it, and nobody else.
     most = max(needed)
@@ -166,11 +181,11 @@ def _table(box: Box, width: float) -> tuple[float, Painter]:
     spare = max(0.0, width - sum(widths)) / max(1, len(widths) - 1)
     broken = [[wrapped(cell, wide - 8, size) for cell, wide in zip(r, widths, strict=True)] for r in rows]
     highs = [2 + 14.0 * max(map(len, cells)) for cells in broken]
-    top = 18.0 if box["title"] else 0.0
+    top = 18.0 if box.title else 0.0
 
     def paint(pen: Pen, x: float, y: float) -> None:
-        if box["title"]:
-            pen.text(x, y + 9, box["title"], size=11, weight="bold")
+        if box.title:
+            pen.text(x, y + 9, box.title, size=11, weight="bold")
         below = y + top
         for at, (cells, high) in enumerate(zip(broken, highs, strict=True)):
             left = x
@@ -187,15 +202,15 @@ def _table(box: Box, width: float) -> tuple[float, Painter]:
     return top + sum(highs) + 2, paint
 
 
-def _matrix(box: Box, width: float) -> tuple[float, Painter]:
+def _matrix(box: Matrix, width: float) -> tuple[float, Painter]:
     """Labels, then columns as wide as their texts need; headings break at words."""
-    rows, size = box["rows"], 11
+    rows, size = box.rows, 11
     texts = list(zip(*([text for text, _ in each["cells"]] for each in rows), strict=True))
     label = max(text_width(each["label"], size, "bold") for each in rows) + 10
     needed = [max(text_width(text, size, "bold") for text in column) for column in texts]
     spare = max(0.0, (width - label - sum(needed)) / len(needed))
     widths = [each + spare for each in needed]
-    heads = [wrapped(text, wide - 8, 11) for text, wide in zip(box["headings"], widths, strict=True)]
+    heads = [wrapped(text, wide - 8, 11) for text, wide in zip(box.headings, widths, strict=True)]
     top = 13.0 * max(map(len, heads)) + 6
 
     def paint(pen: Pen, x: float, y: float) -> None:
@@ -217,18 +232,18 @@ def _matrix(box: Box, width: float) -> tuple[float, Painter]:
     return top + 21.0 * len(rows), paint
 
 
-_LAYS: dict[str, Callable[[Box, float], tuple[float, Painter]]] = {
-    "column": lambda box, width: _stacked(box["boxes"], width, box["gap"]),
-    "row": _row,
-    "words": _words,
-    "legend": _legend,
-    "numbers": _numbers,
-    "bars": _bars,
-    "table": _table,
-    "matrix": _matrix,
-    "fold": lambda box, width: _stacked([words(box["summary"], "heading"), box["inner"]], width, 2),
-    "switch": lambda box, width: lay(box["cases"][box["chosen"]], width),
-    "plot": lambda box, width: (box["height"], lambda pen, x, y: paint_plot(pen, box, x, y, width)),
+_LAYS: dict[type[Box], Callable[[Any, float], tuple[float, Painter]]] = {
+    Column: lambda box, width: _stacked(box.boxes, width, box.gap),
+    Row: _row,
+    Words: _words,
+    Legend: _legend,
+    Terms: _numbers,
+    Bars: _bars,
+    Cells: _table,
+    Matrix: _matrix,
+    Fold: lambda box, width: _stacked([words(box.summary, "heading"), box.inner], width, 2),
+    Switch: lambda box, width: lay(box.cases[box.chosen], width),
+    Plot: lambda box, width: (box.height, lambda pen, x, y: paint_plot(pen, box, x, y, width)),
 }
 
 

@@ -1,4 +1,5 @@
 import { element } from "./frame.js";
+import { duration, grouped, number, sized, timeUnit } from "./words.js";
 
 // The canvas painter of a plot: items of the display list, made in Python, at any width and in any theme.
 
@@ -15,32 +16,10 @@ export function pixelOf(colour) {
   return pixel[0];
 }
 
-export const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
-
-/** To a whole number, halves to the even one, as Python rounds. */
-const whole = (value) => (value % 1 === 0.5 && Math.floor(value) % 2 === 0 ? Math.floor(value) : Math.round(value));
-
-const written = (value) => (value >= 100 || Number.isInteger(value) ? grouped(whole(value)) : Number(value.toPrecision(3)));
-
-/** A byte count as `size` writes it in Python. */
-export function sized(bytes) {
-  const [unit, scale] = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find((each) => bytes >= each[1]) ?? ["B", 1];
-  return `${written(bytes / scale)} ${unit}`;
-}
-
-/** The unit that suits a time, and its nanoseconds. */
-export const timeUnit = (ns) => [["s", 1e9], ["ms", 1e6], ["µs", 1e3]].find((each) => ns >= each[1]) ?? ["ns", 1];
-
-/** A time as `duration` writes it in Python. */
-export function duration(ns) {
-  const [unit, scale] = timeUnit(ns);
-  return `${written(ns / scale)} ${unit}`;
-}
-
 /** What was moved, and how fast, as `said` in Python. */
 function moved(bytes, ns) {
   if (!bytes) return "";
-  return `, ${sized(bytes)} at ${written(bytes / Math.max(1, ns))} GB/s`;
+  return `, ${sized(bytes)} at ${number(bytes / Math.max(1, ns))} GB/s`;
 }
 
 /** The sentence of one span or rect, or another text of such pieces. */
@@ -84,6 +63,8 @@ export class Plot {
     this.item = box.items.find(({ say }) => say);
     this.chosen = box.trait ? this.held() : -1;
     this.alone = -1; // the row that is shown alone
+    this.growth = 0; // pixels beyond its height that a larger room gives it
+    frame.room.plots.add(this);
     const active = this.item || box.zoom;
     this.canvas = element("canvas", {
       tabindex: active ? 0 : null, role: box.trait ? "slider" : active ? "application" : "img", "aria-label": box.label,
@@ -101,6 +82,9 @@ export class Plot {
     }
   }
 
+  /** Which of the items speaks. */
+  get speaker() { return this.box.items.findIndex(({ say }) => say); }
+
   get count() { return this.item?.x0.length ?? 0; }
 
   held() { return this.box.values.indexOf(this.frame.model.get(this.box.trait)); }
@@ -110,6 +94,32 @@ export class Plot {
 
   value(x) { return this.sight[0] + ((x - this.box.left) / this.wide) * (this.sight[1] - this.sight[0]); }
 
+  // A larger room ----------------------------------------------------------------------------------
+  get smRows() { return this.box.items.find(({ item, row_names }) => item === "spans" && row_names?.length); }
+
+  /** Pixels that its rows of SMs lack to be `least` high each. */
+  wanted(least) { return this.smRows?.rows ? this.smRows.rows * least - this.smRows.height : 0; }
+
+  /** The items in a larger room: rows of SMs grow, or what is above the horizontal axis; type does not. */
+  laid() {
+    const { growth, box } = this;
+    const { items } = box;
+    if (!growth) return items;
+    const sms = this.smRows;
+    const end = sms?.rows ? sms.top + sms.height : items.find(({ item }) => item === "axis" || item === "time")?.y ?? box.height;
+    const y = (at) => (at < end ? at * (1 + growth / end) : at + growth);
+    const all = (values) => Array.from(values, y);
+    const number = (value) => typeof value === "number";
+    return items.map((item) => {
+      const moved = { ...item };
+      for (const name of ["y", "base", "top"]) if (item[name] !== undefined) moved[name] = number(item[name]) ? y(item[name]) : all(item[name]);
+      for (const name of ["y0", "y1", "tops"]) if (item[name]) moved[name] = all(item[name]);
+      if (item.height) moved.height = y(item.top + item.height) - y(item.top);
+      if (item.heights) moved.heights = Array.from(item.heights, (height, row) => y(item.tops[row] + height) - y(item.tops[row]));
+      return moved;
+    });
+  }
+
   font(size, weight = "normal", mono = false) {
     const family = mono ? "ui-monospace, Menlo, Consolas, monospace" : getComputedStyle(this.frame.root).fontFamily;
     this.pen.font = `${weight} ${size}px ${family}`;
@@ -118,22 +128,26 @@ export class Plot {
   // Painting --------------------------------------------------------------------------------------
   draw() {
     const { canvas, box } = this;
-    const ratio = window.devicePixelRatio || 1;
+    const { ratio } = this.frame;
     const width = Math.floor(this.holder.clientWidth);
     if (width < 1) return;
+    const items = this.laid();
+    const height = box.height + this.growth;
+    // What speaks is picked where it is drawn.
+    if (this.item) this.item = items[this.speaker] ?? this.item;
     this.ratio = ratio;
     this.wide = Math.max(10, width - box.left - box.right);
     canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(box.height * ratio);
+    canvas.height = Math.round(height * ratio);
     canvas.style.width = `${width}px`;
-    canvas.style.height = `${box.height}px`;
+    canvas.style.height = `${height}px`;
     this.pen = canvas.getContext("2d");
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    for (const item of box.items) {
+    for (const item of items) {
       this.pen.save();
       if (!item.pin && item.item !== "axis" && item.item !== "time" && item.item !== "labels") {
         this.pen.beginPath();
-        this.pen.rect(box.left - 1, 0, this.wide + 2, box.height);
+        this.pen.rect(box.left - 1, 0, this.wide + 2, height);
         this.pen.clip();
       }
       this[`draw_${item.item}`](item);
@@ -419,7 +433,7 @@ export class Plot {
     pen.fillStyle = this.frame.colour("fg");
     pen.textBaseline = "middle";
     pen.textAlign = late ? "right" : "left";
-    pen.fillText(late ? `${box.marks[chosen]} ▼` : `▼ ${box.marks[chosen]}`, (left + right) / 2 + (late ? 5 : -5), box.mark_y);
+    pen.fillText(late ? `${box.marks[chosen]} ▼` : `▼ ${box.marks[chosen]}`, (left + right) / 2 + (late ? 5 : -5), box.mark_y * (1 + this.growth / box.height));
     this.canvas.setAttribute("aria-valuetext", said(item, chosen));
     this.canvas.setAttribute("aria-valuenow", box.values[chosen]);
   }
@@ -459,8 +473,7 @@ export class Plot {
   /** The span or rect that the pointer is at, or -1. */
   at(event) {
     const { item } = this;
-    const { left, top } = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - left, event.clientY - top];
+    const [x, y] = this.frame.at(event, this.canvas);
     if (!item || x < this.box.left || x > this.box.left + this.wide) return -1;
     const here = this.value(x);
     if (item.item !== "spans") {
@@ -485,15 +498,16 @@ export class Plot {
   }
 
   onPointer(event) {
-    if (event.buttons && this.box.zoom && this.dragged !== undefined) this.pan(((this.dragged - event.clientX) / this.wide) * (this.sight[1] - this.sight[0]));
-    this.dragged = event.clientX;
+    const [x] = this.frame.at(event, this.canvas);
+    if (event.buttons && this.box.zoom && this.dragged !== undefined) this.pan(((this.dragged - x) / this.wide) * (this.sight[1] - this.sight[0]));
+    this.dragged = x;
     if (!this.box.trait && !event.buttons) this.choose(this.at(event));
   }
 
   onWheel(event) {
     if (!this.box.zoom || !event.ctrlKey) return; // the plain wheel scrolls the page
     event.preventDefault();
-    this.zoom(event.deltaY < 0 ? 1.25 : 0.8, this.value(event.clientX - this.canvas.getBoundingClientRect().left));
+    this.zoom(event.deltaY < 0 ? 1.25 : 0.8, this.value(this.frame.at(event, this.canvas)[0]));
   }
 
   zoom(by, around) {

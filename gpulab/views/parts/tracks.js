@@ -1,5 +1,6 @@
 import { element } from "./frame.js";
-import { Plot, grouped, pixelOf } from "./plot.js";
+import { Plot, pixelOf } from "./plot.js";
+import { grouped } from "./words.js";
 
 // Very many intervals over rows, from all of them down to a nanosecond: searched, walked, picked.
 
@@ -217,8 +218,7 @@ export class TracksPlot extends Plot {
 
   at(event) {
     const { item } = this;
-    const { left, top } = this.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - left, event.clientY - top];
+    const [x, y] = this.frame.at(event, this.canvas);
     const row = item.tops.findIndex((above_, at) => above_ <= y && y < above_ + item.heights[at]);
     if (row < 0 || x < this.box.left - 1 || x > this.box.left + this.wide + 1) return -1;
     const lane = Math.min(item.lanes[row] - 1, Math.floor(((y - item.tops[row]) / item.heights[row]) * item.lanes[row]));

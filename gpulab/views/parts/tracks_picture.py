@@ -9,7 +9,8 @@ import numpy.typing as npt
 from PIL import Image
 
 from gpulab.views.parts import palette
-from gpulab.views.parts.boxes import Box, Item
+from gpulab.views.parts.boxes import Plot
+from gpulab.views.parts.items import Time, Tracks
 from gpulab.views.parts.pen import SHARPNESS, Pen, shortened, text_width
 from gpulab.views.parts.plots import time_ticks
 
@@ -21,30 +22,30 @@ TICK_PX = 72
 class Scale:
     """Where a plot's x values are on the picture."""
 
-    def __init__(self, box: Box, left: float, top: float, width: float) -> None:
-        self.left, self.top, self.box = left + box["left"], top, box
-        self.width = width - box["left"] - box["right"]
-        self.low, self.high = map(float, box["domain"])
+    def __init__(self, box: Plot, left: float, top: float, width: float) -> None:
+        self.left, self.top, self.box = left + box.left, top, box
+        self.width = width - box.left - box.right
+        self.low, self.high = map(float, box.domain)
         self.px: float = self.width / (self.high - self.low)
 
     def x(self, value: float) -> float:
         return float(self.left + (value - self.low) * self.px)
 
 
-def paint_tracks(pen: Pen, item: Item, scale: Scale) -> None:
+def paint_tracks(pen: Pen, item: Tracks, scale: Scale) -> None:
     """Each place of each row, pixel by pixel, and the names that there is room for."""
     width = max(1, round(scale.width * SHARPNESS))
     starts, ends = (
-        np.clip((np.asarray(item[name], np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)
+        np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width)
         for name in ("x0", "x1")
     )
-    colour = np.asarray(item["colour"], np.int64)
-    firsts = np.concatenate([[0], np.cumsum(item["lanes"])])
-    key = firsts[np.asarray(item["row"], np.int64)] + np.asarray(item["lane"], np.int64)
-    inks = [item["ground"], *(f"{name}{pale}" for name in item["colours"] for pale in ("", "-pale"))]
+    colour = np.asarray(item.colour, np.int64)
+    firsts = np.concatenate([[0], np.cumsum(item.lanes)])
+    key = firsts[np.asarray(item.row, np.int64)] + np.asarray(item.lane, np.int64)
+    inks = [item.ground, *(f"{name}{pale}" for name in item.colours for pale in ("", "-pale"))]
     left, above = round(scale.left * SHARPNESS), round(scale.top * SHARPNESS)
     named: list[tuple[int, float]] = []
-    for row, (top, high, lanes) in enumerate(zip(item["tops"], item["heights"], item["lanes"], strict=True)):
+    for row, (top, high, lanes) in enumerate(zip(item.tops, item.heights, item.lanes, strict=True)):
         for lane in range(lanes):
             mine = np.flatnonzero(key == firsts[row] + lane)
             y0, y1 = (round((top + at * high / lanes) * SHARPNESS + 1e-6) for at in (lane, lane + 1))
@@ -56,10 +57,10 @@ def paint_tracks(pen: Pen, item: Item, scale: Scale) -> None:
                 long = mine[(ends - starts)[mine] > LEAST_NAME_PX * SHARPNESS].tolist()
                 named += [(at, (y0 + y1) / 2 / SHARPNESS) for at in long]
     for at, middle in named:
-        x0, x1 = max(scale.left, scale.x(item["x0"][at])), scale.x(item["x1"][at])
-        text = shortened(item["shorts"][item["name"][at]], x1 - x0 - 7, 11)
+        x0, x1 = max(scale.left, scale.x(item.x0[at])), scale.x(item.x1[at])
+        text = shortened(item.column("shorts")[item.column("name")[at]], x1 - x0 - 7, 11)
         if len(text) > 3 or "…" not in text:
-            ink = palette.ink(item["colours"][int(colour[at])])
+            ink = palette.ink(item.colours[int(colour[at])])
             pen.text(x0 + 3, scale.top + middle, text, colour=ink)
 
 
@@ -79,14 +80,14 @@ def _shades(
     return np.where(whole > 0, 1 + 2 * cover.argmax(axis=0) + (whole < 0.5), 0).astype(np.uint8)
 
 
-def paint_time(pen: Pen, item: Item, scale: Scale) -> None:
+def paint_time(pen: Pen, item: Time, scale: Scale) -> None:
     """The axis, its ticks and its name."""
-    title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item["since"])
-    y, right = scale.top + item["y"], scale.left + scale.width
+    title, ticks = time_ticks(scale.low, scale.high, scale.width / TICK_PX, item.since)
+    y, right = scale.top + item.y, scale.left + scale.width
     pen.rect(scale.left, y, right, y + 1, "muted")
     for value, text in ticks:
         x = scale.x(value)
         pen.rect(x, y, x + 1, y + 4, "muted")
-        at = min(x, right + scale.box["right"] - text_width(text, 11) / 2)
+        at = min(x, right + scale.box.right - text_width(text, 11) / 2)
         pen.text(at, y + 12, text, anchor="middle")
     pen.text(scale.left, y + 26, title, colour="muted")

@@ -9,7 +9,8 @@ from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any, Generic, Self, TypeVar
 
-from gpulab.views._text import number
+from gpulab.views._saving import Saved, Writers, text_writer
+from virtualgpu.words import number
 
 Record = TypeVar("Record")
 
@@ -18,10 +19,10 @@ NOTHING = "–"
 _ACCESS = re.compile(r"\w\s*\[|\b(?:atomic|__ld|__st)\w*\s*\(|=\s*\*|\*\w+\s*=")
 # What a narrow page may break into lines, but not into letters.
 _WIDTHS = {"source": "min-width:11em;", "meaning": "min-width:11em;", "access": "min-width:6em;"}
-_NUMBER_START = frozenset("0123456789-–")
+_NUMBER_START = frozenset("0123456789-–<")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Table:
     """Rows of ready-made text under headings. Cells that start with a digit are aligned right.
 
@@ -45,9 +46,10 @@ class Table:
 
     def html(self) -> str:
         """The table as HTML that follows the page's own colours."""
-        aligns = ["right" if right else "left" for right in self._right()]
+        # A figure stays beside its unit.
+        aligns = ["right;white-space:nowrap" if right else "left" for right in self._right()]
         head = "".join(
-            f'<th scope="col" style="text-align:{align}">{html.escape(heading)}</th>'
+            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{html.escape(heading)}</th>'
             for heading, align in zip(self.headings, aligns, strict=True)
         )
         body = "".join(
@@ -67,6 +69,12 @@ class Table:
         )
         inside = f"{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
         return f'<table style="font-size:12px">{inside}</table>'
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return self.html()
 
     def without_empty_columns(self) -> Table:
         """The same table less the columns in which no row has anything."""
@@ -138,20 +146,39 @@ def times(count: int, what: str) -> str:
     return f"{number(count)} × {what}" if count > 1 else what
 
 
-class Shown(Generic[Record]):
+class Texts(Saved):
+    """What displays as tables and sentences: the same as text, as a page, and in files."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        raise NotImplementedError
+
+    def _writers(self) -> Writers:
+        def page() -> str:
+            return f'<!doctype html>\n<meta charset="utf-8">\n{self._repr_html_()}\n'
+
+        return {".html": text_writer(page), ".txt": text_writer(lambda: f"{self!r}\n")}
+
+    def describe(self) -> str:
+        """All of it as text."""
+        return repr(self)
+
+
+class Shown(Texts, Generic[Record]):
     """A record that displays as tables: a subclass of this one and, second, of the record's own class."""
 
     __slots__ = ()
 
     @classmethod
-    def of(cls, record: Record, *more: str) -> Self:
-        """The same record, with the texts (in the order of the fields) to show beside it."""
-        return cls(*_values_of(cls, record), *more)
+    def of(cls, record: Record, **more: str) -> Self:
+        """The same record, with the texts to show beside it."""
+        return cls(**_values_of(cls, record), **more)
 
     @property
     def record(self) -> Record:
         """The record alone."""
-        alone: Record = type(self).__bases__[1](*_values_of(type(self), self))
+        alone: Record = type(self).__bases__[1](**_values_of(type(self), self))
         return alone
 
     @property
@@ -171,6 +198,9 @@ class Shown(Generic[Record]):
         said = ["\n".join(self.sentences())] if self.sentences() else []
         return "\n\n".join([self.caption, *(table.text() for table in self.tables()), *said])
 
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}, {}
+
     def _repr_html_(self) -> str:
         tables = "".join(table.html() for table in self.tables())
         items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
@@ -178,5 +208,5 @@ class Shown(Generic[Record]):
         return f'<div role="group"><p>{html.escape(self.caption)}</p>{tables}{said}</div>'
 
 
-def _values_of(shown: type[Any], record: Any) -> list[Any]:
-    return [getattr(record, field.name) for field in fields(shown.__bases__[1])]
+def _values_of(shown: type[Any], record: Any) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(shown.__bases__[1])}

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpulab.views._text import number, shape
 from gpulab.views.tables import Shown, Table, place, times
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
+from virtualgpu.words import number, shape
 
 _NOT_KNOWN = "not known"
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gpulab.views._text import number, shape
 from gpulab.views.tables import NOTHING, Shown, Table, place, times
 from virtualgpu.records import (
     SECTOR_BYTES,
@@ -16,6 +15,7 @@ from virtualgpu.records import (
     CacheCounters,
     KernelCounters,
 )
+from virtualgpu.words import count, number, shape
 
 _ACCESS = (
     "line",
@@ -44,7 +44,7 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
     def caption(self) -> str:
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
-            launch += f", {number(self.shared_bytes)} bytes of shared memory a block"
+            launch += f", {count(self.shared_bytes, 'byte')} of shared memory a block"
         return f"{launch}; {self.provenance.label}" + (f". {self.note}" if self.note else "")
 
     def tables(self) -> tuple[Table, ...]:
@@ -71,18 +71,23 @@ class CounterTable(Shown[KernelCounters], KernelCounters):
             ("lane efficiency", f"{100 * lanes:.1f} %",
              f"{lanes * WARP_SIZE:.1f} of {WARP_SIZE} lanes active on average"),
         ]  # fmt: skip
+        for kind, operations in self.flops.items():
+            tensor = self.tensor_flops.get(kind, 0)
+            meaning = "additions, multiplications and functions; a multiply-add counts two"
+            rows.append((f"{kind} operations", number(operations),
+                         f"{meaning}; {number(tensor)} by tensor cores" if tensor else meaning))  # fmt: skip
         for kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
             requests = self.total("requests", "global", kind)
             if requests:
                 sectors, best = (self.total(c, "global", kind) for c in ("sectors", "ideal_sectors"))
                 each = f"{sectors / requests:.2f} a request, at best {best / requests:.2f}"
-                meaning = f"requests, {number(sectors)} sectors of {SECTOR_BYTES} bytes, {each}"
+                meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {each}"
                 rows.append((f"global {name}", number(requests), meaning))
         shared = self.total("requests", "shared")
         if shared:
             waves = self.total("wavefronts", "shared")
             conflicts = self.total("bank_conflicts", "shared")
-            meaning = f"requests, {number(waves)} wavefronts, {number(conflicts)} bank conflicts"
+            meaning = f"requests, {count(waves, 'wavefront')}, {count(conflicts, 'bank conflict')}"
             rows.append(("shared accesses", number(shared), meaning))
         if self.caches is not None:
             rows += _cache_rows(self.caches)
@@ -136,7 +141,7 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if rate is not None:
-            meaning = f"{number(hits)} of {number(asked)} sectors {whose}; {how}"
+            meaning = f"{number(hits)} of {count(asked, 'sector')} {whose}; {how}"
             rows.append((name, f"{100 * rate:.1f} %", meaning))
     if caches.l2_sectors:
         meaning = (
@@ -144,7 +149,8 @@ def _cache_rows(caches: CacheCounters) -> list[tuple[str, str, str]]:
         )
         rows.append(("memory (DRAM)", number(caches.dram_read_bytes + caches.dram_write_bytes), meaning))
     if caches.constant_requests:
-        meaning = f"requests, {number(caches.constant_passes)} passes, one for each word that a warp asks for"
+        passes = count(caches.constant_passes, "pass", "passes")
+        meaning = f"requests, {passes}, one for each word that a warp asks for"
         rows.append(("constant accesses", number(caches.constant_requests), meaning))
     return rows
 

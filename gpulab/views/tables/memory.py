@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gpulab.views._text import count, number, percent, size
 from gpulab.views.tables import NOTHING, Shown, Table, short
 from virtualgpu.records import SourceLine
-from virtualgpu.records.memory import MemoryReport, Room
+from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
+from virtualgpu.words import count, number, percent, size
 
 MOST_ROWS = 12
 _FEW = 0.01  # of 1: a factor that is told as "less"
@@ -114,3 +114,22 @@ def _named(source: SourceLine | None) -> str:
     if source is None:
         return "no line of the program"
     return f"{source}: {source.text}" if source.text else str(source)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HostMemoryTable(Shown[AllocatorStatistics], AllocatorStatistics):
+    """What page-locked memory was used, as a table."""
+
+    @property
+    def caption(self) -> str:
+        """What it is, and where the figures come from."""
+        return f"Pinned host memory; {self.provenance.label}."
+
+    def tables(self) -> tuple[Table, ...]:
+        """A row for requests and for buffers, and their bytes."""
+        rows = []
+        for name, (figure,) in ((name, pools.values()) for name, pools in self.figures.items()):
+            told = (figure.current, figure.peak, figure.allocated, figure.freed)
+            text = size if name.endswith("bytes") else number
+            rows.append((name.replace("_", " "), *map(text, told)))
+        return (Table("", ("", "now", "at most", "in all", "given back"), tuple(rows)),)

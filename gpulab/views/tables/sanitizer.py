@@ -6,9 +6,9 @@ import html
 from dataclasses import dataclass
 from math import prod
 
-from gpulab.views._text import number, shape
 from gpulab.views.tables import Shown, Table, short
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
+from virtualgpu.words import count, number, shape
 
 _RACES = {
     "RAW": ("writes", "reads it"),
@@ -30,7 +30,7 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
         """What was checked, how, and on which device."""
         launch = f"{self.kernel_name}: grid {shape(self.grid)}, block {shape(self.block)}"
         if self.shared_bytes:
-            launch += f", {number(self.shared_bytes)} bytes of dynamic shared memory"
+            launch += f", {count(self.shared_bytes, 'byte')} of dynamic shared memory"
         text = (
             f"{launch}; {self.provenance.label}. Checked: {', '.join(self.tools)}; "
             f"order of blocks: {self.block_order}."
@@ -44,11 +44,11 @@ class SanitizerTable(Shown[SanitizerReport], SanitizerReport):
             (sum(hazard.severity == severity for hazard in self.hazards), word)
             for severity, word in (("error", "error"), ("warning", "warning"), ("info", "remark"))
         ]
-        found = [f"{count} {word}{'s' if count != 1 else ''}" for count, word in counts if count]
+        found = [count(times, word) for times, word in counts if times]
         text = ", ".join(found) if found else "Nothing found."
         if self.blocks_checked is None:
             return text
-        done = f"{number(self.blocks_checked)} of {number(prod(self.grid))} blocks checked"
+        done = f"{number(self.blocks_checked)} of {count(prod(self.grid), 'block')} checked"
         return f"{done}: {text[:1].lower()}{text[1:]}"
 
     def tables(self) -> tuple[Table, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from dataclasses import dataclass
 
-from gpulab.views._text import number
 from gpulab.views.tables import NOTHING, Shown, Table, short
 from virtualgpu.records import StreamReport, StreamUse
+from virtualgpu.words import count, number
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -17,18 +17,16 @@ class StreamTable(Shown[StreamReport], StreamReport):
     @property
     def caption(self) -> str:
         """What was checked, and on which device."""
-        streams = f"{len(self.streams)} stream{'s' if len(self.streams) != 1 else ''}"
-        done = f"{number(self.operations)} operation{'s' if self.operations != 1 else ''} in {streams}"
+        done = f"{count(self.operations, 'operation')} in {count(len(self.streams), 'stream')}"
         text = f"{done}; {self.provenance.label}."
         return f"{text} {self.left_out}".strip()
 
     @property
     def verdict(self) -> str:
         """How many pairs of lines lack an order."""
-        count = len(self.findings)
-        if not count:
+        if not self.findings:
             return "Nothing found: whatever uses the same bytes is ordered."
-        pairs = "1 pair of uses" if count == 1 else f"{number(count)} pairs of uses"
+        pairs = count(len(self.findings), "pair of uses", "pairs of uses")
         return f"{pairs} of the same bytes without order."
 
     def tables(self) -> tuple[Table, ...]:

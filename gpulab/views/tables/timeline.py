@@ -6,14 +6,14 @@ import html
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
-from gpulab.views._text import duration, number, percent
-from gpulab.views.tables import NOTHING, Table
+from gpulab.views.tables import NOTHING, Table, Texts
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timeline
+from virtualgpu.words import duration, number, percent
 
 R = TypeVar("R")
 
 
-class Answers(tuple[R, ...]):
+class Answers(Texts, tuple[R, ...]):
     """Records that display as a table, or as sentences, below a caption."""
 
     caption: str
@@ -53,6 +53,9 @@ def overlaps(found: Iterable[Overlap], timeline: Timeline) -> Answers[Overlap]:
     )
     headings = ("pair", "overlap", "both busy", "first busy", "second busy")
     caption = "Overlap in percent of the shorter of the two busy times"
+    streams = len({(a.device_id, a.stream_id) for a in timeline.activities})
+    if len(found) < streams * (streams - 1) // 2:
+        caption += f", of those of its {streams:,} streams with the most operations"
     return Answers.of(found, _caption(caption, timeline, rows), Table("", headings, rows))
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views._text import count
 from gpulab.views.parts import plots
-from gpulab.views.parts.boxes import Box, Item
+from gpulab.views.parts.boxes import Plot
+from gpulab.views.parts.items import Item, Labels, Rects, Rules, Time, Tracks
 from gpulab.views.parts.pen import shortened, text_width
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, MARK, OF_DEVICE, STREAM_OF, Lanes, Place
 from virtualgpu.records import Timeline
+from virtualgpu.words import count
 
 HEADING_PX, GAP_PX = 18, 2
 LEAST_LEFT_PX, MOST_LEFT_PX = 80, 150
@@ -57,7 +58,7 @@ def _room(panels: Sequence[Lanes], rows_px: float) -> float:
 def chart(
     panels: Sequence[Lanes], label: str, picks: Mapping[str, str] = PICKS, rows_px: float = ROWS_PX,
     **more: Any,
-) -> Box:  # fmt: skip
+) -> Plot:  # fmt: skip
     """One plot of timelines, one below the other, each from its own start on one axis.
 
     Parameters
@@ -88,12 +89,12 @@ def chart(
     y = max(y, 40.0)
     track = _tracks(panels, rows, picks)
     domain = (
-        float(track["x0"].min(initial=0)),
-        float(max(1, track["x1"].max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
+        float(track.x0.min(initial=0)),
+        float(max(1, track.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
     )
-    widest = max((text_width(name, 11) for name in track["row_names"]), default=0.0)
+    widest = max((text_width(name, 11) for name in track.row_names), default=0.0)
     left = round(min(MOST_LEFT_PX, max(LEAST_LEFT_PX, widest + 12)))
-    names = [shortened(name, left - 8, 11) for name in track["row_names"]]
+    names = [shortened(name, left - 8, 11) for name in track.row_names]
     middle = [top + high / 2 for top, high in zip(rows.tops, rows.heights, strict=True)]
     return plots.plot(
         y + 36,
@@ -103,9 +104,9 @@ def chart(
         *_arrows(panels, rows),
         *_marks(panels, rows),
         plots.y_ticks(middle, names, domain),
-        plots.labels([domain[0]] * len(headings), headings, [lanes.heading for lanes in panels if headings],
+        Labels([domain[0]] * len(headings), headings, [lanes.heading for lanes in panels if headings],
                      weight="bold", dx=-left, pin=True),
-        plots.time_axis(y),
+        Time(y),
         label=label,
         left=left,
         zoom=True,
@@ -115,7 +116,7 @@ def chart(
     )  # fmt: skip
 
 
-def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Item:
+def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> Tracks:
     columns: dict[str, list[Any]] = {}
     texts: dict[str, Any] = {"names": [], "details": [], "lines": []}
     for panel, lanes in enumerate(panels):
@@ -135,15 +136,17 @@ def _tracks(panels: Sequence[Lanes], rows: Rows, picks: Mapping[str, str]) -> It
     whole: dict[str, Any] = {name: _small(np.concatenate(parts)[order]) for name, parts in columns.items()}
     # Kernels of different names take turns at two shades; one name has one shade, in every panel.
     kernels = dict.fromkeys(name for lanes in panels for name in lanes.kernels)
-    second = np.array([name in [*kernels][1::2] for name in texts["names"]], bool)
+    every_second = {*[*kernels][1::2]}
+    second = np.array([name in every_second for name in texts["names"]], bool)
     whole["colour"] += (whole["colour"] == 0) & second[whole["name"]]
     device = {*np.unique(whole["name"][whole["colour"] < OF_DEVICE]).tolist()}
     shorts = [_short(name) if at in device else name for at, name in enumerate(texts["names"])]
-    return plots.tracks(
+    return Tracks(
         colours=[colour for colour, _ in ENGINES.values()], tops=rows.tops, heights=rows.heights,
         lanes=[n for lanes in panels for n in lanes.lanes],
         row_names=[lanes.row_name(place) for lanes in panels for place in lanes.places],
-        **whole, **texts, shorts=shorts, picks=dict(picks),
+        **{name: whole.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
+        columns={**whole, **texts, "shorts": shorts, "picks": dict(picks)},
         say=[["name", "names"], ": ", ["x1", "time", "x0"], " from ", ["x0", "time"],
              ["size", "moved", "x1", "x0"], ["detail", "details"], ["line", "lines"], "."],
     )  # fmt: skip
@@ -181,7 +184,7 @@ def _frames(panels: Sequence[Lanes], rows: Rows) -> Item | None:
         return None
     begin, until, row = np.array(found, np.int64).T
     top, high = np.array(rows.tops)[row], np.array(rows.heights)[row]
-    return plots.rects(begin, until, top - 1, top + high + 1, "fg", outline=True)
+    return Rects(begin, until, top - 1, top + high + 1, "fg", outline=True)
 
 
 def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
@@ -197,9 +200,7 @@ def _arrows(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
         if lines:
             x0, y0, x1, y1 = np.array(lines, np.float64).T
             width = 2.5 if told == 2 else 1.5
-            yield plots.rules(
-                x0, y0, x1, y1, colour, width=width, arrow=True, dash=told == 1, most=MOST_ARROWS
-            )
+            yield Rules(x0, y0, x1, y1, colour, width=width, arrow=True, dash=told == 1, most=MOST_ARROWS)
 
 
 def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
@@ -218,16 +219,21 @@ def _marks(panels: Sequence[Lanes], rows: Rows) -> Iterator[Item]:
                 name = lanes.names[lanes.name[at]] if found is marks else ""
                 found.append((int(start[at]), y, sign + name))
     if marks:
-        yield plots.labels(*zip(*marks, strict=True), dx=-4, spread=True)
+        yield plots.texts([(*mark, 0) for mark in marks], room=None, anchor="start", dx=-4, spread=True)
     if hidden:
-        yield plots.labels(*zip(*hidden, strict=True), anchor="end", dx=-2, weight="bold", colour="error",
-                           spread=True)  # fmt: skip
+        yield plots.texts([(*mark, 0) for mark in hidden], room=None, anchor="end", dx=-2, weight="bold",
+                    colour="error", spread=True)  # fmt: skip
 
 
-def legend_entries(plot: Box) -> list[tuple[str, str]]:
+def tracks_of(plot: Plot) -> Tracks:
+    """The bars of a `chart`."""
+    return next(item for item in plot.items if isinstance(item, Tracks))
+
+
+def legend_entries(plot: Plot) -> list[tuple[str, str]]:
     """What the colours of a `chart` mean, of those that occur."""
     entries = [*ENGINES.values()]
-    return [entries[at] for at in np.unique(plot["items"][0]["colour"]).tolist()]
+    return [entries[at] for at in np.unique(tracks_of(plot).colour).tolist()]
 
 
 def arrow_words(panels: Sequence[Lanes]) -> str:

@@ -5,28 +5,30 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import traitlets
-
-from gpulab.views.parts.boxes import Box
+from gpulab.views._steered import Steered
+from gpulab.views.parts.boxes import Slider
 from gpulab.views.timeline.chart import lanes_of
 from gpulab.views.timeline.view import TimelineView
 from virtualgpu.records import Timeline
 
 
-class SteeredTimeline(TimelineView):
+class SteeredTimeline(TimelineView, Steered):
     """Timelines that sliders choose.
 
     A subclass has a trait for each slider, calls `steer` at the end of its ``__init__``, and implements
     `chosen` and `show_chosen`, which calls `show`.
     """
 
-    pictures = traitlets.Int(0).tag(sync=True)
-
-    def steer(self, *sliders: Box) -> None:
+    def steer(self, *sliders: Slider) -> None:
         """Put sliders above the picture, and follow them from now on."""
-        self.controls = list(sliders)
+        self.controls = [slider.wire() for slider in sliders]
         self.show_chosen()
-        self.observe(self._on_slider, [slider["trait"] for slider in sliders])
+        self.pictured = self._set()
+        self.observe(self._on_slider, list(self._set()))
+
+    def _set(self) -> dict[str, int]:
+        """What the sliders are set to."""
+        return {slider["trait"]: getattr(self, slider["trait"]) for slider in self.controls}
 
     def chosen(self) -> str:
         """What the sliders are set to, for the message if it cannot be shown."""
@@ -49,9 +51,10 @@ class SteeredTimeline(TimelineView):
 
     def _on_slider(self, _: Any) -> None:
         with self._lock, self.hold_sync():
+            shown = self.pictured
             try:
                 with self._reporting(self.chosen()):
                     self.show_chosen()
+                    shown = self._set()
             finally:
-                # The browser waits for this number before it sends a slider's next place.
-                self.pictures += 1
+                self.answer(shown)

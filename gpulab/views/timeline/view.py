@@ -8,12 +8,13 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, duration, listing, number
-from gpulab.views.parts.boxes import Box, Item, column, legend, words
+from gpulab.views.parts.boxes import Box, column, legend, words
+from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.plot_picture import said
-from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries
+from gpulab.views.timeline.chart import arrow_words, chart, lanes_of, legend_entries, tracks_of
 from gpulab.views.timeline.lanes import ENGINES, HIDDEN, NOBODY, OF_DEVICE, WAIT, Lanes
 from virtualgpu.records import Timeline
+from virtualgpu.words import count, duration, listing, number
 
 METHODS = {
     "CUPTI": "CUPTI activity records",
@@ -77,7 +78,7 @@ class TimelineView(View):
 
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
-        track = chart(self.panels, "")["items"][0]
+        track = tracks_of(chart(self.panels, ""))
         for at, lanes in enumerate(self.panels):
             lines += _described(lanes, track, at)
         return "\n".join([*lines, self.caption])
@@ -116,17 +117,17 @@ def _sentence(lanes: Lanes) -> str:
     )
 
 
-def _described(lanes: Lanes, track: Item, panel: int) -> list[str]:
+def _described(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
     """Waits first, hidden ones before the others, then what ran; calls are many and say little."""
-    here = track["panel"] == panel
-    engine = track["colour"]
+    here = track.columns["panel"] == panel
+    engine = track.colour
     kinds = [engine == HIDDEN, engine == WAIT, (engine < OF_DEVICE) | (engine > HIDDEN)]
     told = np.concatenate([np.flatnonzero(here & kind) for kind in kinds]).tolist()
     waited = len({target for _, target in lanes.arrows[0]})
     return [
         f"{lanes.heading}.",
         *([f"{count(waited, 'operation')} waited for an event of another stream."] if waited else []),
-        *(said(track, at, track["say"]) for at in told[:MOST_TOLD]),
+        *(said(track, at, track.say) for at in told[:MOST_TOLD]),
         *([f"And {number(len(told) - MOST_TOLD)} more."] if len(told) > MOST_TOLD else []),
     ]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.views.warp import words
+from gpulab.views.warp import step_text
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE, WarpTrace
 from virtualgpu.records.warp.columns import SharedEvents, SharedWrites, lanes_of
@@ -101,14 +101,15 @@ def of_warp(steps: WarpSteps, texts: Texts, shared: SharedStates | None = None) 
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lanes}
     columns |= {"visit_words": texts.numbers(steps.visit_words)}
-    columns |= {"visit_moved": texts.numbers(map(words.moved_words, visits.moved))}
+    columns |= {"visit_place": texts.numbers(map(step_text.place, visits.line.tolist()))}
+    columns |= {"visit_moved": texts.numbers(map(step_text.moved_words, visits.moved))}
     if len(loops):
         columns |= {name: getattr(loops, name) for name in ("turn", "turn_begin", "turn_end", "turn_run")}
         columns |= {"turn_words": texts.numbers(loops.words), "turn_alone": texts.numbers(loops.alone)}
         columns |= {"run_turns": loops.run_turns, "run_outer": loops.run_outer}
     if steps.accesses.size:
         columns |= {"access_step": steps.accesses, "access_kind": steps.access_kinds.of}
-        for name, values in zip(words.Access._fields, zip(*steps.access_words, strict=True), strict=True):
+        for name, values in zip(step_text.Access._fields, zip(*steps.access_words, strict=True), strict=True):
             said = isinstance(values[0], str)
             columns[f"kind_{name}"] = texts.numbers(values) if said else np.array(values, np.int32)
         if trace.address is not None:
@@ -136,7 +137,7 @@ def _of_values(trace: WarpTrace, texts: Texts) -> Columns:
     if trace.value is None or not trace.value_register:
         return {}
     names = list(trace.value_register)
-    types = [words.value_type(*pair) for pair in zip(trace.instruction, trace.value_type, strict=True)]
+    types = [step_text.value_type(*pair) for pair in zip(trace.instruction, trace.value_type, strict=True)]
     step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
     which, bits = trace.text_index[step].astype(np.int64), trace.value[step].astype(np.uint64)
     call = np.zeros(len(trace), np.int64)
@@ -190,7 +191,7 @@ class SharedStates(SharedEvents):
     def __init__(self, shared: SharedWrites) -> None:
         super().__init__(shared)
         self.sentences = [
-            words.shared_words(written, shared.size_bytes) for written in self.written_bytes.tolist()
+            step_text.shared_words(written, shared.size_bytes) for written in self.written_bytes.tolist()
         ]
 
     def said(self, sequence: npt.NDArray[np.int64]) -> Ints:

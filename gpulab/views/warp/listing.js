@@ -1,5 +1,5 @@
 import { element } from "../parts/frame.js";
-import { spaced } from "./record.js";
+import { grouped } from "../parts/words.js";
 
 // The kernel's lines, or the instructions that ran: a row for each, the one of a step marked.
 
@@ -42,12 +42,12 @@ export function listing(onJump) {
     current = null;
     rows = new Map((ptx ? ran : lines).map(([key, text]) => {
       const [shown, count] = [element("code", {}, text || " "), counts.get(key)];
-      const times = element("span", { class: "gl-line-visits", title: count ? `run ${spaced(count)} times` : "not run by this warp" }, count ? `${spaced(count)}×` : "");
+      const times = element("span", { class: "gl-line-visits", title: count ? `run ${grouped(count)} times` : "not run by this warp" }, count ? `${grouped(count)}×` : "");
       const button = count && element("button", { type: "button", class: "gl-line-number", tabindex: -1, "aria-label": `line ${key}: go to its next step`, title: "Go to its next step" }, String(key));
       const number = button || element("span", { class: "gl-line-number" }, String(key));
       return [key, { shown, text: text || " ", button, row: element("li", { class: count ? "gl-line gl-ran" : "gl-line" }, number, times, shown) }];
     }));
-    const widest = Math.max(0, ...Array.from(counts.values(), (count) => spaced(count).length + 1));
+    const widest = Math.max(0, ...Array.from(counts.values(), (count) => grouped(count).length + 1));
     node.style.setProperty("--gl-visits", `${widest}ch`);
     node.style.setProperty("--gl-number", `${String(Math.max(0, ...rows.keys())).length}ch`);
     node.replaceChildren(...Array.from(rows.values(), ({ row }) => row));

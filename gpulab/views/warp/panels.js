@@ -1,5 +1,6 @@
 import { element } from "../parts/frame.js";
-import { sharedWord, upTo, valueText } from "./record.js";
+import { upTo } from "../parts/items.js";
+import { sharedWord, valueText } from "./record.js";
 
 // The values of one lane, and shared memory as 4-byte words: a column is a bank, a row 128 bytes.
 

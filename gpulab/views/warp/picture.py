@@ -6,14 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.views._text import count, number
-from gpulab.views.parts.boxes import Box, column, legend, row
+from gpulab.views.parts.boxes import Box, Plot, column, legend, row
 from gpulab.views.parts.boxes import words as paragraph
-from gpulab.views.parts.plots import labels, lane_grid, line, plot, rects, x_axis, y_ticks
-from gpulab.views.warp import words
+from gpulab.views.parts.items import Item, Labels, Line, Rects
+from gpulab.views.parts.plots import lane_grid, plot, x_axis, y_ticks
+from gpulab.views.warp import step_text
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import WARP_SIZE
 from virtualgpu.records.warp.columns import lanes_of
+from virtualgpu.words import count, number
 
 MOST_LINES, MOST_BINS, MOST_LOOPS = 26, 800, 200
 LINE_PX, LOOP_PX, ACTIVE_PX = 16, 12, 36
@@ -24,12 +25,12 @@ def draw(steps: WarpSteps, confirmation: str) -> Box:
     """Source lines with how often they ran and how full, beside all lanes over all steps."""
     note = paragraph(confirmation, "note") if confirmation else None
     if not len(steps):
-        return column(paragraph(words.EMPTY), note)
+        return column(paragraph(step_text.EMPTY), note)
     source = _source(steps)
-    return column(row(source, _lanes(steps, max(250, source["height"])), least=[420, 400]), note)
+    return column(row(source, _lanes(steps, max(250, source.height)), least=[420, 400]), note)
 
 
-def _source(steps: WarpSteps) -> Box:
+def _source(steps: WarpSteps) -> Plot:
     """The lines that ran, at most `MOST_LINES`."""
     code = [text.expandtabs(4) for text in steps.trace.code.rstrip("\n").split("\n")]
     run = steps.line[steps.line > 0].tolist() or [1, len(code)]
@@ -38,17 +39,17 @@ def _source(steps: WarpSteps) -> Box:
     visits = np.bincount(steps.line, minlength=last + 1)
     lanes = np.bincount(steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last + 1)
     quiet: dict[str, Any] = {"colour": "muted", "size": 10.5}
-    items = [labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **quiet)]
-    items += [labels([80], [6], ["mean active lanes (bar) and source"], **quiet)]
+    items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **quiet)]
+    items += [Labels([80], [6], ["mean active lanes (bar) and source"], **quiet)]
     for at, text in enumerate(code[first - 1 : last], first):
         y, seen = (at - first + 1.5) * LINE_PX, int(visits[at])
         shown = text if len(text) <= 50 else f"{text[:49]}…"
-        items.append(labels([22], [y], [str(at)], anchor="end", **quiet))
+        items.append(Labels([22], [y], [str(at)], anchor="end", **quiet))
         if seen:
             wide = 332 * float(lanes[at]) / seen / WARP_SIZE
-            items.append(rects([78], [78 + wide], [y - 7], [y + 7], "highlight"))
-            items.append(labels([66], [y], [f"{number(seen)}×"], anchor="end", size=10.5))
-        items.append(labels([80], [y], [shown], size=10.5, mono=True, colour="fg" if seen else "muted"))
+            items.append(Rects([78], [78 + wide], [y - 7], [y + 7], "highlight"))
+            items.append(Labels([66], [y], [f"{number(seen)}×"], anchor="end", size=10.5))
+        items.append(Labels([80], [y], [shown], size=10.5, mono=True, colour="fg" if seen else "muted"))
     height = LINE_PX * (max(0, last - first + 1) + 1)
     return plot(height, (0, 420), *items, label="Source lines", left=0, right=0)
 
@@ -80,9 +81,9 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
             y_ticks([(lane + 0.5) * raster / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
                     ["0", "8", "16", "24", "31"], domain),
             *_loops(steps, raster + 1),
-            line(edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base, step=True),
+            Line(edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base, step=True),
             y_ticks([base - ACTIVE_PX + 4, base - 4], ["32", "0"], domain),
-            rects(marks, marks, [base + 1] * marks.size, [base + 5] * marks.size, "tail", inset=-0.5),
+            Rects(marks, marks, [base + 1] * marks.size, [base + 5] * marks.size, "tail", inset=-0.5),
             x_axis(base + 6, total, number, "step\nlanes above, active lanes below", whole=True),
             label="Lanes over steps", left=34, right=8,
         ),
@@ -90,7 +91,7 @@ def _lanes(steps: WarpSteps, body: float) -> Box:
     )  # fmt: skip
 
 
-def _loops(steps: WarpSteps, top: float) -> list[dict[str, Any]]:
+def _loops(steps: WarpSteps, top: float) -> list[Item]:
     """Outer loops as bars below the lanes, with their turns where there is room."""
     loops = steps.loops
     runs = np.flatnonzero(loops.run_outer < 0)[:MOST_LOOPS]
@@ -98,5 +99,5 @@ def _loops(steps: WarpSteps, top: float) -> list[dict[str, Any]]:
     left, right = loops.turn_begin[first].astype(float), loops.turn_end[last] + 1.0
     texts = [f"{loops.words[at].split(' of ')[-1]} iterations" for at in first.tolist()]
     upper, middle, lower = ([top + down] * runs.size for down in (0, LOOP_PX / 2 - 1, LOOP_PX - 2))
-    named = labels((left + right) / 2, middle, texts, anchor="middle", size=9, room=right - left)
-    return [rects(left, right, upper, lower, "accent-2"), named]
+    named = Labels((left + right) / 2, middle, texts, anchor="middle", size=10, room=right - left)
+    return [Rects(left, right, upper, lower, "accent-2"), named]

@@ -1,42 +1,32 @@
 import { element } from "../parts/frame.js";
 import { Plot } from "../parts/plot.js";
-import { alike, firstAtLeast, upTo } from "./record.js";
+import { above, boxes, groupedBy, line, plotted, speaking, texts, upTo } from "../parts/items.js";
+import { alike } from "./record.js";
 
 // Plots of a step: active lanes over all steps, and which lanes share a sector or a bank of memory.
 
 const [BARS_PX, MARKS_PX, TURN_PX] = [36, 7, 14];
 const [ROW_PX, BANKS_PX, MOST_SECTORS] = [22, 150, 32];
 
-const parts = (rows, count) => upTo(count, (part) => rows.map((row) => row[part]));
-
-/** Rectangles (x0, x1, y0, y1, index of their colour) as an item; `say` gives each a sentence. */
-function boxes(rows, colours, inset, say) {
-  const [x0, x1, y0, y1, colour] = parts(rows, 5);
-  return { item: "rects", x0, x1, y0, y1, colour, colours, inset, ...(say && { say: [["at", say]], at: say.map((_, at) => at) }) };
-}
-
-/** Texts (x, y, text, room) as an item. */
-function texts(rows, more) {
-  const [x, y, text, room] = parts(rows, 4);
-  return { item: "labels", x, y, text, room, anchor: "middle", colour: "on-accent", size: 10, weight: "normal", dx: 0, ...more };
-}
+/** Names of lanes in boxes, and other small texts. */
+const named = (rows, more) => texts(rows, { colour: "on-accent", size: 10, ...more });
 
 /** Active lanes over steps; a folded loop shows one of its turns, the one that the step lies in. */
 export function timeline(frame, onStep) {
-  const plot = new Plot(frame, { box: "plot", height: BARS_PX, domain: [0, 1], left: 0, right: 0, label: "Active lanes over steps", items: [] });
+  const plot = new Plot(frame, plotted(BARS_PX, [0, 1], [], "Active lanes over steps", 0, 0));
   const { box, canvas } = plot;
   const cursor = element("div", { class: "gl-cursor" });
   let [shown, key] = [[], ""];
-  const seek = ({ clientX }) => onStep(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(plot.value(clientX - canvas.getBoundingClientRect().left))))]);
+  const seek = (event) => onStep(shown[Math.max(0, Math.min(shown.length - 1, Math.floor(plot.value(frame.at(event, canvas)[0]))))]);
   canvas.addEventListener("pointerdown", (event) => { canvas.setPointerCapture(event.pointerId); seek(event); });
   canvas.addEventListener("pointermove", (event) => { if (event.buttons) seek(event); });
-  const placeOf = (step) => firstAtLeast(shown, step + 1) - 1;
+  const placeOf = (step) => above(shown, step) - 1;
 
   /** Active and executing lanes, marks below steps that access memory, and each loop's turn in a bracket. */
   const items = (steps, turns) => {
-    const line = (column, fill) => {
+    const area = (column, fill) => {
       const y = shown.map((step) => BARS_PX * (1 - steps[column][steps.mask[step]] / 32));
-      return { item: "line", x: upTo(y.length + 1, (at) => at), y: [...y, y.at(-1)], colour: fill, width: 0, fill, base: BARS_PX, step: true };
+      return line(upTo(y.length + 1), [...y, y.at(-1)], fill, { width: 0, fill, base: BARS_PX, step: true });
     };
     const marks = Array.from(steps.access_step ?? [], (step) => [step, placeOf(step)]).filter(([step, at]) => shown[at] === step);
     const spans = turns.map(({ turn, level, share }) => {
@@ -44,14 +34,14 @@ export function timeline(frame, onStep) {
       return { turn, left, right, part: left + share * (right - left), top: BARS_PX + MARKS_PX + level * TURN_PX };
     });
     return [
-      line("mask_lanes", "accent-2"), line("mask_ran", "accent"), boxes(marks.map(([, at]) => [at, at, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], -0.5),
-      boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], 1),
-      boxes(spans.map(({ left, part, top }) => [left, part, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], 1),
-      texts(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),
+      area("mask_lanes", "accent-2"), area("mask_ran", "accent"), boxes(marks.map(([, at]) => [at, at, BARS_PX + 2, BARS_PX + 6, 0]), ["tail"], { inset: -0.5 }),
+      boxes(spans.map(({ left, right, top }) => [left, right, top, top + TURN_PX - 1, 0]), ["grid"], { inset: 1 }),
+      boxes(spans.map(({ left, part, top }) => [left, part, top + TURN_PX - 4, top + TURN_PX - 1, 0]), ["accent-2"], { inset: 1 }),
+      named(spans.map(({ turn, left, right, top }) => [left, top + 5, steps.says("turn_alone", turn), right - left]), { anchor: "start", colour: "fg", dx: 4 }),
     ];
   };
   const show = (steps, step, { fold }) => {
-    const folded = fold && steps.turn ? foldedTurns(steps, step) : { shown: upTo(steps.length, (at) => at), turns: [] };
+    const folded = fold && steps.turn ? foldedTurns(steps, step) : { shown: upTo(steps.length), turns: [] };
     const now = `${steps.warp} ${fold} ${folded.turns.map(({ turn }) => turn)}`;
     if (now !== key) {
       ({ shown } = folded);
@@ -90,27 +80,21 @@ function foldedTurns(steps, step) {
   return { shown, turns };
 }
 
-/** Things grouped by a key, in ascending order of it. */
-function groupedBy(things, key) {
-  const groups = new Map();
-  for (const thing of things) groups.set(key(thing), [...(groups.get(key(thing)) ?? []), thing]);
-  return [...groups].sort(([a], [b]) => a - b);
-}
-
+const inOrder = (things, key) => [...groupedBy(things, key)].sort(([a], [b]) => a - b);
 const laneNames = (lanes) => (lanes.length === 1 ? String(lanes[0].lane) : `×${lanes.length}`);
 const laneList = (lanes) => `lane ${[...new Set(lanes.map(({ lane }) => lane))].join(", ")}`;
 
 /** Sectors as boxes of 32 bytes, four to a row as in a 128-byte cache line; lanes drawn in them. */
 function sectors({ lanes, sizeBytes }) {
-  const touched = groupedBy(lanes, ({ address }) => Math.floor(address / 32)).slice(0, MOST_SECTORS);
+  const touched = inOrder(lanes, ({ address }) => Math.floor(address / 32)).slice(0, MOST_SECTORS);
   const [ground, bytes, says, names, rows] = [[], [], [], [], []];
-  groupedBy(touched, ([sector]) => Math.floor(sector / 4)).forEach(([line, found], row) => {
+  inOrder(touched, ([sector]) => Math.floor(sector / 4)).forEach(([line, found], row) => {
     const y = row * ROW_PX;
     rows.push([0, y + 11, `0x${(128 * line).toString(16)}`]);
     for (let part = 0; part < 4; part += 1) {
       const sharing = new Map(found).get(4 * line + part);
       ground.push([32 * part, 32 * part + 31, y + 1, y + ROW_PX - 1, sharing ? 1 : 0]);
-      for (const [offset, same] of groupedBy(sharing ?? [], ({ address }) => address % 32)) {
+      for (const [offset, same] of inOrder(sharing ?? [], ({ address }) => address % 32)) {
         const [from, width] = [32 * part + (31 / 32) * offset, (31 / 32) * Math.min(sizeBytes, 32 - offset)];
         bytes.push([from, from + width, y + 3, y + ROW_PX - 3, 0]);
         says.push(`${laneList(same)}: bytes ${offset} to ${offset + sizeBytes - 1} of sector 0x${(32 * (4 * line + part)).toString(16)}`);
@@ -118,25 +102,25 @@ function sectors({ lanes, sizeBytes }) {
       }
     }
   });
-  const items = [boxes(ground, ["grid", "other"], 0), boxes(bytes, ["accent"], 0.5, says), texts(names), texts(rows, { anchor: "end", colour: "muted", dx: -8, room: null, pin: true })];
-  return { height: rows.length * ROW_PX, domain: [0, 128], left: 96, label: "Sectors of 32 bytes and the lanes in them", items };
+  const items = [boxes(ground, ["grid", "other"]), boxes(bytes, ["accent"], { inset: 0.5, ...speaking(says) }), named(names), named(rows, { anchor: "end", colour: "muted", dx: -8, room: null, pin: true })];
+  return plotted(rows.length * ROW_PX, [0, 128], items, "Sectors of 32 bytes and the lanes in them", 96, 0);
 }
 
 /** The 32 banks as columns; each different 4-byte word a bank must deliver is a box, so height = passes. */
 function banks({ lanes, sizeBytes }) {
   const words = lanes.flatMap(({ lane, address }) => upTo(Math.max(1, sizeBytes / 4), (part) => ({ lane, word: Math.floor(address / 4) + part })));
-  const asked = groupedBy(words, ({ word }) => word % 32).map(([bank, all]) => [bank, groupedBy(all, ({ word }) => word)]);
+  const asked = inOrder(words, ({ word }) => word % 32).map(([bank, all]) => [bank, inOrder(all, ({ word }) => word)]);
   const highest = Math.max(...asked.map(([, different]) => different.length));
   const high = Math.max(4, Math.min(18, BANKS_PX / highest));
   const height = highest * high;
   const found = asked.flatMap(([bank, different]) => different.map(([word, sharing], level) => ({ bank, word, sharing, level, y: height - (level + 1) * high })));
   const items = [
-    boxes(upTo(32, (bank) => [bank, bank + 1, 0, height, 0]), ["grid"], 1),
-    boxes(found.map(({ bank, level, y }) => [bank, bank + 1, y + 1, y + high, level ? 1 : 0]), ["accent", "tail-text"], 2, found.map(({ bank, word, sharing }) => `Bank ${bank}, word ${word}: ${laneList(sharing)}`)),
-    texts(high < 12 ? [] : found.map(({ bank, sharing, y }) => [bank + 0.5, y + high / 2, laneNames(sharing), 1])),
-    texts(upTo(32, (bank) => [bank + 0.5, height + 9, String(bank)]), { colour: "muted", room: null }),
+    boxes(upTo(32, (bank) => [bank, bank + 1, 0, height, 0]), ["grid"], { inset: 1 }),
+    boxes(found.map(({ bank, level, y }) => [bank, bank + 1, y + 1, y + high, level ? 1 : 0]), ["accent", "tail-text"], { inset: 2, ...speaking(found.map(({ bank, word, sharing }) => `Bank ${bank}, word ${word}: ${laneList(sharing)}`)) }),
+    named(high < 12 ? [] : found.map(({ bank, sharing, y }) => [bank + 0.5, y + high / 2, laneNames(sharing), 1])),
+    named(upTo(32, (bank) => [bank + 0.5, height + 9, String(bank)]), { colour: "muted", room: null }),
   ];
-  return { height: height + 16, domain: [0, 32], left: 0, label: "Lanes of the 32 banks", items };
+  return plotted(height + 16, [0, 32], items, "Lanes of the 32 banks", 0, 0);
 }
 
 /** The memory accesses of a step or a line: what they cost, and the picture of one. */
@@ -160,7 +144,7 @@ export function accessPanel(frame) {
     };
     const access = found[chosen];
     const make = access?.lanes.length ? { sectors, banks }[access.picture] : null;
-    plot = make ? new Plot(frame, { box: "plot", right: 0, zoom: false, ...make(access) }) : null;
+    plot = make ? new Plot(frame, make(access)) : null;
     const headings = found.length ? found.map(heading) : [note(`No memory access in this ${byLine ? "line" : "step"}.`)];
     node.replaceChildren(...headings, ...(plot ? [plot.node] : []), ...(access?.note ? [note(access.note)] : []));
     plot?.draw();

@@ -1,28 +1,10 @@
+import { above, groupedBy, upTo } from "../parts/items.js";
+import { filled, grouped } from "../parts/words.js";
+
 // A traced block as Python laid it out: everything here is looked up, or bits written as a number.
 
-export const spaced = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
-export const upTo = (count, make) => Array.from({ length: count }, (_, at) => make(at));
-
-/** First position in an ascending array whose value is at least `wanted`. */
-export function firstAtLeast(stops, wanted, low = 0, high = stops.length) {
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (stops[middle] < wanted) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 /** Things with the same key together: the first of them, and how many. */
-export function alike(things, keyOf) {
-  const found = new Map();
-  for (const thing of things) {
-    const key = keyOf(thing);
-    if (found.has(key)) found.get(key).times += 1;
-    else found.set(key, { key, thing, times: 1 });
-  }
-  return [...found.values()];
-}
+export const alike = (things, keyOf) => [...groupedBy(things, keyOf)].map(([key, all]) => ({ key, thing: all[0], times: all.length }));
 
 /** The steps of one warp; columns are those of `columns.py`. */
 export class WarpRecord {
@@ -43,9 +25,8 @@ export class WarpRecord {
   runs(step, lane) { return (this.mask_executed[this.mask[step]] >>> lane) & 1; }
 
   /** The visit of a source line that a step belongs to, and that visit's last step. */
-  visit(step) { return firstAtLeast(this.visit_begin, step + 1) - 1; }
+  visit(step) { return above(this.visit_begin, step) - 1; }
   visitEnd(visit) { return (this.visit_begin[visit + 1] ?? this.length) - 1; }
-  linePlace(visit) { return this.visit_line[visit] ? `line ${this.visit_line[visit]}` : "no source line"; }
 
   /** active, off (predicated off), inactive, or none (no such thread). */
   laneState(step, lane, byLine) {
@@ -58,12 +39,12 @@ export class WarpRecord {
     const visit = this.visit(step);
     const turns = this.turns(byLine ? this.visitEnd(visit) : step);
     const words = {
-      step: spaced((byLine ? visit : step) + 1), steps: byLine ? spaced(this.visit_begin.length) : this.total,
-      place: byLine ? this.linePlace(visit) : this.place(step), turn: turns && `, ${turns}`,
+      step: grouped((byLine ? visit : step) + 1), steps: byLine ? grouped(this.visit_begin.length) : this.total,
+      place: byLine ? this.says("visit_place", visit) : this.place(step), turn: turns && `, ${turns}`,
       lanes: byLine ? this.says("visit_words", visit) : this.says("mask_words", this.mask[step]), text: this.instruction(step),
       access: byLine ? this.briefly(step) : this.accesses(step).map(({ sentence }) => ` ${sentence}`).join(""), moved: this.says("visit_moved", visit),
     };
-    return this.contents[byLine ? "line_sentence" : "sentence"].replace(/\{(\w+)\}/g, (_, name) => words[name]);
+    return filled(this.contents[byLine ? "line_sentence" : "sentence"], words);
   }
 
   /** Bits of a lane in a row as `lane_rows` packs them. */
@@ -79,13 +60,13 @@ export class WarpRecord {
     if (!this.access_step) return [];
     const visit = this.visit(step);
     const [first, last] = byLine ? [this.visit_begin[visit], this.visitEnd(visit)] : [step, step];
-    const [from, to] = [firstAtLeast(this.access_step, first), firstAtLeast(this.access_step, last + 1)];
+    const [from, to] = [above(this.access_step, first - 1), above(this.access_step, last)];
     return upTo(to - from, (at) => this.access(from + at));
   }
 
   /** The memory accesses of a line in few words, those alike together. */
   briefly(step) {
-    const said = alike(this.accesses(step, true), ({ brief }) => brief).map(({ key, times }) => (times > 1 ? `${spaced(times)} × ${key}` : key));
+    const said = alike(this.accesses(step, true), ({ brief }) => brief).map(({ key, times }) => (times > 1 ? `${grouped(times)} × ${key}` : key));
     const most = this.contents.most_briefs;
     return said.slice(0, most).map((text) => ` ${text}.`).join("") + (said.length > most ? " …" : "");
   }
@@ -116,7 +97,7 @@ export class WarpRecord {
     const wrote = this.contents.variables.map((_, variable) => this.variableRow(variable, last)).filter((row) => row >= 0 && this.value_step[row] >= first);
     const others = upTo(last + 1 - first, (at) => last - at).filter((at) => this.result_row?.[at] >= 0);
     const stored = others.find((at) => this.value_step[this.result_row[at]] === at && !this.says("value_what", this.result_row[at]).startsWith("%"));
-    const loaded = others.find((at) => this.access_step?.[firstAtLeast(this.access_step, at)] === at);
+    const loaded = others.find((at) => this.access_step?.[above(this.access_step, at - 1)] === at);
     if (wrote.length) {
       const row = wrote.reduce((late, each) => (this.value_step[each] > this.value_step[late] ? each : late));
       const variable = this.contents.variables.findIndex((_, at) => this.variableRow(at, last) === row);
@@ -168,7 +149,7 @@ export class WarpRecord {
     for (let holder = from; holder < to; holder += 1) {
       const first = this.holder_rows[holder];
       if (only && this.says("value_what", first) !== only) continue;
-      let row = firstAtLeast(this.value_step, step + 1, first, this.holder_rows[holder + 1]) - 1;
+      let row = above(this.value_step, step, first, this.holder_rows[holder + 1]) - 1;
       while (row >= first && !this.runs(this.value_step[row], lane)) row -= 1;
       if (row >= first) found.push(this.value(row, lane));
     }
@@ -179,7 +160,7 @@ export class WarpRecord {
 /** A word of a block's shared memory after a step: bits, and who wrote it last; null if nobody has. */
 export function sharedWord(memory, word, sequence) {
   const [first, end] = [memory.word_events[word], memory.word_events[word + 1]];
-  const at = firstAtLeast(memory.sequence, sequence + 1, first, end) - 1;
+  const at = above(memory.sequence, sequence, first, end) - 1;
   return at >= first ? Object.fromEntries(["bits", "sequence", "lane", "warp", "width", "type", "second"].map((name) => [name, memory[name][at]])) : null;
 }
 

@@ -1,5 +1,6 @@
 import { Frame, element, unpack } from "../parts/frame.js";
-import { WarpRecord, cellText, firstAtLeast, upTo, valueText } from "./record.js";
+import { above, upTo } from "../parts/items.js";
+import { WarpRecord, cellText, valueText } from "./record.js";
 import { listing } from "./listing.js";
 import { accessPanel, timeline } from "./pictures.js";
 import { sharedPanel, valuesPanel } from "./panels.js";
@@ -39,7 +40,7 @@ function render({ model, el }) {
   const chooseWarp = (warp) => {
     const to = warps.get(warp);
     if (!to || to === steps) return;
-    const reached = to.sequence ? firstAtLeast(to.sequence, steps.sequence[steps.clamp(step())] + 1) - 1 : 0;
+    const reached = to.sequence ? above(to.sequence, steps.sequence[steps.clamp(step())]) - 1 : 0;
     model.set("warp", warp);
     frame.send("step", to.clamp(reached));
   };

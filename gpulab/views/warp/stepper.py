@@ -8,12 +8,12 @@ import numpy as np
 import traitlets
 
 from gpulab.views._base import View
-from gpulab.views._text import count, number
 from gpulab.views.parts.boxes import Box
 from gpulab.views.parts.pack import pack
-from gpulab.views.warp import columns, picture, words
+from gpulab.views.warp import columns, picture, step_text
 from gpulab.views.warp.steps import WarpSteps
 from virtualgpu.records import BlockTrace, WarpTrace
+from virtualgpu.words import count, number
 
 
 class WarpStepper(View, module="warp/stepper"):
@@ -50,7 +50,7 @@ class WarpStepper(View, module="warp/stepper"):
         compared = measured.warp_index if measured is not None else shown
         self.confirmation = ""
         if measured is not None and compared in self._warps:
-            self.confirmation = words.confirm(self._warps[compared].trace, measured)
+            self.confirmation = step_text.confirm(self._warps[compared].trace, measured)
             if len(self._warps) > 1:
                 self.confirmation = f"Warp {compared}: {self.confirmation}"
         detail = first.detail
@@ -93,7 +93,7 @@ class WarpStepper(View, module="warp/stepper"):
         trace, steps = self.trace, self.steps
         lanes = np.bitwise_count(trace.active_mask) if len(trace) else np.zeros(1)
         least, most = int(lanes.min()), int(lanes.max())
-        throughout = f"{steps.threads} lanes active throughout"
+        throughout = f"{count(steps.threads, 'lane')} active throughout"
         spread = throughout if least == most else f"between {least} and {count(most, 'lane')} active"
         among = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
         beside = (
@@ -118,9 +118,11 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _notes(self, trace: WarpTrace) -> list[str]:
         """What a learner must know of a trace before reading it."""
-        stops = f"The trace stops after {number(len(trace))} steps; the warp ran on."
+        stops = f"The trace stops after {count(len(trace), 'step')}; the warp ran on."
         if isinstance(self._trace, BlockTrace):
-            stops = f"The trace stops after {number(self._trace.steps)} steps of all warps; the block ran on."
+            stops = (
+                f"The trace stops after {count(self._trace.steps, 'step')} of all warps; the block ran on."
+            )
         return [note for note in (self.confirmation, stops if trace.truncated else "", trace.note) if note]
 
     def _contents(self, first: WarpTrace) -> dict[str, Any]:
@@ -134,13 +136,14 @@ class WarpStepper(View, module="warp/stepper"):
             "warps": [[warp, steps.threads, number(len(steps))] for warp, steps in self._warps.items()],
             "shared": shared and shared.columns(texts),
             "code": first.code.rstrip("\n").split("\n"), "granularity": first.granularity,
-            "sentence": words.SENTENCE, "line_sentence": words.LINE_SENTENCE, "empty": words.EMPTY,
-            "notes": self._notes(cut), "most_briefs": words.MOST_BRIEFS,
+            "sentence": step_text.SENTENCE, "line_sentence": step_text.LINE_SENTENCE,
+            "empty": step_text.EMPTY, "notes": self._notes(cut), "most_briefs": step_text.MOST_BRIEFS,
             "variables": [
                 [each.name, each.type, each.kind, each.first_line, each.last_line, bool(each.written_by)]
                 for each in first.variables
             ],
-            "keys": words.keys(looping, first.detail is not None, len(warps) > 1), "texts": list(texts.known),
+            "keys": step_text.keys(looping, first.detail is not None, len(warps) > 1),
+            "texts": list(texts.known),
         }  # fmt: skip
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpulab.views._text import number
-from gpulab.views.warp import words
+from gpulab.views.warp import step_text
 from virtualgpu.records import WarpTrace
 from virtualgpu.records.warp.steps import TraceSteps, kinds
+from virtualgpu.words import number
 
 
 class WarpSteps(TraceSteps):
@@ -16,13 +16,13 @@ class WarpSteps(TraceSteps):
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
         at = self.sites.first
-        self.place_words = [words.place(line) for line in self.line[at].tolist()]
-        self.site_words = [words.bare_text(trace.instruction[t]) for t in trace.text_index[at].tolist()]
+        self.place_words = [step_text.place(line) for line in self.line[at].tolist()]
+        self.site_words = [step_text.bare_text(trace.instruction[t]) for t in trace.text_index[at].tolist()]
         pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
-        self.lanes_words = [words.lanes_words(active, ran, self.threads) for active, ran in pairs]
+        self.lanes_words = [step_text.lanes_words(active, ran, self.threads) for active, ran in pairs]
         visited = zip(self.visits.active.tolist(), self.visits.lanes.tolist(), strict=True)
         self.visit_words = [
-            words.lanes_words(active, ran, self.threads, "taking part") for active, ran in visited
+            step_text.lanes_words(active, ran, self.threads, "taking part") for active, ran in visited
         ]
         spaces = np.array(trace.space or [""])[self.space]
         shared = spaces == "shared"
@@ -33,7 +33,7 @@ class WarpSteps(TraceSteps):
         self.access_kinds = kinds(text, self.space, *rest)
         rows = (column[self.access_kinds.first].tolist() for column in (text, spaces, *rest))
         self.access_words = [
-            words.access(trace.instruction[index], *row, drawn=trace.address is not None)
+            step_text.access(trace.instruction[index], *row, drawn=trace.address is not None)
             for index, *row in zip(*rows, strict=True)
         ]
 
@@ -48,14 +48,14 @@ class WarpSteps(TraceSteps):
         site, turn = int(self.sites.of[step]), int(self.loops.turn[last])
         place, lanes = self.place_words[site], self.lanes_words[int(self.masks.of[step])]
         if by_line:
-            place, lanes = words.place(int(self.visits.line[visit])), self.visit_words[visit]
-        said: str = (words.LINE_SENTENCE if by_line else words.SENTENCE).format(
+            place, lanes = step_text.place(int(self.visits.line[visit])), self.visit_words[visit]
+        said: str = (step_text.LINE_SENTENCE if by_line else step_text.SENTENCE).format(
             step=number((visit if by_line else step) + 1),
             steps=number(len(self.visits) if by_line else len(self)), place=place, lanes=lanes,
             turn=f", {self.loops.words[turn]}" if turn >= 0 else "", text=self.site_words[site],
-            access=words.briefly(access.brief for access in accesses)
+            access=step_text.briefly(access.brief for access in accesses)
             if by_line
             else "".join(f" {access.sentence}" for access in accesses),
-            moved=words.moved_words(self.visits.moved[visit]),
+            moved=step_text.moved_words(self.visits.moved[visit]),
         )  # fmt: skip
         return said

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpulab.views._text import count, duration, listing, number, shape, size
 from gpulab.views.graph.folding import Group
 from virtualgpu.records import DanglingArray, Dim3, GraphComparison, GraphNode, GraphRecord, NodeParameter
+from virtualgpu.words import count, duration, listing, noun, number, shape, size
 
 MOST_PARAMETERS = 8
 _TYPES = {
@@ -64,7 +64,7 @@ def group_text(group: Group) -> tuple[str, str]:
         return names[0], detail_of(group.pattern[0])
     if len(names) == 1:
         return f"{number(group.times)} × {names[0]}", detail_of(group.pattern[0])
-    return f"{number(group.times)} × {len(names)} nodes", ", ".join(names)
+    return f"{number(group.times)} × {count(len(names), 'node')}", ", ".join(names)
 
 
 def group_sentence(record: GraphRecord, group: Group, took_ns: Mapping[int, float]) -> str:
@@ -110,7 +110,7 @@ def parameter_text(record: GraphRecord, parameter: NodeParameter) -> str:
     if kind and np.dtype(kind).itemsize == len(parameter.data):
         return f"{called}{np.frombuffer(parameter.data, kind)[0]:g}"
     if len(parameter.data) > 16:
-        return f"{called}{len(parameter.data)} bytes"
+        return f"{called}{count(len(parameter.data), 'byte')}"
     return f"{called}0x{int.from_bytes(parameter.data, 'little'):x}"
 
 
@@ -132,7 +132,7 @@ def dangling_sentence(found: DanglingArray) -> str:
     """What an array that dangles costs, and the remedy."""
     name, nodes = found.array.name, list(map(str, found.nodes))
     users = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
-    who = f"node {users} still uses" if len(nodes) == 1 else f"nodes {users} still use"
+    who = f"{noun(len(nodes), 'node')} {users} still {noun(len(nodes), 'uses', 'use')}"
     then = f"{first_elements(found.in_graph)} at {found.array.address:#x}"
     now = (
         f"{name} is now {first_elements(found.now)} at {found.address_now:#x}"
@@ -141,14 +141,14 @@ def dangling_sentence(found: DanglingArray) -> str:
     )
     return (
         f"{name} dangles: {who} {then}, but {now}. Write {name}[...] = new instead of {name} = new, or call "
-        f"g.update({name}={name})."
+        f"g.update({f'{name}={name}' if name.isidentifier() else f'**{{{name!r}: {name}}}'})."
     )
 
 
 def sentence(record: GraphRecord, name: str) -> str:
     """One sentence: how many nodes, steps and edges, and where."""
     names = listing([found.array.name for found in record.dangling])
-    dangling = f"; {names} {'dangles' if len(record.dangling) == 1 else 'dangle'}" if names else ""
+    dangling = f"; {names} {noun(len(record.dangling), 'dangles', 'dangle')}" if names else ""
     return (
         f"Graph of {name}: {count(len(record.nodes), 'node')} in {count(record.depth, 'step')}, "
         f"{count(len(record.edges), 'edge')}{dangling}; captured on {record.provenance.device}."

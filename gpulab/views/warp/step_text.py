@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gpulab.views._text import count, listing, number
 from virtualgpu.records import WarpTrace
+from virtualgpu.words import count, listing, noun, number
 
 SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}. {text}.{access}"
 LINE_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{access}{moved}"
@@ -96,7 +96,7 @@ def access(
         verdict = f"{unit}, at best {number(ideal)} {over}"
     note = LOCAL_NOTE if space == "local" else WIDE_NOTE if space == "shared" and size_bytes > 4 else ""
     title = "Banks" if space == "shared" else "Sectors"
-    heading = f"{title}: {space} {kind} · {number(size_bytes)} bytes a lane × {lanes} lanes"
+    heading = f"{title}: {space} {kind} · {count(size_bytes, 'byte')} a lane × {count(lanes, 'lane')}"
     reads, shown = space == "shared" and kind != "store", picture if drawn else ""
     costs = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} a lane"
     brief = f"{space} {kind}: {costs}"
@@ -131,11 +131,7 @@ def briefly(accesses: Iterable[str]) -> str:
 def moved_words(lines: tuple[int, ...]) -> str:
     """Which lines' instructions run within a visit of another line."""
     named = listing([number(line) for line in lines])
-    return (
-        f" Part of line{'s' if len(lines) > 1 else ''} {named} runs here: moved by the compiler."
-        if lines
-        else ""
-    )
+    return f" Part of {noun(len(lines), 'line')} {named} runs here: moved by the compiler." if lines else ""
 
 
 def keys(looping: bool, values: bool, several: bool) -> str:

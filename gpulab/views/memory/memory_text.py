@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-from gpulab.views._text import count, duration, size
 from virtualgpu.records.memory import MemorySamples
+from virtualgpu.words import count, duration, size
 
 NOT_AVAILABLE = "not available"
+TERMS = ("Used", "Cached", "Driver and others", "Limit of the pool", "Peak used")
+NO_LINE, NO_LIMIT = "no line of the program", "none"
+ROWS, REFUSED = ("allocated", "freed"), "refused"
+BEYOND = "+{size} beyond this edge: driver and others"
+PAGE = {
+    "terms": TERMS, "not_available": NOT_AVAILABLE, "no_limit": NO_LIMIT,
+    "mark": "At {time}: {what}; {where}", "allocated": "{times} <times allocation|allocations>, {size}",
+    "failed": "{failures} <failures request|requests> failed, out of memory",
+    "freed": "{times} <times free|frees>, {size}", "no_line": NO_LINE,
+    "others": "{where} and {others} <others other line|other lines>",
+    "reading": "At {time}: {used} used, {cached} cached, {outside} driver and others, at most {peak} used "
+    "until the next reading{limit}.", "limit": ", limit {limit}", "failure": "not available: {failure}",
+    "rows": ROWS, "refused": REFUSED, "beyond": BEYOND,
+    "busy": "waits until the cell that runs has ended",
+}  # fmt: skip
+"""What ``chart.js`` fills."""
 
 
 def sentence(record: MemorySamples, state: str) -> str:
@@ -59,6 +75,6 @@ def by_line(record: MemorySamples, most: int = 5) -> list[str]:
 def line_text(record: MemorySamples, line: int) -> str:
     """A line as a mark names it."""
     if line < 0:
-        return "no line of the program, or several"
+        return f"{NO_LINE}, or several"
     source = record.lines[line]
     return f"{source}: {source.text}" if source.text else str(source)

@@ -1,0 +1,129 @@
+"""Memory of pools in words; ``state.js`` fills the same texts while the page is stepped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from virtualgpu.records.memory import AllocatorHistory, Fragmentation, Stack
+from virtualgpu.words import filled, percent, size
+
+# What an event or a request did. {asked} and {at} begin with what parts them from the words before.
+DONE = {
+    "alloc": "{size} allocated{asked}, {stream}{at}",
+    "free_requested": "{size} freed{at}",
+    "free_completed": "{size} are free again",
+    "segment_alloc": "{size} taken from the device, {stream}{at}",
+    "segment_free": "{size} given back to the device",
+    "segment_map": "{size} mapped into an expandable segment, {stream}{at}",
+    "segment_unmap": "{size} of an expandable segment unmapped",
+    "oom": "{size} refused{asked}, {stream}{at}: out of memory",
+    "snapshot": "a snapshot taken",
+    "ask": "{size} asked for, {stream}{at}",
+    "free": "a block freed{at}",
+    "record_stream": "{stream} uses a block, too",
+    "complete": "the work of {stream} so far is over",
+    "empty_cache": "the cache emptied{at}",
+    "set_limit": "limit set to {size}",
+}
+KINDS = tuple(DONE)
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/torch/", "??")
+BEFORE = "before the recording"
+FIGURES = (
+    ("In use, of reserved", "{used}", "/ {reserved}"), ("Free", "{free}", "max {largest}"),
+    ("Fragmentation", "{external}", ""), ("Rounding", "{rounding}", ""), ("Refused above", "{most}", ""),
+)  # fmt: skip
+PAGE = {
+    "lies": "{used} in use, {free} free in <pieces one piece|{pieces} pieces, the largest {largest}>.",
+    "full": "{used} in use, nothing free in the pool.", "refused": "{free} free, {refused} refused: {why}",
+    "none_free": "all {reserved} of the pool are in use", "others": "none of it is this stream's",
+    "smaller": "this stream's largest piece is {mine} (another's {largest})",
+    "pieces": "{pieces} <pieces piece|pieces>, the largest {mine}", "room": "; room for {room} more",
+    "nothing": "Nothing is free: emptying the cache would give nothing back.",
+    "gives": "Emptying the cache would give {releasable} back to the device",
+    "stays": "; {held} stay, in segments that a block in use keeps",
+    "now": "The pool as it is now.", "before": "Before the first {unit} of {last}.",
+    "moment": "{Unit} {at} of {last}: {told}.", "asked": " ({asked} asked)", "elsewhere": "another stream",
+    "block": "<waits Freed, but waiting for a stream|In use>: {size}{asked}{label} {where}{age}.",
+    "free": "Free: {size} {where}.", "unmapped": "Not mapped: {size} of addresses without memory {where}.",
+    "where": "at 0x{address}, <seen in|in what was seen of> a segment of {segment} of {stream}",
+    "lost": " ({asked} asked, {lost} lost by rounding)", "age": ", {events} events old",
+    "first": ", there before the first event",
+}  # fmt: skip
+"""What ``state.js`` fills, beside `FIGURES` and `DONE`."""
+
+
+def done(kind: str, size_bytes: int, asked_bytes: int, stream: str, owner: str) -> str:
+    """What happened, such as ``4 MiB allocated (3.9 MiB asked), stream 0, train.py:12``."""
+    told = asked_bytes and size(asked_bytes) != size(size_bytes)
+    asked = filled(PAGE["asked"], {"asked": size(asked_bytes)}) if told else ""
+    at = f", {owner}" if owner else ""
+    return filled(DONE[kind], {"size": size(size_bytes), "asked": asked, "stream": stream, "at": at})
+
+
+def stream_names(histories: Sequence[AllocatorHistory]) -> dict[int, str]:
+    """Handle -> name; handles say nothing to anybody, so that streams are numbered as they come."""
+    handles: dict[int, None] = {0: None}
+    for history in histories:
+        handles |= dict.fromkeys(history.segments.streams)
+        handles |= dict.fromkeys(history.trace.events.streams.tolist())
+    return {handle: f"stream {number}" for number, handle in enumerate(handles)}
+
+
+def owner_of(stack: Stack) -> str:
+    """The innermost line of the program, ``train.py:12``."""
+    own = [frame for frame in stack if not any(part in frame.filename for part in _LIBRARIES)]
+    for frame in own or stack:
+        name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"{name}:{frame.line}"
+    return ""
+
+
+def _words(found: Fragmentation) -> dict[str, int | str]:
+    """What the texts of a step are filled with."""
+    most, room = found.largest_request_bytes, found.room_bytes
+    return {
+        "used": size(found.used_bytes), "reserved": size(found.reserved_bytes),
+        "free": size(found.free_bytes), "largest": size(found.largest_free_bytes),
+        "pieces": sum(arena.free_blocks for arena in found.arenas), "rounding": size(found.rounding_bytes),
+        "external": percent(found.external), "most": "not known" if most is None else size(most),
+        "releasable": size(found.releasable_bytes), "held": size(found.held_bytes),
+        "room": "" if room is None else size(room),
+    }  # fmt: skip
+
+
+def sentence(found: Fragmentation, refused_bytes: int = 0, stream: int = 0) -> str:
+    """What is free and why it does not serve: ``1.2 GiB free, 1 GiB refused: ...``.
+
+    Parameters
+    ----------
+    refused_bytes
+        The request that failed; 0 for none.
+    stream
+        The stream that it was for.
+    """
+    words = _words(found)
+    if not refused_bytes:
+        return filled(PAGE["lies"] if found.free_bytes else PAGE["full"], words)
+    mine = max((arena.largest_free_bytes for arena in found.arenas if arena.stream == stream), default=0)
+    if not found.free_bytes:
+        why = "none_free"
+    elif not mine:
+        why = "others"
+    else:
+        why = "smaller" if mine < found.largest_free_bytes else "pieces"
+    text = PAGE["refused"].replace("{why}", PAGE[why]) + PAGE["room"] * (found.room_bytes is not None) + "."
+    return filled(text, words | {"refused": size(refused_bytes), "mine": size(mine)})
+
+
+def emptying(found: Fragmentation) -> str:
+    """What emptying the cache would do."""
+    text = (
+        PAGE["gives"] + PAGE["stays"] * bool(found.held_bytes) + "." if found.free_bytes else PAGE["nothing"]
+    )
+    return filled(text, _words(found))
+
+
+def figures(found: Fragmentation) -> list[tuple[str, str, str]]:
+    """Term, value and detail of each number beside the map."""
+    words = _words(found)
+    return [(term, filled(value, words), filled(detail, words)) for term, value, detail in FIGURES]

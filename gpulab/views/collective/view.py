@@ -1,0 +1,252 @@
+"""Collective view: which chunk each GPU holds after each step, and how much has passed each of its ports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import traitlets
+
+from gpulab.views._base import View
+from gpulab.views.parts.boxes import Box, Plot, bars, column, legend, row, switch, words
+from gpulab.views.parts.items import Item, Labels, Rects
+from gpulab.views.parts.palette import ink
+from gpulab.views.parts.plots import plot, speaking, texts
+from virtualgpu.records.traffic.collective import Collective, Move, Parts
+from virtualgpu.records.traffic.ports import Over
+from virtualgpu.words import count, duration, listing, noun, number, size
+
+COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
+ROW_PX, STEPS_PX, LEFT_PX, RIGHT_PX = 32, 30, 46, 106
+HOT = 1.5  # times the mean of all ports, and more than the data
+
+
+class CollectiveView(View):
+    """What each GPU held after each step of a collective operation, and what passed its ports.
+
+    Parameters
+    ----------
+    record
+        The operation.
+
+    Attributes
+    ----------
+    step
+        How many steps have been made of what is shown.
+    """
+
+    step = traitlets.Int(0).tag(sync=True, echo_update=False)
+
+    def __init__(self, record: Collective) -> None:
+        self._collective = record
+        self._held = record.held
+        self._ways: tuple[Over, ...] = tuple(dict.fromkeys(c.over for c in record.traffic.crossings))
+        clock = (
+            "by the host's clock" if record.provenance.source == "measured" else "without the host's share"
+        )
+        super().__init__(
+            title=f"{record.operation}, {record.algorithm}, {record.gpus} GPUs",
+            caption=f"Steps one after another, {clock}; times {record.provenance.label}.",
+            source=record.provenance.source,
+            step=(len(record.steps) + 1) // 2,
+        )
+        self.redraw()
+
+    @property
+    def record(self) -> Collective:
+        """The operation."""
+        return self._collective
+
+    def sentence(self) -> str:
+        record = self._collective
+        wrong = [rank for rank, right in enumerate(record.right) if not right]
+        told = f"GPU {wrong[0]} ends with something else" if wrong else "every result is right"
+        return (
+            f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
+            f"{count(len(record.steps), 'step')}, {duration(record.time_ns)}, "
+            f"{number(record.volume)} times the "
+            f"data through the busiest port over {listing(self._ways) or 'none'}; {told}; "
+            f"{record.provenance.label}."
+        )
+
+    def describe(self) -> str:
+        lines = [self.sentence()]
+        for at, step in enumerate(self._collective.steps, 1):
+            lines.append(f"Step {at}, {duration(step.time_ns)}: {'; '.join(map(_told, step.moves))}.")
+        out, into = self._passed(len(self._collective.steps))
+        lines += [
+            f"GPU {rank}: {size(out[rank])} out, {size(into[rank])} in. {self._ends(rank)}"
+            for rank in range(self._collective.gpus)
+        ]
+        return "\n".join(lines)
+
+    def _ends(self, rank: int) -> str:
+        if self._collective.right[rank]:
+            return "Its result is right."
+        for chunk, parts in enumerate(self._held[-1][rank]):
+            wanted = self._collective.wanted(rank, chunk)
+            if wanted not in (None, parts):
+                return f"Its chunk {chunk} is {_sum(parts)}."
+        return "Its result is wrong."
+
+    def _passed(self, steps: int) -> tuple[list[int], list[int]]:
+        """Bytes out of and into each GPU in the first steps."""
+        record = self._collective
+        ends = [*record.begins, len(record.traffic.crossings)]
+        out, into = [0] * record.gpus, [0] * record.gpus
+        for each in record.traffic.crossings[: ends[steps]]:
+            out[each.source] += each.size_bytes
+            into[each.target] += each.size_bytes
+        return out, into
+
+    def draw(self) -> Box:
+        record = self._collective
+        cases = {at: self._shown(at) for at in range(len(record.steps) + 1)}
+        wrong = [f"GPU {r} is wrong. {self._ends(r)}" for r, right in enumerate(record.right) if not right]
+        return column(
+            words(" ".join(wrong[:2]), "strong") if wrong else None,
+            self._steps(),
+            switch("step", self.step, cases),
+            legend([("fg", "came in this step"), ("other-pale", "part of a result, or what it began with"),
+                    ("accent", "finished chunk, a colour each")]),
+            words("Click a step, or focus the steps and use the arrow keys.", "note", only="page"),
+        )  # fmt: skip
+
+    def _steps(self) -> Plot:
+        steps = self._collective.steps
+        here = np.arange(len(steps) + 1)
+        said = ["before the first step"]
+        said += [f"after step {at}, which takes {duration(s.time_ns)}" for at, s in enumerate(steps, 1)]
+        names = ["begin", *(str(at) for at in here[1:])]
+        return plot(
+            STEPS_PX,
+            (0, len(here)),
+            Rects(here, here + 1, 0 * here + 2, 0 * here + STEPS_PX - 6, "grid", inset=1, outline=True,
+                  **speaking(said)),
+            texts([(at + 0.5, STEPS_PX / 2 - 2, name, 1) for at, name in enumerate(names)]),
+            label="Steps", left=LEFT_PX, trait="step", values=here.tolist(), chosen=int(self.step),
+            marks=names, mark_y=-20,
+        )  # fmt: skip
+
+    def _shown(self, at: int) -> Box:
+        record = self._collective
+        if at == 0:
+            told = f"Before the first step: each GPU holds {size(record.size_bytes)} of its own."
+        else:
+            step = record.steps[at - 1]
+            told = (
+                f"Step {at} of {len(record.steps)}: {count(len(step.moves), 'chunk')} on the way, "
+                f"{duration(step.copies_ns)} for the busiest port, {duration(step.time_ns)} "
+                "with what is added."
+            )
+        return column(
+            words(told, "strong"),
+            row(self._chunks(at), self._ports(at), weights=[1.6, 1], least=[420, 230]),
+        )
+
+    def _chunks(self, at: int) -> Box:
+        record = self._collective
+        chunks = len(record.chunk_bytes)
+        gap = 0.002 * chunks
+        moves = record.steps[at - 1].moves if at else ()
+        came = {(move.target, move.chunk) for move in moves}
+        cells, frames, palette, said = [], [], [*COLOURS, *(f"{c}-pale" for c in COLOURS)], []
+        written: dict[str, list[tuple[float, float, str, float]]] = {}
+        for rank in range(record.gpus):
+            top = ROW_PX * rank
+            for chunk in range(chunks):
+                parts = self._held[at][rank][chunk]
+                done = parts == self._finished(chunk)
+                colour = chunk % len(COLOURS) + (0 if done else len(COLOURS))
+                box = (chunk + 2 * gap, chunk + 1 - 2 * gap, top + 4, top + ROW_PX - 4)
+                if (rank, chunk) in came:
+                    frames.append((chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, box[2] - 3, box[3] + 3, 0))
+                cells.append((*box, colour))
+                written.setdefault(ink(palette[colour]), []).append(
+                    (chunk + 0.5, top + ROW_PX / 2, f"{_sum(parts)}\n{_short(parts)}", 0.9)
+                )
+                said.append(f"GPU {rank}, chunk {chunk}: {_sum(parts)}{', finished' if done else ''}")
+        items: list[Item | None] = [_rects(cells, palette, said)]
+        items += [_rects(frames, ["fg"])] if frames else []
+        items += [_rects(_framed(cells, frames), palette)] if frames else []
+        items += [texts(each, colour=colour, size=10) for colour, each in written.items()]
+        ranks = range(record.gpus)
+        middle = [ROW_PX * (rank + 0.5) for rank in ranks]
+        sends = [_sends([move for move in moves if move.source == rank]) for rank in ranks]
+        items += [
+            Labels([0.0] * record.gpus, middle, [f"GPU {r}" for r in ranks], anchor="end", dx=-5, pin=True),
+            Labels([float(chunks)] * record.gpus, middle, sends, dx=6, size=10, colour="muted"),
+        ]
+        return plot(
+            ROW_PX * record.gpus, (0, chunks), *items, left=LEFT_PX, right=RIGHT_PX,
+            label=f"Chunks of each GPU after {count(at, 'step')}",
+            hint="Point at a chunk, or use the arrow keys: whose sum is it?",
+        )  # fmt: skip
+
+    def _finished(self, chunk: int) -> Parts | None:
+        """What a chunk is where it is finished; the same wherever that is asked for."""
+        every = (self._collective.wanted(rank, chunk) for rank in range(self._collective.gpus))
+        return next((parts for parts in every if parts is not None), None)
+
+    def _ports(self, at: int) -> Box:
+        record = self._collective
+        out, into = self._passed(at)
+        most = record.traffic.busiest_bytes or 1
+        mean = (sum(out) + sum(into)) / (2 * record.gpus)
+        rows = []
+        for rank in range(record.gpus):
+            for way, moved in (("out", out[rank]), ("in", into[rank])):
+                hot = moved > max(HOT * mean, record.size_bytes)
+                rows.append({
+                    "label": f"GPU {rank} {way}",
+                    "share": moved / most,
+                    "value": size(moved),
+                    "mark": "hot" if hot else "",
+                    "colour": "error" if hot else "accent" if way == "out" else "accent-2",
+                })  # fmt: skip
+        data = f"{number(max(*out, *into) / record.size_bytes)} times the data"
+        return column(words(f"Busiest port so far: {data}", "note"), bars(rows, label=0.27))
+
+
+def _rects(cells: Sequence[tuple[float, ...]], colours: Sequence[str], said: Sequence[str] = ()) -> Item:
+    x0, x1, y0, y1, colour = (list(each) for each in zip(*cells, strict=True))
+    more = speaking(said) if said else {}
+    return Rects(x0, x1, y0, y1, [int(c) for c in colour], list(colours), **more)
+
+
+def _framed(
+    cells: Sequence[tuple[float, ...]], frames: Sequence[tuple[float, ...]]
+) -> list[tuple[float, ...]]:
+    """The cells that have a frame, once more on top of it."""
+    places = {(int(x0), round(y0)) for x0, _, y0, *_ in frames}
+    return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in places]
+
+
+def _sum(parts: Parts) -> str:
+    """Whose contributions they are: ``0+1+2``, ``all 8``, ``2×0``."""
+    if len(parts) > 2 and all(n == 1 for n in parts):
+        return f"all {len(parts)}"
+    named = [f"{n}×{rank}" if n > 1 else str(rank) for rank, n in enumerate(parts) if n]
+    if len(named) > 2 and set(parts) <= {0, 1}:
+        ranks = [rank for rank, n in enumerate(parts) if n]
+        if ranks[-1] - ranks[0] == len(ranks) - 1:
+            return f"{ranks[0]}…{ranks[-1]}"
+    return "+".join(named)
+
+
+def _short(parts: Parts) -> str:
+    """How many contributions, where there is no room for whose."""
+    return f"{sum(parts)}"
+
+
+def _sends(moves: Sequence[Move]) -> str:
+    if not moves:
+        return ""
+    chunks, targets = ({getattr(m, name) for m in moves} for name in ("chunk", "target"))
+    what = f"chunk {min(chunks)}" if len(chunks) == 1 else f"{len(chunks)} {noun(len(chunks), 'chunk')}"
+    return f"{what} to GPU {min(targets)}" if len(targets) == 1 else f"{what} to {len(targets)} GPUs"
+
+
+def _told(move: Move) -> str:
+    how = "adds it" if move.add else "takes it"
+    return f"GPU {move.source} sends chunk {move.chunk}, GPU {move.target} {how}"

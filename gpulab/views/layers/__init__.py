@@ -1,0 +1,1 @@
+"""Layers that a call goes through."""

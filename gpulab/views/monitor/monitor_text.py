@@ -1,0 +1,110 @@
+"""What a GPU does, in words and as a table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpulab.views.tables import NOTHING, Table
+from virtualgpu.records.device.load import LoadSamples, clock_reasons
+from virtualgpu.words import duration, listing, number
+
+NOT_AVAILABLE = "not available"
+COUNTED = {
+    "sm_active": "SMs active", "sm_occupancy": "occupancy", "dram": "DRAM", "tensor": "tensor cores",
+    "fp16": "FP16", "fp32": "FP32", "fp64": "FP64", "integer": "integer",
+}  # fmt: skip
+UTILIZATION = "GPU utilization"
+MEANS = "GPU utilization is the share of time in which some kernel ran, however few SMs it used."
+# Less is what reading the counters itself costs.
+LEAST_PERCENT = 0.001
+_PHASE_COLUMNS = ("sm_active", "sm_occupancy", "dram", "tensor", "fp32")
+
+
+def share(value: float | None) -> str:
+    """A reading in per cent; what is above 0 never reads as 0."""
+    if value is None:
+        return NOT_AVAILABLE
+    if 0 < value < LEAST_PERCENT:
+        return f"< {LEAST_PERCENT} %"
+    return f"{number(value, 2)} %" if value < 10 else f"{value:.0f} %"
+
+
+def reading(value: float | None, unit: str) -> str:
+    """A reading with its unit, or that there is none."""
+    return NOT_AVAILABLE if value is None else f"{number(value)} {unit}"
+
+
+def sms(record: LoadSamples, value: float | None) -> str:
+    """A share of SMs as how many that are."""
+    return (
+        ""
+        if value is None or not record.sms
+        else f"{number(value / 100 * record.sms, 2)} of {record.sms} SMs"
+    )
+
+
+def held(record: LoadSamples) -> list[str]:
+    """All that held the clocks back, each once, in the order in which it came."""
+    bits = record["clock_reasons"]
+    words = [clock_reasons(each) for each in bits[~np.isnan(bits)].tolist()]
+    return list(
+        dict.fromkeys(part for each in words for part in each.split(", ") if part not in ("none", "idle"))
+    )
+
+
+def sentence(record: LoadSamples, state: str) -> str:
+    """What the GPU did last, for how long it was watched, and where that comes from."""
+    active = record.mean("sm_active")
+    counted = f", {share(active)} of its SMs were active" if active is not None else ""
+    watt, reasons = record.mean_power_w, held(record)
+    power = f", {number(watt)} W" if watt is not None else ""
+    back = f", clocks held back by {listing(reasons)}" if reasons else ""
+    return (
+        f"{record.provenance.device} over {duration(record.duration_ns)} ({state}): on average "
+        f"{share(record.mean('utilization'))} {UTILIZATION}{counted}{power}{back}; {record.provenance.label}."
+    )
+
+
+def missing(record: LoadSamples) -> list[str]:
+    """What is not available and why, one sentence a reason."""
+    reasons = dict[str, list[str]]()
+    for name, why in record.missing.items():
+        reasons.setdefault(why, []).append(COUNTED.get(name, name.replace("_", " ")))
+    return [f"Not available: {listing(names)} ({why})." for why, names in reasons.items()]
+
+
+def state_of(record: LoadSamples) -> str:
+    """What holds the clocks back now, and who else may be on the GPU."""
+    bits = record.latest("clock_reasons")
+    held_now = f"Clocks held back by: {NOT_AVAILABLE if bits is None else clock_reasons(bits)}. "
+    mig = {True: "MIG is on: this may be a slice of the GPU. ", False: "MIG is off. ", None: ""}[record.mig]
+    listed = [f"{pid} ({reading(mib, 'MiB')})" for pid, mib in record.processes]
+    return (
+        held_now
+        + mig
+        + (f"Compute processes: {listing(listed)}." if listed else "NVML names no compute process.")
+    )
+
+
+def phases(record: LoadSamples) -> Table:
+    """One row a phase: the means of its readings, power as energy over time."""
+    names = [name for name, _ in record.phases]
+    rows = []
+    for each in [record.within(name) for name in names] or [record]:
+        counted = [
+            share(value) if (value := each.mean(name)) is not None else NOTHING for name in _PHASE_COLUMNS
+        ]
+        clock, watt = each.mean("sm_clock"), each.mean_power_w
+        rows.append((
+            each.phases[0][0] if each.phases else "all",
+            share(each.mean("utilization")),
+            *counted,
+            NOTHING if watt is None else f"{number(watt)} W",
+            NOTHING if clock is None else f"{number(clock)} MHz",
+            listing(held(each)) or "nothing",
+        ))  # fmt: skip
+    headings = (
+        "phase", UTILIZATION, *(COUNTED[name] for name in _PHASE_COLUMNS), "power", "SM clock",
+        "clocks held back by",
+    )  # fmt: skip
+    return Table(f"Means of each phase, {record.provenance.label}", headings, tuple(rows))

@@ -1,0 +1,1 @@
+"""Precision view: a number in several formats, bit by bit."""

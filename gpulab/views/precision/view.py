@@ -1,0 +1,171 @@
+"""Precision view: a number as strips of bits in several formats, with its neighbours and its error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import traitlets
+
+from gpulab.views._steered import Steered
+from gpulab.views.parts.boxes import Box, column, fold, legend, slider, table, words
+from gpulab.views.parts.items import Item, Labels, Rects
+from gpulab.views.parts.palette import ink
+from gpulab.views.parts.plots import plot, speaking, y_ticks
+from virtualgpu.records.formats import BF16, Format, Number, Rounded
+
+PARTS = ("sign", "exponent", "fraction")
+COLOURS = ("tail", "good", "accent")
+CELL_PX, ROW_PX, LEFT_PX, WIDEST = 19, 26, 72, 64
+STEPS, POWERS = range(-64, 65), range(-48, 49)
+CAPTION = (
+    "Computed exactly from the formats' definitions (IEEE 754-2019, PTX ISA, OCP FP8): rounded to the "
+    "nearest, "
+    "of two equally near to the even one."
+)
+
+
+class PrecisionView(Steered):
+    """What each format makes of a number.
+
+    Parameters
+    ----------
+    value
+        The number: exact, or a float that is infinite or NaN.
+    formats
+        Those to show, from top to bottom.
+    """
+
+    step = traitlets.Int(0).tag(sync=True, echo_update=False)
+    power = traitlets.Int(0).tag(sync=True, echo_update=False)
+
+    def __init__(self, value: Number, formats: Sequence[Format]) -> None:
+        self.value, self.formats = value, tuple(formats)
+        super().__init__(title="A number in bits", caption=CAPTION)
+        if _finite(value):
+            moved = [f"{at:+d}/8 of BF16's step" if at else "as given" for at in STEPS]
+            scaled = [f"times 2^{at}" if at else "as given" for at in POWERS]
+            self.controls = [
+                slider("Move", "step", STEPS, moved).wire(),
+                slider("Scale", "power", POWERS, scaled).wire(),
+            ]
+        self.pictured = {"step": 0, "power": 0}
+        self.redraw()
+        self.observe(self._moved, ["step", "power"])
+
+    @property
+    def shown(self) -> Number:
+        """The number where the sliders have it."""
+        if not (self.step or self.power):
+            return self.value
+        near = max(abs(BF16.round(self.value)), BF16.smallest_normal)
+        spacing = Fraction(BF16.neighbours(near)[1]) - Fraction(near) if near < BF16.largest else Fraction(1)
+        return (Fraction(self.value) + self.step * spacing / 8) * Fraction(2) ** self.power
+
+    @property
+    def record(self) -> tuple[Rounded, ...]:
+        """The number in each format."""
+        return tuple(Rounded.of(self.shown, form) for form in self.formats)
+
+    def sentence(self) -> str:
+        told = ", ".join(f"{each.form.name} {_text(each.value)}" for each in self.record)
+        return f"{_text(self.shown)} is {told}; computed exactly."
+
+    def describe(self) -> str:
+        return "\n".join([self.sentence(), *(_told(each) for each in self.record)])
+
+    def draw(self) -> Box:
+        record = self.record
+        rows = [
+            (form.name, *(_text(value, form) for value in (each.value, each.below, each.above)), _error(each))
+            for each in record
+            for form in [each.form]
+        ]
+        return column(
+            words(f"{_text(self.shown)}, to the nearest number of each format", "heading"),
+            legend(zip(COLOURS, PARTS, strict=True)),
+            self._strips(record),
+            table(rows, headings=("format", "nearest", "next below", "next above", "error")),
+            fold("Ranges, and what lies beyond", table(
+                [_range(form) for form in self.formats],
+                headings=("format", "largest", "smallest normal", "smallest", "too large becomes")),
+                opened=False),
+        )  # fmt: skip
+
+    def _moved(self, _: Any) -> None:
+        with self._lock, self.hold_sync():
+            with self._reporting("Moving the number"):
+                self.redraw()
+            self.answer({"step": self.step, "power": self.power})
+
+    def _strips(self, record: Sequence[Rounded]) -> Box:
+        x, y, shade, said = [], [], [], []
+        digits: dict[str, list[tuple[float, float, str]]] = {}
+        for at, each in enumerate(record):
+            top, place = float(at * ROW_PX + 2), 0
+            for part, bits in enumerate(each.form.parts(each.code)):
+                for bit in bits:
+                    one = bit == "1"
+                    x.append(float(place))
+                    y.append(top)
+                    shade.append(2 * part + one)
+                    said.append(f"{each.form.name}, {PARTS[part]}: bit {each.form.bits - 1 - place} is {bit}")
+                    letters = ink(COLOURS[part]) if one else "fg"
+                    digits.setdefault(letters, []).append((place + 0.5, top + CELL_PX / 2, bit))
+                    place += 1
+        shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
+        cells = Rects(x, [at + 1 for at in x], y, [at + CELL_PX for at in y], shade, shades, inset=0.5,
+                      **speaking(said))  # fmt: skip
+        texts: list[Item] = []
+        for letters, found in digits.items():
+            across, down, said_bits = zip(*found, strict=True)
+            texts.append(Labels(across, down, said_bits, anchor="middle", colour=letters, size=10, mono=True))
+        middles = [at * ROW_PX + 2 + CELL_PX / 2 for at in range(len(record))]
+        names = y_ticks(middles, [each.form.name for each in record], (0, WIDEST))
+        return plot(len(record) * ROW_PX + 4, (0, WIDEST), cells, *texts, names, left=LEFT_PX,
+                    label=self.sentence(), hint="Point at a bit, or use the arrow keys.")  # fmt: skip
+
+
+def _finite(value: Number) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _text(value: Number, form: Format | None = None) -> str:
+    """A number in at most 10 digits, or in as many as tell the format's numbers apart."""
+    if not _finite(value):
+        return "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    try:
+        near = float(value)
+    except OverflowError:
+        return "more than FP64 holds" if value > 0 else "less than FP64 holds"
+    if value and not near:
+        return "closer to 0 than FP64 tells"
+    digits = 17 if form and form.fraction_bits > 30 else 10
+    return f"{near:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
+
+
+def _error(each: Rounded) -> str:
+    if each.error is None:
+        return "too large" if _finite(each.given) else "none"
+    if not each.error:
+        return "0"
+    share = abs(Fraction(each.error) / Fraction(each.given)) if each.given else 0
+    return f"{each.error:+.3g} ({100 * float(share):.2g} %)".replace("-", "\N{MINUS SIGN}")
+
+
+def _range(form: Format) -> tuple[str, ...]:
+    beyond = "∞" if form.has_infinity else "NaN (there is no ∞)"
+    short = (f"{value:,.6g}".replace("-", "\N{MINUS SIGN}") for value in
+             (form.largest, form.smallest_normal, form.smallest))  # fmt: skip
+    return (form.name, *short, beyond)
+
+
+def _told(each: Rounded) -> str:
+    sign, exponent, fraction = each.form.parts(each.code)
+    nearest, below, above = (_text(value, each.form) for value in (each.value, each.below, each.above))
+    return (
+        f"{each.form.name}: sign {sign}, exponent {exponent}, fraction {fraction}; nearest {nearest}, error "
+        f"{_error(each)}, next below {below}, next above {above}."
+    )

@@ -1,0 +1,1 @@
+"""Launches under the ceilings of their device."""

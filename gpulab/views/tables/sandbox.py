@@ -1,0 +1,83 @@
+"""What came of code in a sandbox, as text and HTML: its output, its error, and who did it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from gpulab.views.tables import NOTHING, Shown, Table, short
+from virtualgpu.records.faults.sandboxed import SandboxRun
+from virtualgpu.records.timeline import SourceLine
+from virtualgpu.words import count
+
+_SHOWN_LINES = 40
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SandboxTable(Shown[SandboxRun], SandboxRun):
+    """A verdict, what was printed, and a row each for the line that raised and the one that did it."""
+
+    @property
+    def caption(self) -> str:
+        """What ran, and where."""
+        how = " with launch blocking" if self.blocking else ""
+        return f"{self.name} in a process of its own{how}, on {self.provenance.device}."
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: how it went, and what that means for what follows."""
+        if self.ended:
+            return f"{self.name} was ended: {self.ended}"
+        if not self.error:
+            return f"{self.name} came to its end."
+        first = self.error.split("\n", 1)[0].rstrip(".")
+        where = f" at {self.raised}" if self.raised else ""
+        if self.at_end:
+            where = ", told at the end: nothing in the program waits for its work"
+        after = " The context was lost with it; this notebook's is another one." if self.sticky else ""
+        return f"{self.name} raised {first}{where}.{after}"
+
+    def tables(self) -> tuple[Table, ...]:
+        """The line that raised, and the launch that did it; no table where nothing failed."""
+        rows = [("raised", *_row(self.raised))] if self.raised else []
+        if self.culprit is not None:
+            which = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
+            rows.append((f"did it ({which})", *_row(self.culprit.source)))
+            place = self.culprit.place
+            if place is not None:
+                name = f"{self.culprit.kernel}, block {place.block}, thread {place.thread}"
+                rows.append((name, "kernel", str(place.line or NOTHING), short(place.source)))
+        return (Table("", ("", "file", "line", "source"), tuple(rows)),) if rows else ()
+
+    def sentences(self) -> list[str]:
+        """The virtual GPU's word on the cause, and what else is to be said."""
+        said = [self.culprit.said] if self.culprit is not None and self.culprit.said else []
+        return [*said, *self.notes]
+
+    @property
+    def printed(self) -> str:
+        """The first lines of the output, and how many there were."""
+        lines = self.output.splitlines()
+        left_out = self.output_lines - min(len(lines), _SHOWN_LINES)
+        more = [f"... and {count(left_out, 'more line')}"] if left_out > 0 else []
+        return "\n".join([*lines[:_SHOWN_LINES], *more])
+
+    def __repr__(self) -> str:
+        parts = [self.printed, self.caption, self.verdict, *(table.text() for table in self.tables())]
+        return "\n\n".join(filter(None, [*parts, "\n".join(self.sentences())]))
+
+    def _repr_html_(self) -> str:
+        printed = f"<pre>{html.escape(self.printed)}</pre>" if self.printed else ""
+        items = "".join(f"<li>{html.escape(text)}</li>" for text in self.sentences())
+        tables = "".join(table.html() for table in self.tables())
+        said = f"<ul>{items}</ul>" if items else ""
+        return (
+            f'<div role="group">{printed}<p>{html.escape(self.caption)}</p>'
+            f"<p><strong>{html.escape(self.verdict)}</strong></p>{tables}{said}</div>"
+        )
+
+
+def _row(source: SourceLine | None) -> tuple[str, str, str]:
+    if source is None:
+        return NOTHING, NOTHING, ""
+    return source.file, str(source.line), short(source.text)
