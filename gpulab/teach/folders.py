@@ -6,11 +6,14 @@ import importlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gpulab.course
 from gpulab.teach.judge.exercise import Exercise
 from gpulab.teach.question import PredictionQuestion, Question, WhyQuestion
+
+if TYPE_CHECKING:
+    from gpulab.teach.interview.cards import Card
 
 _NAME = re.compile(r"n(\d\d)_(\w+)")
 
@@ -41,8 +44,14 @@ class Folder:
         module = self._module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
 
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """The notebook's cards for interviews."""
+        module = self._module("cards")
+        return module.CARDS if module else ()
+
     def _module(self, part: str) -> Any:
-        if not (self.path / f"{part}.py").is_file():
+        if not (self.path / f"{part}.py").is_file() and not (self.path / part / "__init__.py").is_file():
             return None
         return importlib.import_module(f"{gpulab.course.__name__}.{self.path.name}.{part}")
 
@@ -88,3 +97,8 @@ def kernels() -> dict[str, str]:
     kinds = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
     files = sorted(f for place in gpulab.course.__path__ for kind in kinds for f in Path(place).glob(kind))
     return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}
+
+
+def story(number: str) -> Any:
+    """The table of the course's program up to a notebook; see `gpulab.course.story.table`."""
+    return importlib.import_module(f"{gpulab.course.__name__}.story").table(number)

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from gpulab.teach import folders
+from gpulab.teach.judge import scores
 from gpulab.teach.predictions.prediction import SECTION as PREDICTIONS
 from gpulab.teach.question import Question
 from gpulab.teach.quizzes import Quiz
 from gpulab.teach.store import store
+from gpulab.views._saving import Saved, Writers, text_writer
 from gpulab.views.tables import Table
+from virtualgpu.words import count
 
 _HEADINGS = ("notebook", "exercises passed", "predictions right", "quiz right first time", "best scores")
 
@@ -57,11 +60,11 @@ class NotebookProgress:
     exercises: tuple[Exercised, ...]
     predictions: tuple[Predicted, ...]
     quiz: tuple[Answered, ...]
-    points: tuple[int, int] = (0, 0)
+    points: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Progress:
+class Progress(Saved):
     """What a learner has done, a notebook at a time.
 
     Examples
@@ -87,6 +90,11 @@ class Progress:
         return sum(self.exercises.values())
 
     @property
+    def next_exercise(self) -> Exercised | None:
+        """The first exercise that has not passed yet, in the course's order; None once all have."""
+        return next((done for n in self.notebooks for done in n.exercises if not done.passed), None)
+
+    @property
     def predictions(self) -> tuple[Predicted, ...]:
         """All predictions of the course."""
         return tuple(predicted for notebook in self.notebooks for predicted in notebook.predictions)
@@ -99,17 +107,32 @@ class Progress:
         right, compared = _right(self.predictions)
         answered = [a for notebook in self.notebooks for a in notebook.quiz]
         text = (
-            f"Progress: {self.passed} of {len(self.exercises)} exercises passed; "
-            f"{right} of {compared} predictions right, of {len(self.predictions)} that the course asks for; "
-            f"{_right(answered)[0]} of {len(answered)} questions right first time."
+            f"Progress: {self.passed} of {count(len(self.exercises), 'exercise')} passed; "
+            f"{right} of {count(compared, 'prediction')} right, "
+            f"of {len(self.predictions)} that the course asks for; "
+            f"{_right(answered)[0]} of {count(len(answered), 'question')} right first time."
         )
+        if following := self.next_exercise:
+            text += f" Your next exercise: {following.name}."
         sure, guess = self.calibration(True), self.calibration(False)
         if sure[1] or guess[1]:
             text += f" When sure, right {_share(*sure)}; when guessing, {_share(*guess)}."
         return text
 
     def __str__(self) -> str:
-        return Table(repr(self), _HEADINGS, tuple(self._rows())).text()
+        story = self._story()
+        told = [Table(repr(self), _HEADINGS, tuple(self._rows())).text(), *([repr(story)] if story else [])]
+        return "\n\n".join(told)
+
+    def _story(self) -> Any:
+        """The course's table up to the last notebook that was begun, computed anew; None before the first."""
+        begun = [
+            notebook.number
+            for notebook in self.notebooks
+            if any(exercise.passed for exercise in notebook.exercises)
+            or any(predicted.value is not None for predicted in notebook.predictions)
+        ]
+        return folders.story(max(begun)) if begun else None
 
     def _repr_html_(self) -> str:
         rows = []
@@ -119,8 +142,14 @@ class Progress:
             rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
             rows.append(f'<tr><th scope="row" style="text-align:left">{link}</th>{rest}</tr>')
         head = "".join(f'<th scope="col">{heading}</th>' for heading in _HEADINGS)
-        caption = f'<caption style="text-align:left;caption-side:top">{html.escape(repr(self))}</caption>'
-        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        said = html.escape(repr(self))
+        if (following := self.next_exercise) and (file := _file_of(following.name)):
+            link = f'<a href="{html.escape(file)}">{html.escape(following.name)}</a>'
+            said = said.replace(f": {following.name}.", f": {link}.")
+        caption = f'<caption style="text-align:left;caption-side:top">{said}</caption>'
+        story = self._story()
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        return f"{table}<br>{story._repr_html_()}" if story else table
 
     def _rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
@@ -141,9 +170,8 @@ class Progress:
         record = {"format": "gpulab-progress", "version": 1, "notebooks": [asdict(n) for n in self.notebooks]}
         return json.dumps(record, indent=1, ensure_ascii=False)
 
-    def save(self, path: str | Path) -> None:
-        """Write `json` to a file."""
-        Path(path).write_text(self.json() + "\n", encoding="utf-8")
+    def _writers(self) -> Writers:
+        return {".json": text_writer(lambda: f"{self.json()}\n")}
 
 
 def progress() -> Progress:
@@ -154,13 +182,14 @@ def progress() -> Progress:
     Progress
         Exercises passed, predictions right and how well calibrated (of the sure ones, of the guesses),
         questions right; a table with links in JupyterLab, as text with ``print``, and a file for the
-        instructor with ``.save("progress.json")``.
+        instructor with ``.save("progress.json")``. Below it what the notebooks begun so far have made of the
+        course's program, computed anew on the device in use.
     """
     return Progress(tuple(_of(folder) for folder in folders.folders()))
 
 
 def _of(folder: folders.Folder) -> NotebookProgress:
-    files = sorted(path.name for path in Path.cwd().glob(f"{folder.number}_*.ipynb"))
+    files = sorted(path.name for path in Path.cwd().glob(f"{folder.number}*_*.ipynb"))
     answered, points = _quiz(folder)
     return NotebookProgress(
         folder.number,
@@ -173,9 +202,18 @@ def _of(folder: folders.Folder) -> NotebookProgress:
     )
 
 
+def _file_of(exercise: str) -> str:
+    """The learner's notebook that checks an exercise; empty where there is none."""
+    for path in sorted(Path.cwd().glob(f"{exercise[:2]}*_*.ipynb")):
+        if f'gl.check(\\"{exercise}\\"' in path.read_text(encoding="utf-8", errors="replace"):
+            return path.name
+    return ""
+
+
 def _exercise(name: str) -> Exercised:
-    scores = store().get("scores", name)
-    best = [f"{figure:,} {counter}" for counter, figure in scores.items()] if isinstance(scores, dict) else []
+    exercise = folders.exercise(name)
+    figures = scores.best(exercise) if exercise is not None else {}
+    best = [f"{figure:,} {counter}" for counter, figure in figures.items()]
     return Exercised(name, bool(store().get("exercises", name)), ", ".join(best))
 
 

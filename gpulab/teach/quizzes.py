@@ -11,6 +11,7 @@ from gpulab.teach.folders import quizzes
 from gpulab.teach.question import Choice, Question, WhyQuestion
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError, did_you_mean
+from virtualgpu.words import count
 
 if TYPE_CHECKING:
     from gpulab.teach.forms import Form
@@ -132,16 +133,17 @@ class Quiz:
         if wrong := [point for point in points if not 1 <= point <= len(question.points)]:
             raise ValueError(f"There is no point {wrong[0]}; there are 1 to {len(question.points)}.")
         self._keep(question, {_POINTS: [question.points[point - 1] for point in points]})
-        return f"{len(self.ticked(question))} of {len(question.points)} points."
+        return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
     def score_words(self) -> str:
         """How far the learner is."""
-        count = len(self._with_choices)
-        said = f"{count} question{'s' if count != 1 else ''}, none answered yet."
+        asked = len(self._with_choices)
+        said = f"{count(asked, 'question')}, none answered yet."
         if self.answered:
-            said = f"{self.answered} of {count} answered, {self.score} right first time."
+            said = f"{self.answered} of {asked} answered, {self.score} right first time."
         made, there = self.points
-        return f"{said[:-1]}; {made} of {there} points in your own words." if there and made else said
+        own = f"{made} of {count(there, 'point')} in your own words."
+        return f"{said[:-1]}; {own}" if there and made else said
 
     @property
     def _with_choices(self) -> list[Question]:

@@ -40,8 +40,10 @@ results are taken there, too, once everything else has passed. ::
     )
 
 *Data.* `Draw` gives ``floats``, ``whole`` (floats whose sums are exact in any order, hence compared
-exactly), ``integers`` and ``rng``. An output that is read as well stands in ``values``, too, with its first
-contents; any other starts as garbage. Outputs are compared exactly if they are integers, within two units
+exactly), ``integers``, ``any_integers`` and ``rng``; each of them with few values and with extreme ones, too.
+Vary every parameter. An output that is read as well stands in ``values``, too, with its first
+contents; any other starts as garbage. What is neither ``const`` nor wanted is scratch, which may hold
+anything in the end. Outputs are compared exactly if they are integers, within two units
 in the last place if they are floats; for sums use `Near`, with the absolute values that were added up as
 its scale, and few ``ulps``: a lost element must show. ``case`` is called with many sizes, 0 among them
 (`draw.some_lengths` leaves that out), and must itself choose a grid that covers them. Make it fail for what
@@ -51,10 +53,17 @@ learners get wrong: odd sizes, negative numbers, zeros where "positive" matters,
 conflict_ways, local_bytes, l2_sectors, dram_bytes, shared_bytes, divergent_branches, warp_instructions ...).
 ``Budget("sectors")`` allows 1.25 times the reference's, ``allowance=1.5`` that many times; ``most=0`` forbids
 ("no atomics"), ``least=1`` demands. Figures of the reference and the naive version are counted, never written
-down. Where there is neither ``most`` nor ``least``, they become the learner's score, and the best is kept.
+down. The score is counted in the launch that `Measured` names. Bounds have to hold in two more, whose size
+and block are drawn from the answer's text, and in the largest launch of the first stage, so that no special
+case helps; one that the reference itself exceeds there is not asked for. Where there is neither ``most`` nor
+``least``, figures become the learner's score, and the best is kept for as long as the exercise's ``rules``
+stay the same: raise them with whatever may refuse an answer that has passed.
 
-*Parallelism* allows 4 times the reference's instructions, in all and in the busiest warp, and asks for half
-its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
+*Orders.* Where blocks may wait for each other, say ``crowded=True``: a kernel that counts on the order in
+which blocks begin ends while all of them fit on the device, and only then.
+
+*Parallelism* allows 4 times the reference's instructions and a few more, with 3 times its busiest warp's
+share of them, and asks for half its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
 
 *Advice.* The first that fits a `Mistake` is said after what was found. Matchers are functions of it;
 `advice` has common ones (``out_of_bounds``, ``fault(kind, array)``, ``hazard("RAW")``, ``transposed``,
@@ -62,17 +71,24 @@ its lane efficiency; ``Measured(slack=..., lanes=...)`` changes that.
 ``holds(lambda m: m["x"] + 1)``, ``in_stage("budget")``, ``both``, ``either``, ``not_``). Every sentence
 says what to do, not how the judge works.
 
-**A Python function or value** is judged by a function that returns praise or raises `NotYet`. It runs in a
-process of its own with limits on time and memory, so that whatever the answer does, the notebook lives on.
-::
+**A Python function or value** is judged by a function that returns praise or raises `NotYet`. The answer runs
+in a process of its own with limits on time and memory, so that whatever it does, the notebook lives on; the
+judge runs in the notebook's, and what it asks comes back as plain data (`values`): exact numbers, texts,
+lists, tuples, dictionaries and arrays, so that no answer can decide its own verdict. ::
 
-    def judge_waves(answer: Any) -> str:
-        found = call(answer, 217, 2, 108, name="waves")             # what it raises becomes a sentence
+    def judge_waves(answer: Answer) -> str:
+        sms = int(answer.rng.integers(2, 200))                      # drawn from the answer's text
+        found = call(answer, 2 * sms + 1, 2, sms, name="waves")     # what it raises becomes a sentence
         if found != (1, 1):
-            raise NotYet(f"{spell('waves', (217, 2, 108))} returns {spelt(found)}, it should be (1, 1).")
+            raise NotYet(f"{spell('waves', (2 * sms + 1, 2, sms))} returns {spelt(found)}, not (1, 1).")
         return "full waves and tails are right."
 
     WAVES = PythonExercise("02-waves", "Waves and tail", judge_waves, level="warm-up")
+
+``answer.value()`` is an answer that is no function. ``answer.ask(script, *arguments)`` calls
+``script(answer, *arguments)`` where the answer is, for what needs a device or an object with methods: the
+script reports what happened, the judge decides. An answer can still forge what is counted beside it; progress
+is no examination.
 
 **A device program** is a Python function that uses ``cp``. It runs in a process of its own, too, on a
 virtual GPU; results are compared, and its costs are counted: kernel launches, copies, bytes, waits of the
@@ -81,13 +97,21 @@ host and so on (`counts.COUNTS`). On a GPU machine its results are taken there a
     TOTAL = ProgramExercise(
         "07-total", "A sum without copies", "total",
         lambda data, n: ProgramCase((data.whole(n),), wanted=...),  # arguments, and what is to be returned
-        reference=reference_total, naive=naive_total,               # functions, counted at the last size
-        sizes=(1, 33, 10_000),
-        budgets=(Budget("to_host_bytes", "Copy one number."), Budget("waits")),
+        reference=reference_total, naive=naive_total,               # functions; the last size is the score's
+        sizes=lambda rng: (1, 33, int(rng.integers(2_000, 9_000)), 10_000),
+        budgets=(Budget("to_host_bytes", "Copy one number.", large=True), Budget("waits", most=0)),
         advice=(("is capturing", "Read results after the graph's launch."),),  # words of the message
     )
 
-`ProgramCase` takes ``mistakes=((what a known mistake returns, "The sentence it earns."),)``.
+The call's device arrays are still being written when it begins, in a current stream of its own: work in
+another stream has to wait for that one, and to be waited for. Data and ``sizes`` are drawn from the answer's
+text. Results are compared in values, shape, dtype and ``place``, in every size and, if ``checked``, with
+the order of uses looked at and in two other lawful orders of the streams. A budget holds in every size, one
+for ``large`` ones in the last two. ``streams``, ``beside``, ``graph_kernels`` and
+``working_graph_launches`` count only what the result rests on: nothing is done for show.
+
+`ProgramCase` takes ``mistakes=((what a known mistake returns, "The sentence it earns."),)``; its ``wanted``
+may be a function that looks at what is returned, as plain data, and raises `NotYet`.
 
 **Mutants** are what the judge itself is judged by. ``mutants.py`` beside ``exercises.py`` declares for
 every exercise at least 8 wrong answers, each with the stage that must catch it and words of the sentence it
@@ -121,11 +145,13 @@ from gpulab.teach.judge.exercise import (
     ProgramExercise,
     PythonExercise,
 )
-from gpulab.teach.judge.mutants import Right, Wrong
-from gpulab.teach.judge.python.functions import call, spell, spelt
+from gpulab.teach.judge.mutants import Right, Wrong, kernel_text
+from gpulab.teach.judge.python.answer import Answer, call
+from gpulab.teach.judge.python.functions import as_float, is_number, is_whole, parts_of, spell, spelt
 
 __all__ = [
     "Advice",
+    "Answer",
     "Budget",
     "Case",
     "Draw",
@@ -141,9 +167,14 @@ __all__ = [
     "Right",
     "Wrong",
     "advice",
+    "as_float",
     "blocks_for",
     "call",
     "draw",
+    "is_number",
+    "is_whole",
+    "kernel_text",
+    "parts_of",
     "spell",
     "spelt",
 ]

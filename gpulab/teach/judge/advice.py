@@ -17,7 +17,11 @@ def fault(kind: str, array: str = "") -> Matcher:
 
 
 out_of_bounds: Matcher = fault("out of bounds")
-endless: Matcher = fault("endless")
+
+
+def endless(m: Mistake) -> bool:
+    """Stopped since it took too long, whether or not something still came of it."""
+    return m.fault in ("endless", "too long")
 
 
 def hazard(*kinds: str) -> Matcher:
@@ -38,6 +42,11 @@ def unchanged(m: Mistake) -> bool:
 def partly_unwritten(m: Mistake) -> bool:
     """Wherever the output is wrong, it holds what it held before."""
     return m.found is not None and m.start is not None and _same(m.found[m.wrong], m.start[m.wrong])
+
+
+def not_finite(m: Mistake) -> bool:
+    """Among the wrong elements is one that is no finite number."""
+    return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
 
 
 def only_first(m: Mistake) -> bool:

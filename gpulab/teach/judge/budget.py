@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from gpulab.teach.judge.exercise import Budget
 from virtualgpu.protocol import Counters
 from virtualgpu.records import KernelCounters, KernelStats
+from virtualgpu.words import filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,36 +56,39 @@ def _conflict_ways(costs: Costs) -> int:
     return max(ways, default=0)
 
 
-# What budgets may name: the words for it, and how it is read off the counters of a launch. Instructions
+# What budgets may name: the words for n of it, and how it is read off the counters of a launch. Instructions
 # count once a warp.
 COUNTERS: dict[str, tuple[str, ReadOff]] = {
-    "sectors": ("sectors of global memory", _accesses("sectors", "global")),
-    "load_sectors": ("sectors loaded", _accesses("sectors", "global", "load")),
-    "store_sectors": ("sectors stored", _accesses("sectors", "global", "store")),
-    "requests": ("requests to global memory", _accesses("requests", "global")),
-    "local_requests": ("requests to local memory", _accesses("requests", "local")),
-    "l2_sectors": ("sectors asked of L2", _caches("l2_sectors")),
-    "dram_bytes": ("bytes of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
-    "shared_bytes": ("bytes of shared memory a block", _whole("shared_bytes")),
-    "shared_wavefronts": ("wavefronts of shared memory", _accesses("wavefronts", "shared")),
-    "conflict_ways": ("conflict ways at worst", _conflict_ways),
-    "local_bytes": ("bytes of local memory a thread", lambda costs: costs.stats.local_bytes),
-    "bank_conflicts": ("bank conflicts", _accesses("bank_conflicts", "shared")),
-    "atomics": ("atomic requests", _accesses("requests", None, "atomic")),
-    "atomic_lanes": ("lanes that asked for an atomic", _atomic_lanes()),
-    "global_atomic_lanes": ("lanes that asked for an atomic in global memory", _atomic_lanes("global")),
-    "divergent_branches": ("divergent branches", _whole("divergent_branches")),
-    "warp_instructions": ("warp instructions", _whole("warp_instructions")),
-    "longest_warp": ("instructions of the busiest warp", _whole("longest_warp_instructions")),
-    "shuffles": ("shuffles", _opcodes("shfl")),
-    "votes": ("votes", _opcodes("vote", "activemask")),
-    "matches": ("matches", _opcodes("match")),
-    "warp_reductions": ("warp-wide reductions", _opcodes("redux")),
+    "sectors": ("<n sector|sectors> of global memory", _accesses("sectors", "global")),
+    "load_sectors": ("<n sector|sectors> loaded", _accesses("sectors", "global", "load")),
+    "store_sectors": ("<n sector|sectors> stored", _accesses("sectors", "global", "store")),
+    "requests": ("<n request|requests> to global memory", _accesses("requests", "global")),
+    "local_requests": ("<n request|requests> to local memory", _accesses("requests", "local")),
+    "l2_sectors": ("<n sector|sectors> asked of L2", _caches("l2_sectors")),
+    "dram_bytes": ("<n byte|bytes> of device memory", _caches("dram_read_bytes", "dram_write_bytes")),
+    "shared_bytes": ("<n byte|bytes> of shared memory a block", _whole("shared_bytes")),
+    "shared_wavefronts": ("<n wavefront|wavefronts> of shared memory", _accesses("wavefronts", "shared")),
+    "conflict_ways": ("conflict <n way|ways> at worst", _conflict_ways),
+    "local_bytes": ("<n byte|bytes> of local memory a thread", lambda costs: costs.stats.local_bytes),
+    "bank_conflicts": ("bank <n conflict|conflicts>", _accesses("bank_conflicts", "shared")),
+    "atomics": ("atomic <n request|requests>", _accesses("requests", None, "atomic")),
+    "atomic_lanes": ("<n lane|lanes> that asked for an atomic", _atomic_lanes()),
+    "global_atomic_lanes": (
+        "<n lane|lanes> that asked for an atomic in global memory",
+        _atomic_lanes("global"),
+    ),
+    "divergent_branches": ("divergent <n branch|branches>", _whole("divergent_branches")),
+    "warp_instructions": ("warp <n instruction|instructions>", _whole("warp_instructions")),
+    "longest_warp": ("<n instruction|instructions> of the busiest warp", _whole("longest_warp_instructions")),
+    "shuffles": ("<n shuffle|shuffles>", _opcodes("shfl")),
+    "votes": ("<n vote|votes>", _opcodes("vote", "activemask")),
+    "matches": ("<n match|matches>", _opcodes("match")),
+    "warp_reductions": ("warp-wide <n reduction|reductions>", _opcodes("redux")),
     "warp_exchanges": (
         "shuffles, votes, matches and warp-wide reductions",
         _opcodes("shfl", "vote", "activemask", "match", "redux"),
     ),
-    "barriers": ("barriers", _opcodes("bar", "barrier")),
+    "barriers": ("<n barrier|barriers>", _opcodes("bar", "barrier")),
 }  # fmt: skip
 
 # Those that a model of the caches gives, empty before the launch.
@@ -112,12 +116,17 @@ class Score:
     golf: bool = True
 
     @property
+    def figure(self) -> str:
+        """``2,048 sectors of global memory``."""
+        return f"{self.yours:,} {filled(self.words, {'n': self.yours})}"
+
+    @property
     def said(self) -> str:
         """``2,048 sectors of global memory; naive 4,096, reference 512; your best 563``."""
         others = [f"naive {self.naive:,}"] if self.naive is not None else []
         others.append(f"reference {self.reference:,}")
         best = f"; your best {self.best:,}" if self.best is not None else ""
-        return f"{self.yours:,} {self.words}; {', '.join(others)}{best}"
+        return f"{self.figure}; {', '.join(others)}{best}"
 
 
 def score(budget: Budget, yours: Costs, reference: Costs, naive: Costs | None) -> Score:
@@ -139,8 +148,8 @@ def complaint(budget: Budget, score: Score) -> str:
     limit = budget.limit(score.reference)
     if limit is not None and score.yours > limit:
         allowed = {0: "none is allowed", 1: "1 is allowed"}.get(limit, f"{limit:,} are allowed")
-        said = f"the results are right, but it takes {score.yours:,} {score.words}, and {allowed}"
+        said = f"the results are right, but it takes {score.figure}, and {allowed}"
     else:
         least = budget.floor(score.reference)
-        said = f"the results are right, but it has {score.yours:,} {score.words}, not {least:,} or more"
+        said = f"the results are right, but it has {score.figure}, not {least:,} or more"
     return f"{said} (reference {score.reference:,}). {budget.advice}".rstrip()

@@ -7,6 +7,7 @@ from typing import Any
 
 from gpulab.teach import folders
 from gpulab.teach.first_lines import first_lines
+from gpulab.teach.judge import scores
 from gpulab.teach.judge.exercise import Exercise, KernelExercise
 from gpulab.teach.judge.kernel.stages import judge_kernel
 from gpulab.teach.judge.python.apart import judge_apart
@@ -14,7 +15,7 @@ from gpulab.teach.judge.verdict import Verdict
 from gpulab.teach.store import store
 from virtualgpu.errors import GpulabError, did_you_mean
 
-_SECTION, _SCORES = "exercises", "scores"
+_SECTION = "exercises"
 
 
 class UnknownExerciseError(GpulabError, ValueError):
@@ -54,7 +55,7 @@ def check(exercise_id: str, answer: Any) -> Verdict:
             f"There is no exercise {exercise_id!r}.{did_you_mean(exercise_id, names)} "
             f"Exercises: {', '.join(names)}."
         )
-    return _kept(judge(exercise, answer))
+    return _kept(exercise, judge(exercise, answer))
 
 
 def judge(exercise: Exercise, answer: Any) -> Verdict:
@@ -70,16 +71,14 @@ def judge(exercise: Exercise, answer: Any) -> Verdict:
         return Verdict(exercise.exercise_id, False, "you stopped the check.")
 
 
-def _kept(verdict: Verdict) -> Verdict:
+def _kept(exercise: Exercise, verdict: Verdict) -> Verdict:
     """Note that an exercise has passed and its best figures, and show those with the score."""
     kept, name = store(), verdict.exercise_id
     if verdict.passed or not kept.get(_SECTION, name):
         kept.put(_SECTION, name, verdict.passed)
-    known = kept.get(_SCORES, name)
-    best: dict[str, int] = dict(known) if isinstance(known, dict) else {}
-    golf = [score for score in verdict.scores if score.golf]
+    best = scores.best(exercise)
+    golf = {score.counter: score.yours for score in verdict.scores if score.golf}
     if verdict.passed and golf:
-        for score in golf:
-            best[score.counter] = min(score.yours, best.get(score.counter, score.yours))
-        kept.put(_SCORES, name, best)
+        best |= {counter: min(yours, best.get(counter, yours)) for counter, yours in golf.items()}
+        scores.keep(exercise, best)
     return replace(verdict, scores=tuple(replace(s, best=best.get(s.counter)) for s in verdict.scores))

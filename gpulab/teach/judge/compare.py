@@ -38,14 +38,30 @@ def wrong_elements(found: Array, wanted: Array | Near) -> Array:
     if values.dtype.kind != "f":
         return np.asarray(found != values)
     near = wanted if isinstance(wanted, Near) else Near(values, np.abs(values))
-    exact, got = values.astype(np.float64), found.astype(np.float64)
+    if found.dtype.kind not in "fiub":
+        return np.full(values.shape, True)
+    with np.errstate(invalid="ignore"):  # of a signalling NaN, as memory that nobody wrote may hold
+        exact, got = values.astype(np.float64), found.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        info = np.finfo(found.dtype)
+        info = np.finfo(found.dtype if found.dtype.kind == "f" else values.dtype)
         room = near.ulps * (float(info.eps) * np.abs(near.scale) + float(info.smallest_subnormal))
         close = np.abs(got - exact) <= room
     # Infinities and NaN have no neighbours: the same, or wrong.
     same = (got == exact) | (np.isnan(got) & np.isnan(exact))
     return np.asarray(~np.where(np.isfinite(exact) & np.isfinite(got), close, same))
+
+
+def unlike(name: str, found: Array, wanted: Array | Near) -> str:
+    """What keeps an array from being compared, element by element; nothing if it can be.
+
+    ``y has the shape (3,), it should be (4,)``, ``y holds int64, and float32 is asked for``.
+    """
+    values = values_of(wanted)
+    if found.shape != values.shape:
+        return f"{name} has the shape {found.shape}, it should be {values.shape}"
+    if found.dtype != values.dtype:
+        return f"{name} holds {found.dtype}, and {values.dtype} is asked for"
+    return ""
 
 
 def first_wrong(name: str, found: Array, wanted: Array, wrong: Array) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,19 @@ Shape = int | tuple[int, ...]
 # What floats and whole numbers are drawn as. Zeros, infinities and NaN come apart from each other, so that
 # none of them hides what another would show.
 RANDOM, DUPLICATES, ZEROS, INFINITE, NAN = "", "few values", "0 and -0", "infinities", "NaN"
-KINDS = (RANDOM, DUPLICATES, ZEROS, INFINITE, NAN)
-_SPECIAL = {ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
+EXTREME = "extreme values"
+KINDS = (RANDOM, DUPLICATES, EXTREME, ZEROS, INFINITE, NAN)
+# Three of the largest still have a sum: whether a product is rounded before it is added must not decide
+# between a number and infinity. CuPy has kernels compiled to take subnormal numbers for 0 (-ftz=true), so
+# that they, and what makes them, come only where nothing is computed.
+_EXTREMES = (3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37)
+_SUBNORMAL = (1e-45, -1e-45, 3e-42, -7e-39, 1.2e-38)
+_SPECIAL = {EXTREME: _EXTREMES, ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
 _SHARE = 0.2
+# So many blocks at most in a launch of few elements: blocks of a single thread take a warp each.
+_MOST_BLOCKS = 600
+# Sizes up to this are tried with every block.
+_FEW = 33
 
 
 def seed_of(text: str) -> int:
@@ -34,20 +45,21 @@ class Draw:
     drawn at all, without which there are no zeros, infinities and NaN to try.
     """
 
-    def __init__(self, seed: int, kind: str = RANDOM) -> None:
+    def __init__(self, seed: int | Sequence[int], kind: str = RANDOM) -> None:
         self.rng = np.random.default_rng(seed)
         self.kind = kind
         self.special = False
 
-    def floats(self, shape: Shape, dtype: Any = np.float32) -> Array:
-        """Numbers around 0 with a spread of 1."""
+    def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
+        """Numbers around 0 with a spread of 1. If they are only moved, the extreme ones may be subnormal."""
         self.special = True
         values = self.rng.standard_normal(shape)
         if self.kind == DUPLICATES:
             values = np.rint(values)
         if self.kind in _SPECIAL:
             chosen = self.rng.random(shape) < _SHARE
-            values[chosen] = self.rng.choice(_SPECIAL[self.kind], int(chosen.sum()))
+            among = _SPECIAL[self.kind] + (_SUBNORMAL if moved and self.kind == EXTREME else ())
+            values[chosen] = self.rng.choice(among, int(chosen.sum()))
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
@@ -59,7 +71,19 @@ class Draw:
         if self.kind == DUPLICATES:
             few = self.rng.integers(low, high, 3)
             return self.rng.choice(few, shape).astype(dtype)
-        return self.rng.integers(low, high, shape).astype(dtype)
+        values = np.asarray(self.rng.integers(low, high, shape))
+        if self.kind == EXTREME:
+            chosen = self.rng.random(shape) < 0.5
+            values[chosen] = self.rng.choice((low, high - 1), int(chosen.sum()))
+        return values.astype(dtype)
+
+    def any_integers(self, shape: Shape) -> Array:
+        """Numbers of the whole range of an int, and among them as many that are small."""
+        low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        values = self.integers(shape, low, high + 1, np.int64)
+        small = self.rng.random(shape) < 0.5
+        values[small] %= 9
+        return values.astype(np.int32)
 
 
 def garbage(seed: int, shape: Shape, dtype: Any) -> Array:
@@ -84,10 +108,14 @@ def six_tiles(block: Dim3) -> tuple[int, int]:
 
 
 def lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
-    """Numbers of elements: whole blocks, one, none, around a warp and powers of two, 100,000, three waves."""
+    """Numbers of elements: whole blocks, one, none, around a warp and powers of two, odd and even ones in
+    between, 100,000, three waves."""
     small, large = (1 << int(k) for k in (rng.integers(6, 9), rng.integers(9, 13)))
     around = (small - 1, small, small + 1, large - 1, large + 1)
-    return [four_blocks, 1, 0, 31, 32, 33, *around, 100_000, 3 * at_once - int(rng.integers(1, 1000))]
+    between = (4 * int(rng.integers(20, 200)) + 2, 2 * int(rng.integers(500, 2400)) + 1)
+    return [
+        four_blocks, 1, 0, 31, 32, 33, *around, *between, 100_000, 3 * at_once - int(rng.integers(1, 1000))
+    ]  # fmt: skip
 
 
 def some_lengths(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -99,45 +127,75 @@ def matrices(rng: np.random.Generator, at_once: int) -> list[Any]:
     """(rows, columns): whole blocks, a single element, lines, ragged on either side, about three waves."""
     a, b, c, d = (int(n) for n in rng.integers(2, 70, 4))
     small = [(1, 1), (1, 33), (33, 1), (32, 32), (31, 33), (a, 64), (64, b), (c, d)]
+    lines = [(1, int(rng.integers(1025, 1400))), (int(rng.integers(300, 900)), 2)]
     side = int((3 * at_once) ** 0.5)
-    return [six_tiles, *small, (257, 65), (side - 5, side + 3)]
+    return [six_tiles, *small, *lines, (257, 65), (side - 5, side + 3)]
 
 
-def lines(rng: np.random.Generator, multiple: int = 1) -> list[Dim3]:
-    """Four one-dimensional blocks, from a few threads to many. Only by chance a multiple of 32."""
-    limits = ((8, 64), (65, 160), (161, 320), (321, 640))
-    return [(int(rng.integers(low, high)) // multiple * multiple or multiple, 1, 1) for low, high in limits]
+def lines(rng: np.random.Generator) -> list[Dim3]:
+    """One-dimensional blocks: two drawn, a thread off whole warps, below a warp, one thread, the most."""
+    few, short = int(rng.integers(2, 31)), 32 * int(rng.integers(1, 6)) + 31
+    drawn = (int(rng.integers(65, 240)), int(rng.integers(241, 640)))
+    return [(threads, 1, 1) for threads in (*drawn, short, 33, few, 1, 1024)]
 
 
-def whole_warps(rng: np.random.Generator) -> list[Dim3]:
-    """Four one-dimensional blocks of whole warps, the first of a single one."""
-    return [
-        (32 * int(warps), 1, 1)
-        for warps in (1, rng.integers(2, 6), rng.integers(6, 12), rng.integers(12, 25))
-    ]
+def whole_warps(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
+    """One-dimensional blocks of multiples of so many warps: some drawn, the fewest and the most."""
+    counts = (*(int(rng.integers(low, high)) for low, high in ((2, 6), (6, 12), (12, 25))), 1, 32)
+    return [(32 * max(warps, count // warps * warps), 1, 1) for count in counts]
 
 
 def planes(rng: np.random.Generator) -> list[Dim3]:
-    """Four two-dimensional blocks: wide, high, square and a line; none of them a fixed one."""
+    """Two-dimensional blocks: wide, a line, high and square ones, all drawn; a single thread, the most."""
     wide = (int(rng.integers(20, 64)), int(rng.integers(2, 8)), 1)
     high = (int(rng.integers(3, 9)), int(rng.integers(17, 40)), 1)
     side = int(rng.integers(6, 20))
-    return [wide, high, (side, side, 1), (int(rng.integers(33, 200)), 1, 1)]
+    line = (int(rng.integers(33, 200)), 1, 1)
+    return [wide, line, high, (side, side, 1), (1, 1, 1), (32, 32, 1)]
 
 
 def tried(sizes: Sequence[Any], blocks: Sequence[Dim3], many: int = 5000) -> list[tuple[Any, Dim3]]:
-    """Which sizes to try with which blocks: small ones with each, larger ones with one each.
+    """Which sizes to try with which blocks: the smallest with each, others with four, large ones with
+    one of the first two.
 
     A size may be a function of the block, such as `four_blocks`.
     """
     plan: list[tuple[Any, Dim3]] = []
     for number, size in enumerate(sizes):
+        count = 0 if callable(size) else int(np.prod(size))
         if callable(size):
             plan += [(size(block), block) for block in blocks]
+        elif count > many:
+            plan.append((size, blocks[(number + 1) % 2]))
         else:
-            own = blocks if np.prod(size) <= many else [blocks[-1 - number % 2]]
+            fit = [block for block in blocks if count <= _MOST_BLOCKS * prod(block)] or list(blocks)
+            first = number if count > _FEW else 0
+            own = [
+                fit[(first + k) % len(fit)] for k in range(len(fit) if count <= _FEW else min(4, len(fit)))
+            ]
             plan += [(size, block) for block in own]
     return plan
+
+
+def cost_launches(size: Any, blocks: Sequence[Dim3], rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Two launches in which to count costs, a smaller and a larger one than `size`, each with another block.
+
+    Only blocks that fill a warp with neighbours along x: in others, good and bad solutions cost the same.
+    """
+    full = [block for block in dict.fromkeys(blocks) if block[0] >= 20 and prod(block) >= 48] or list(blocks)
+    odd = [block for block in full if prod(block) % 32] or full
+    first = odd[int(rng.integers(len(odd)))]
+    others = [block for block in full if block != first] or full
+    second = others[int(rng.integers(len(others)))]
+    return [
+        (_scaled(size, rng, 0.15, 0.4) if isinstance(size, int) else _scaled(size, rng, 0.4, 0.8), first),
+        (_scaled(size, rng, 1.1, 1.5), second),
+    ]
+
+
+def _scaled(size: Any, rng: np.random.Generator, low: float, high: float) -> Any:
+    sides = [int(side * rng.uniform(low, high)) | 1 for side in np.atleast_1d(size)]
+    return tuple(sides) if isinstance(size, tuple) else sides[0]
 
 
 def blocks_for(count: int, threads: int) -> int:

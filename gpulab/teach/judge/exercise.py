@@ -67,7 +67,8 @@ class Case:
     """One launch and what has to come of it.
 
     ``values`` holds inputs by parameter name, and the first contents of an output that is read, too; any
-    other output starts as garbage. ``wanted`` holds what outputs must hold afterwards: integers exactly,
+    other output starts as garbage. What is not ``const`` and not wanted is scratch, whose first contents
+    are in ``values``. ``wanted`` holds what outputs must hold afterwards: integers exactly,
     floats within two roundings, or as `Near` says. ``label`` is for messages and is filled by the judge.
     """
 
@@ -97,7 +98,9 @@ class Budget:
 
     A figure passes up to ``allowance`` times the reference's, up to ``most``, from ``least`` on, and from
     ``least_share`` times the reference's on, whichever are given; with none of them up to 1.25 times the
-    reference's. ``advice`` is the sentence for one that does not.
+    reference's. ``spare`` comes on top of ``allowance``, for what a ragged end may cost. ``advice`` is the
+    sentence for one that does not. A budget of a program holds for every size that is tried; one for
+    ``large`` sizes for the last two only, where there is enough to do.
     """
 
     counter: str
@@ -106,6 +109,8 @@ class Budget:
     most: int | None = None
     least: int | None = None
     least_share: float | None = None
+    spare: int = 0
+    large: bool = False
 
     def floor(self, reference: int) -> int | None:
         """The lowest figure that passes, or None."""
@@ -118,21 +123,25 @@ class Budget:
         if self.allowance is None and (self.least is not None or self.least_share is not None):
             return None
         factor = 1.25 if self.allowance is None else self.allowance
-        return int(reference * factor)
+        return int(reference * factor) + self.spare
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Where budget and parallelism are counted: a size and a block shape, and how far one may be off there.
+    """Where the score is counted: a size and a block shape, and how far one may be off in parallelism.
 
-    A solution passes with at most ``slack`` times the reference's instructions, in all and in its busiest
-    warp, and at least ``lanes`` times its lane efficiency.
+    A solution passes with about ``slack`` times the reference's instructions at most, ``busiest`` times its
+    busiest warp's share of them, and at least ``lanes`` times its lane efficiency. It has to do so, and to
+    keep its budgets, in two more launches: what ``drawn(rng)`` makes, pairs of size and block, else a smaller
+    and a larger one.
     """
 
     size: Any = 1 << 14
     block: Dim3 = (256, 1, 1)
     slack: float = 4.0
+    busiest: float = 3.0
     lanes: float = 0.5
+    drawn: Callable[[np.random.Generator], Sequence[tuple[Any, Dim3]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +208,15 @@ class KernelExercise:
     reference, naive
         Files in the course folder's ``kernels``, of a good solution and of one that is right and costs more.
     budgets, measured
-        What is counted, and for which launch.
+        What is counted, and for which launches.
+    rules
+        Raised whenever an answer that has passed may pass no longer: best scores of other rules are dropped.
     once
         Whether no two threads may write one element, not even the same value: a missing guard at a ragged
         edge writes into the next row, and may write there what belongs there.
+    crowded
+        Whether blocks may wait for each other: orders are then tried with more blocks than the device holds
+        at once, too, where waiting for one that has not begun never ends.
     advice
         What to say of particular failures.
     praise
@@ -222,7 +236,9 @@ class KernelExercise:
     blocks: Callable[[np.random.Generator], Sequence[Dim3]] = draw.lines
     budgets: tuple[Budget, ...] = ()
     measured: Measured = field(default_factory=Measured)
+    rules: int = 2
     once: bool = False
+    crowded: bool = False
     advice: tuple[Advice, ...] = ()
     praise: str = "right for every size, block shape and order of blocks."
 
@@ -246,8 +262,8 @@ class KernelExercise:
 class PythonExercise:
     """An exercise whose answer is a Python function or value.
 
-    ``judge(answer)`` returns praise or raises `NotYet`; it runs in a process of its own, which is stopped
-    after ``limit_s`` seconds.
+    ``judge(answer)`` returns praise or raises `NotYet`. It gets an `answer.Answer`: the learner's own runs in
+    another process, which is stopped after ``limit_s`` seconds of processor time.
     """
 
     exercise_id: str
@@ -262,10 +278,12 @@ class PythonExercise:
 class ProgramCase:
     """One call of a learner's device program.
 
-    ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays.
-    ``wanted`` is compared with what is returned: an array or number, or a tuple of them. ``mistakes`` pairs
-    what known mistakes would return instead with the sentence that each of them earns. ``stays`` asks for
-    arrays that are still on the device.
+    ``arguments`` are passed as they are, NumPy arrays included, or by ``on_device`` as device arrays, which
+    are still being written then, in the current stream. ``wanted`` is compared with what is returned: an
+    array or number, or a tuple of them, in values, shape and dtype; or it is a function that gets what is
+    returned, as plain data, and raises `NotYet`. ``mistakes`` pairs what known mistakes would return instead
+    with the sentence that each of them earns. ``place`` asks for arrays of the ``"device"`` or of the
+    ``"host"``. ``unchanged`` arguments belong to the caller: nothing may write there at any time.
     """
 
     arguments: tuple[Any, ...]
@@ -273,14 +291,16 @@ class ProgramCase:
     on_device: bool = False
     label: str = ""
     mistakes: tuple[tuple[Any, str], ...] = ()
-    stays: bool = False
+    place: Literal["", "device", "host"] = ""
+    unchanged: bool = False
 
 
 @dataclass(frozen=True)
 class ProgramExercise:
     """An exercise whose answer is a Python function that uses ``cp``.
 
-    It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds. Budgets are
+    It runs on a virtual GPU in a process of its own, which is stopped after ``limit_s`` seconds of processor
+    time. ``case`` and what is wanted stay with the judge; ``calls`` runs beside the program. Budgets are
     in the counts of `counts.COUNTS`: launches, copies, bytes, synchronisations.
 
     Parameters
@@ -292,9 +312,12 @@ class ProgramExercise:
     name
         The function's name, for messages.
     sizes
-        What to try; budgets are counted at the last.
+        What to try, or a function of a generator that draws it: the seed comes from the answer. The last two
+        are large, and the score is counted at the last, which should be the same for all.
     checked
-        Whether the order between its streams is checked, too, at the last size but one.
+        Whether the order between its streams is checked, too, at all sizes but the last.
+    rules
+        As a kernel exercise's.
     calls
         ``calls(bench, program, *arguments)`` calls the program, where that needs more than its arguments: a
         stream, page-locked arrays, a host that is busy (`bench.Bench`). What it returns is compared.
@@ -310,10 +333,11 @@ class ProgramExercise:
     naive: Callable[..., Any] | None = None
     level: Level = "core"
     kind: Kind = "write"
-    sizes: tuple[Any, ...] = (1, 33, 10_000)
+    sizes: tuple[Any, ...] | Callable[[np.random.Generator], tuple[Any, ...]] = (1, 33, 10_000)
     budgets: tuple[Budget, ...] = ()
     checked: bool = False
     calls: Callable[..., Any] = lambda bench, program, *arguments: program(*arguments)
+    rules: int = 2
     advice: tuple[tuple[str, str], ...] = ()
     praise: str = "right, and within its budget."
     limit_s: float = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,3 +29,8 @@ class Right:
     exercise_id: str
     what: str
     answer: Any
+
+
+def kernel_text(head: str) -> Callable[..., str]:
+    """Writes kernels of one signature: ``kernel_text("k(int* x)")(body, before="")``."""
+    return lambda body, before="": f'{before}\nextern "C" __global__ void {head} {{\n{body}\n}}\n'

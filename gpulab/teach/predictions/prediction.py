@@ -216,7 +216,9 @@ class Reveal:
         found = scale.show(self.found)
         if asked.value is None:
             tempting = asked.asked.comparison
-            beside = "" if tempting is None else f" For comparison: {scale.show(tempting)}."
+            beside = ""
+            if tempting is not None and tempting != self.found:
+                beside = f" The usual wrong answer: {scale.show(tempting)}."
             return f"No prediction. {found[:1].upper()}{found[1:]}.{beside}"
         said = f"you {_SAID[asked.sure]}"
         if asked.value == self.found:

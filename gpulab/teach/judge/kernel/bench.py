@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ from gpulab import session
 from gpulab.teach.judge.compare import Array, values_of
 from gpulab.teach.judge.draw import garbage
 from gpulab.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
+from virtualgpu.errors import ArgumentWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
 from virtualgpu.records import KernelCounters, KernelSource, KernelStats, SanitizerReport
 
-# A kernel of an exercise takes milliseconds; this one does not end.
-WATCHDOG_S = 1.0
+# A kernel of an exercise takes milliseconds of processor time: this one takes too long, or does not end if
+# for a while nothing comes of it.
+WATCHDOG_S, PATIENT_WATCHDOG_S, IDLE_S = 3.0, 8.0, 1.0
 # Between two arrays lies so much that belongs to nobody: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
 _SHOWN_CHARACTERS = 70
@@ -78,36 +81,47 @@ class Bench:
         """
         arrays, args, start = on_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
-        counters = self._observe(exercise, launch, counting or Counters())
+        counters = self._observe(exercise, case, launch, counting or Counters())
         found = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
-        inputs = [p.name for p in exercise.arguments if p.pointer and p.name not in case.wanted]
+        inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
         written = tuple(
             name for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )  # fmt: skip
         return Run(found, start, written, counters)
 
-    def sanitize(self, exercise: KernelExercise, source: KernelSource, case: Case) -> SanitizerReport:
-        """Launch a kernel under all checks."""
-        _, args, _ = on_device(self.cp, exercise, case)
+    def sanitize(
+        self, exercise: KernelExercise, source: KernelSource, case: Case
+    ) -> tuple[SanitizerReport, dict[str, Array]]:
+        """Launch a kernel under all checks, and what its outputs hold then (`Hazards.restore`)."""
+        arrays, args, _ = on_device(self.cp, exercise, case)
         launch = Launch.of(source, case.grid, case.block, args, case.shared_bytes)
-        report: SanitizerReport = self._observe(exercise, launch, Hazards())
-        return report
+        report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
+        return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
 
     @contextmanager
     def order(self, order: str, seed: int = 0) -> Iterator[None]:
         """Let blocks run in another order for a while."""
-        with self.side.machine.keeping("block_order"):
+        with self.side.machine.keeping("block_order", "turns_seed"):
             self.side.machine.current_device.set_block_order(order, seed)
             yield
 
-    def _observe(self, exercise: KernelExercise, launch: Launch, what: Any) -> Any:
+    def be_patient(self) -> None:
+        """Give launches more time from now on: what ends with few elements ends with many, if slowly."""
+        for device in self.side.machine.devices:
+            device.watchdog_s = PATIENT_WATCHDOG_S
+
+    def _observe(self, exercise: KernelExercise, case: Case, launch: Launch, what: Any) -> Any:
         try:
-            return self.side.observe(launch, what)
-        except TypeError as error:
+            with warnings.catch_warnings():
+                # What a GPU would take for another value, without a word, is another parameter list.
+                warnings.simplefilter("error", ArgumentWarning)
+                return self.side.observe(launch, what)
+        except (TypeError, ArgumentWarning) as error:
             raise Fault("parameters", _parameters(exercise, error)) from None
         except RuntimeError as error:
-            raise _fault(error) from None
+            empty = any(np.size(value) == 0 for value in case.values.values())
+            raise _fault(error, empty, self.side.machine.current_device.watchdog_s) from None
 
 
 @contextmanager
@@ -115,7 +129,7 @@ def bench() -> Iterator[Bench]:
     """A bench for a while."""
     with session.bench() as side:
         for device in side.machine.devices:
-            device.watchdog_s = WATCHDOG_S
+            device.watchdog_s, device.idle_s = WATCHDOG_S, IDLE_S
         yield Bench(side, side.cp)
 
 
@@ -131,7 +145,7 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     if isinstance(answer, str):
         if exercise.kernel not in answer:
             raise NotYet(f"this text has no kernel `{exercise.kernel}`; {pass_it}.")
-        return KernelSource(exercise.kernel, answer)
+        return _of_characters(KernelSource(exercise.kernel, answer))
     try:
         source = kernel_source(answer)
     except (TypeError, AttributeError):
@@ -140,6 +154,15 @@ def read(exercise: KernelExercise, answer: Any) -> KernelSource:
     instance = rf"{exercise.kernel}(<.*)?|_Z{len(exercise.kernel)}{exercise.kernel}\w*"
     if not re.fullmatch(instance, source.name):
         raise NotYet(f"this kernel is called `{source.name}`; the exercise asks for `{exercise.kernel}`.")
+    return _of_characters(source)
+
+
+def _of_characters(source: KernelSource) -> KernelSource:
+    try:
+        source.code.encode()
+    except UnicodeEncodeError as error:
+        line, half = source.code.count("\n", 0, error.start) + 1, ord(source.code[error.start])
+        raise NotYet(f"line {line} has half a character (U+{half:04X}): type it again.") from None
     return source
 
 
@@ -190,7 +213,7 @@ def short(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def _parameters(exercise: KernelExercise, error: TypeError) -> str:
+def _parameters(exercise: KernelExercise, error: Exception) -> str:
     reason = _plain(str(error))
     number = re.search(r"argument (\d+) \('(\w+)'\)", reason)
     takes = re.search(r"takes (\d+) arguments? but (\d+)", reason)
@@ -203,7 +226,7 @@ def _parameters(exercise: KernelExercise, error: TypeError) -> str:
     return f"{what}; keep the given list: {exercise.signature}."
 
 
-def _fault(error: RuntimeError) -> Fault:
+def _fault(error: RuntimeError, empty: bool, limit_s: float) -> Fault:
     kind = getattr(error, "kind", "") or "refused"
     site = getattr(error, "site", None)
     if site is None:
@@ -217,10 +240,20 @@ def _fault(error: RuntimeError) -> Fault:
         return Fault(
             kind, f"it does not end ({where}). Look for a loop that never stops, or for a wait in vain."
         )
+    if kind == "too long":
+        return Fault(
+            kind,
+            f"it takes longer than {limit_s:g} s of processor time ({where}). "
+            "Look for a loop that takes more turns than it should.",
+        )
     did = {"read": "reads", "wrote": "writes"}.get(message.split()[0], "changes an element")
     if kind == "out of bounds" and getattr(error, "space", "") == "shared":
         size = re.search(r"the block has [\d,]+ bytes? of shared memory", message)
         return Fault(kind, f"{where}, {did} outside shared memory{f': {size[0]}' if size else ''}.")
+    if kind == "out of bounds" and re.search("No allocation is near|null pointer", message):
+        if empty:
+            return Fault(kind, f"{where}, {did} an element of an array that has none.")
+        return Fault(kind, f"{where}, {did} at address {site.address:#x}, near no array: check the pointer.")
     if kind == "out of bounds" and array:
         return Fault(kind, f"{where}, {did} outside `{array[1]}`.", array[1])
     return Fault(kind, message)

@@ -12,13 +12,14 @@ import numpy as np
 
 from gpulab.teach.judge import draw
 from gpulab.teach.judge.advice import advised
-from gpulab.teach.judge.budget import Score
+from gpulab.teach.judge.budget import Costs, Score
 from gpulab.teach.judge.compare import Array, first_wrong, values_of, wrong_elements
 from gpulab.teach.judge.draw import Draw
 from gpulab.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
 from gpulab.teach.judge.kernel.bench import Bench, Fault, Run, has_todo, unwritten
 from virtualgpu.protocol import Counters
-from virtualgpu.records import Dim3, KernelSource
+from virtualgpu.records import Dim3, KernelCounters, KernelSource
+from virtualgpu.words import count, noun
 
 # Sizes up to this are small: tried with every block shape, and before any other.
 SMALL = 5000
@@ -28,12 +29,23 @@ _DATA_SIZE = 1000
 _HAZARD_THREADS = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """One launch of an answer and of the reference, with the naive version where the score is counted."""
+
+    case: Case
+    yours: Costs
+    reference: Costs
+    naive: Costs | None = None
+
+
 @dataclass
 class Trial:
     """An answer, the bench it runs on, and what has been found out about it.
 
-    ``hopeless`` is the sentence on a kernel that works so much more than the reference that large sizes are
-    left out: its small results are right, and it fails for its cost.
+    ``hopeless`` is the mistake of a kernel that works so much more than the reference that large sizes are
+    left out: its small results are right, and it fails for its cost. ``largest`` is the last launch there was
+    with what was counted in it, ``longest`` the small one with the busiest warp.
     """
 
     exercise: KernelExercise
@@ -41,7 +53,10 @@ class Trial:
     bench: Bench
     seed: int = 0
     scores: list[Score] = field(default_factory=list)
-    hopeless: str = ""
+    hopeless: Mistake | None = None
+    largest: tuple[Case, KernelCounters] | None = None
+    longest: tuple[Case, KernelCounters] | None = None
+    counted: list[Counted] = field(default_factory=list)
 
     @cached_property
     def plan(self) -> list[tuple[Any, Dim3]]:
@@ -60,18 +75,23 @@ class Trial:
         return (self.case(size, block) for size, block in self.plan if np.prod(size) > SMALL)
 
     def data_cases(self) -> list[Case]:
-        """One middling launch for every kind of data, if there are floats among it."""
+        """For every kind of data a middling launch, and one of the largest block."""
         drawn = Draw(self.seed)
         size, block = min(self.plan, key=lambda at: abs(int(np.prod(at[0])) - _DATA_SIZE))
         self.exercise.case(drawn, size, block)
-        kinds = draw.KINDS[1:] if drawn.special else (draw.DUPLICATES,)
-        return [self.case(size, block, kind) for kind in kinds]
+        kinds = draw.KINDS[1:] if drawn.special else (draw.DUPLICATES, draw.EXTREME)
+        small = [at for at in self.plan if np.prod(at[0]) <= SMALL]
+        widest = max(small, key=lambda at: (prod(at[1]), np.prod(at[0])))
+        return [self.case(*at, kind) for kind in kinds for at in dict.fromkeys(((size, block), widest))]
 
     def order_cases(self) -> list[Case]:
-        """A middling and a larger launch of several blocks."""
+        """A middling and a larger launch of several blocks; of three waves where blocks may wait."""
         several = [case for case in self.small_cases if prod(case.launch_grid) > 1]
         several.sort(key=lambda case: prod(case.launch_grid))
-        return [several[len(several) // 2], several[-1]] if several else []
+        chosen = [several[len(several) // 2], several[-1]] if several else []
+        if self.exercise.crowded:
+            chosen.append(self.case(*max(self.plan, key=lambda at: int(np.prod(at[0])))))
+        return chosen
 
     def hazard_cases(self) -> list[Case]:
         """For every block shape a launch of many blocks and one with many idle threads; a single element."""
@@ -87,8 +107,9 @@ class Trial:
         return list({id(case): case for case in chosen}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
-        """A launch to try."""
-        return made_case(self.exercise, Draw(self.seed, kind), size, block)
+        """A launch to try, with numbers of its own: a parameter drawn once would have one sign throughout."""
+        seed = [self.seed, *(int(side) for side in np.atleast_1d(size)), *block]
+        return made_case(self.exercise, Draw(seed, kind), size, block)
 
     def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> Run:
         """Launch and compare.
@@ -145,15 +166,10 @@ def made_case(exercise: KernelExercise, drawn: Draw, size: Any, block: Dim3) -> 
     """A launch with the label that messages open with."""
     case = exercise.case(drawn, size, block)
     case.block, case.size = block, size
-    blocks, threads = prod(case.launch_grid), "×".join(str(n) for n in block if n > 1) or "1"
-    shape = f"{blocks:,} block{'s' if blocks > 1 else ''} of {threads} threads"
+    threads = "×".join(str(n) for n in block if n > 1) or "1"
+    shape = f"{count(prod(case.launch_grid), 'block')} of {threads} {noun(prod(block), 'thread')}"
     numbers = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
     whole = [f"{name} = {n:,}" for name, n in numbers.items() if isinstance(n, int | np.integer)]
     data = f", data with {drawn.kind}" if drawn.kind else ""
     case.label = f"{', '.join([*whole, shape])}{data}"
     return case
-
-
-def measured_case(exercise: KernelExercise) -> Case:
-    """The launch in which budget and parallelism are counted."""
-    return made_case(exercise, Draw(0), exercise.measured.size, exercise.measured.block)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from gpulab.teach.judge.python.counts import Seen
 from gpulab.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import StreamHazard
-from virtualgpu.records.acts import HOST, HostUse, Region
+from virtualgpu.records.acts import HOST, Act, GraphLaunch, HostUse, Region, Work
 from virtualgpu.trace.hazards import StreamChecker
+from virtualgpu.trace.uses import overlap
 
 
 class Bench:
@@ -31,12 +32,15 @@ class Bench:
     ----------
     seen : Seen, optional
         What the program cost; None on a real device.
+    acts : list of Act
+        What it did to streams and memory, where that was checked.
     """
 
     def __init__(self, cp: Any, side: Any) -> None:
         self.cp = cp
         self.seen: Seen | None = None
         self._side = side
+        self.acts: list[Act] = []
         self._checker: StreamChecker | None = None
         self._watching = False
         self._pinned: list[npt.NDArray[Any]] = []
@@ -47,7 +51,7 @@ class Bench:
             return program()
         recorder, machine = self._side.timeline_recorder(), self._side.machine
         waits, bus_bytes = machine.clock.waits, machine.current_device.memory.bus_bytes
-        memory = MemoryUse()
+        memory, current = MemoryUse(), self.cp.cuda.get_current_stream().ptr
         recorder.start()
         self._watching = True
         try:
@@ -56,7 +60,7 @@ class Bench:
         finally:
             self._watching = False
             bus_bytes = machine.current_device.memory.bus_bytes - bus_bytes
-            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes, memory)
+            self.seen = Seen(recorder.stop(), machine.clock.waits - waits, bus_bytes, memory, current)
 
     def pinned(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A copy in page-locked memory, which the caller keeps."""
@@ -80,17 +84,37 @@ class Bench:
             self._checker.see(HostUse(does, _regions(reads, what), _regions(writes, what)))
 
     @contextmanager
-    def checking(self) -> Iterator[list[StreamHazard]]:
+    def checking(self, current: Any) -> Iterator[list[StreamHazard]]:
         """Check the order between streams in a block; afterwards the list has what was found."""
-        checker, watcher = StreamChecker(), self._side.stream_watcher()
+        names = {(self.cp.cuda.Device().id, current.ptr): "current"}
+        checker, watcher = StreamChecker(names), self._side.stream_watcher()
         found: list[StreamHazard] = []
-        watcher.start(checker.see)
+
+        def see(act: Act) -> None:
+            self.acts.append(act)
+            checker.see(act)
+
+        watcher.start(see)
         self._checker = checker
         try:
             yield found
         finally:
             self._checker = None
             found += checker.report(self._side.provenance, watcher.stop()).findings
+
+    def writes_to(self, array: Any) -> bool:
+        """Whether any work has written to a device array, while that was checked."""
+        works = [work for act in self.acts for work in _works(act)]
+        (place,) = self.places((array,)) or (None,)
+        return place is not None and any(
+            overlap(region, place) for work in works for region in (*work.writes, *work.atomics)
+        )
+
+    def places(self, results: Sequence[Any]) -> tuple[Region, ...]:
+        """Where the device arrays among the results lie."""
+        arrays = [a for a in results if isinstance(a, self.cp.ndarray)]
+        found = (Region.of_array(a.device.id, a.data.ptr, a.itemsize, a.shape, a.strides) for a in arrays)
+        return tuple(region for region in found if region is not None)
 
     def compute(self, duration_us: float) -> None:
         """Let the host be busy: on its modelled clock, on a real one by waiting."""
@@ -100,6 +124,10 @@ class Bench:
         until = time.perf_counter() + 1e-6 * duration_us
         while time.perf_counter() < until:
             pass
+
+
+def _works(act: Act) -> tuple[Work, ...]:
+    return (act,) if isinstance(act, Work) else act.nodes if isinstance(act, GraphLaunch) else ()
 
 
 def _regions(arrays: Sequence[npt.NDArray[Any]], what: str) -> tuple[Region, ...]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from typing import Any
+
+import numpy as np
 
 from gpulab.teach.judge.exercise import NotYet
 
@@ -16,7 +19,7 @@ def spelt(value: Any) -> str:
     short.maxstring = short.maxother = short.maxlong = 60
     try:
         return " ".join(short.repr(value).split())
-    except Exception:
+    except BaseException:  # an answer's repr may do anything
         return f"a value of type {type(value).__name__}"
 
 
@@ -24,34 +27,65 @@ def unexpected(error: BaseException) -> str:
     """What an answer raised, in a few words."""
     try:
         text = str(error).strip() if error.args != (None,) else ""
-    except Exception:
+    except BaseException:  # its text may be made by the answer, too
         text = ""
     first = text.splitlines()[0][:_LONGEST] if text else ""
     return f"it raised {type(error).__name__}" + (f": {first}" if first else ".")
 
 
-def call(function: Any, *args: Any, name: str, shown: str = "") -> Any:
-    """Call a learner's function; what it raises becomes `NotYet` with the call spelled out.
+def exit_said(error: SystemExit) -> str:
+    """What is said of an answer that calls ``exit()``."""
+    return f"it calls exit({'' if error.code is None else spelt(error.code)}), which would end Python."
 
-    `shown` is how the call is written in messages, where its arguments would be too long.
 
-    Raises
-    ------
-    NotYet
-        If `function` is not callable, raises, or still returns None.
-    """
-    shown = shown or spell(name, args)
-    if not callable(function):
-        raise NotYet(
-            f"{name} should be a function, not {type(function).__name__}; pass it without calling it."
-        )
+def call_here(function: Any, *args: Any, name: str, shown: str) -> Any:
+    """`answer.call` in the answer's own process, of the function itself."""
+    must_be_a_function(name, callable(function), type(function).__name__)
     try:
         result = function(*args)
     except Exception as error:
-        raise NotYet(f"{shown} raised {unexpected(error).removeprefix('it raised ')}") from error
+        raise NotYet(f"{shown} {unexpected(error).removeprefix('it ')}") from error
+    must_return(shown, result)
+    return result
+
+
+def must_be_a_function(name: str, is_one: bool, kind: str) -> None:
+    """Refuse what cannot be called."""
+    if not is_one:
+        raise NotYet(f"{name} should be a function, not {kind}; pass it without calling it.")
+
+
+def must_return(shown: str, result: Any) -> None:
+    """Refuse what a stub returns."""
     if result is None or result is ...:
         raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
-    return result
+
+
+def parts_of(found: Any) -> list[Any] | None:
+    """What a tuple, a list or an array of one dimension holds; None for anything else."""
+    if isinstance(found, np.ndarray):
+        return list(found) if found.ndim == 1 else None
+    return list(found) if isinstance(found, tuple | list) else None
+
+
+def is_whole(value: Any) -> bool:
+    """Whether it is a whole number, of Python or NumPy."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one real number, of Python or NumPy."""
+    if isinstance(value, np.ndarray):
+        return value.ndim == 0 and value.dtype.kind in "iuf"
+    return is_whole(value) or isinstance(value, float | np.floating)
+
+
+def as_float(number: Any) -> float:
+    """A number as a float: infinite where it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def spell(name: str, args: tuple[Any, ...]) -> str:

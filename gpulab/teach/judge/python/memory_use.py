@@ -20,11 +20,13 @@ class MemoryUse:
         The most that the program held of the device, beyond what was taken before.
     peak_used_bytes : int
         The most bytes of its arrays at once.
+    kept_bytes : int
+        Bytes of arrays that still live when it is done, its result among them.
     """
 
     def __init__(self) -> None:
         self.driver_calls = self.segments = 0
-        self.peak_reserved_bytes = self.peak_used_bytes = 0
+        self.peak_reserved_bytes = self.peak_used_bytes = self.kept_bytes = 0
 
     @property
     def wasted_bytes(self) -> int:
@@ -44,3 +46,4 @@ class MemoryUse:
             self.driver_calls, self.segments = ledger.driver_calls - calls, ledger.segments - segments
             self.peak_reserved_bytes = ledger.peak_reserved_bytes - reserved_bytes
             self.peak_used_bytes = ledger.peak_array_bytes - array_bytes
+            self.kept_bytes = ledger.array_bytes - array_bytes

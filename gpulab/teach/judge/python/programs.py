@@ -2,66 +2,140 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gpulab import session
 from gpulab.teach.judge import budget
-from gpulab.teach.judge.compare import Near, first_wrong, values_of, wrong_elements
-from gpulab.teach.judge.draw import Draw, seed_of
-from gpulab.teach.judge.exercise import NotYet, ProgramCase, ProgramExercise, Stage
-from gpulab.teach.judge.python.apart import Told
-from gpulab.teach.judge.python.bench import Bench
-from gpulab.teach.judge.python.counts import Seen, scored
-from gpulab.teach.judge.python.functions import call, spelt
-from gpulab.teach.judge.verdict import StageResult
+from gpulab.teach.judge.budget import Score
+from gpulab.teach.judge.draw import Draw
+from gpulab.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
+from gpulab.teach.judge.process.values import DamagedError
+from gpulab.teach.judge.python.answer import Answer
+from gpulab.teach.judge.python.counts import COUNTS, OF_CHECKED, scored
+from gpulab.teach.judge.python.functions import spelt
+from gpulab.teach.judge.python.performed import How, Task, perform
+from gpulab.teach.judge.python.results import compare
+from gpulab.teach.judge.verdict import StageResult, Verdict
+from virtualgpu.words import count
+
+Counts = dict[str, int]
+Beside = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
 
 # Other lawful orders in which a program has to give the same results.
 ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
+_LARGE = 2  # so many of the last sizes
 
 
-def judge_program(exercise: ProgramExercise, answer: Any) -> Told:
-    """Judge a program, in a process of its own: every size, the order of its streams, and its budgets."""
-    seed = seed_of(exercise.exercise_id)
-    size, yours = exercise.sizes[-2:][0], None
+def judge_program(exercise: ProgramExercise, answer: Answer, beside: Beside) -> Verdict:
+    """Judge a program: every size, the order of its streams, and its budgets.
+
+    `beside` gives a process that the answer does not reach, and puts the reference there.
+    """
+    trial = _Trial(exercise, answer.seed)
     names: list[Stage] = ["results", "hazards", "orders", "counts"]
     if not exercise.checked:
         names = ["results", "counts"]
+    with session.steps(len(names), "gl.check") as begin:
+        return _judged(trial, names, answer, beside, begin)
+
+
+def _judged(
+    trial: _Trial, names: Sequence[Stage], answer: Answer, beside: Beside, begin: Callable[[], None]
+) -> Verdict:
+    exercise, name = trial.exercise, trial.exercise.exercise_id
     results: tuple[StageResult, ...] = ()
+    sizes = range(len(trial.sizes))
+    checked: dict[int, Counts] = {}
     try:
-        for size in exercise.sizes:
-            yours = run(exercise, answer, exercise.case(Draw(seed), size))
-        results += (StageResult("results", "passed", f"right for {len(exercise.sizes)} sizes."),)
-        if yours is None:
-            return Told(True, exercise.praise, results)
+        begin()
+        yours = {number: trial.run(answer, number) for number in sizes}
+        results += (StageResult("results", "passed", f"right for {count(len(sizes), 'size')}."),)
+        if not all(yours.values()):  # on a real device, where nothing is counted
+            return Verdict(name, True, exercise.praise, results)
         if exercise.checked:
-            case = exercise.case(Draw(seed), exercise.sizes[-2:][0])
-            run(exercise, answer, case, checked=True)
+            tried = sizes[:-1] or sizes
+            begin()
+            checked = {number: trial.run(answer, number, "checked") for number in tried}
             results += (StageResult("hazards", "passed", "everything that has to wait does."),)
+            begin()
             for order in ORDERS:
-                run(exercise, answer, case, order=order)
+                for number in sorted({tried[len(tried) // 2], tried[-1]}):
+                    trial.run(answer, number, order)
             said = f"right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", said),)
     except NotYet as reason:
         said = advised(exercise, str(reason))
         failed, *left = names[len(results) :]
         after = (StageResult(name, "not reached") for name in left)
-        return Told(False, said, (*results, StageResult(failed, "failed", said), *after))
+        return Verdict(name, False, said, (*results, StageResult(failed, "failed", said), *after))
     if not exercise.budgets:
-        return Told(True, exercise.praise, results)
-    case = exercise.case(Draw(seed), exercise.sizes[-1])
-    reference = run(exercise, exercise.reference, case)
-    naive = run(exercise, exercise.naive, case) if exercise.naive is not None else None
-    assert reference is not None
-    scores = tuple(scored(item, yours, reference, naive) for item in exercise.budgets)
-    for item, score in zip(exercise.budgets, scores, strict=True):
-        if not budget.passes(item, score):
-            said = f"{case.label or f'size {size}'}: {budget.complaint(item, score)}"
-            return Told(False, said, (*results, StageResult("counts", "failed", said)), scores)
-    counted = "; ".join(f"{score.yours:,} {score.words}" for score in scores) + "."
-    return Told(True, exercise.praise, (*results, StageResult("counts", "passed", counted)), scores)
+        return Verdict(name, True, exercise.praise, results)
+    begin()
+    with beside() as put:
+        scores, said = trial.counted(put, yours, checked)
+    if said:
+        return Verdict(name, False, said, (*results, StageResult("counts", "failed", said)), scores)
+    counted = "; ".join(score.figure for score in scores) + "."
+    return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", counted)), scores)
+
+
+class _Trial:
+    """An exercise with sizes and data that are drawn from one seed."""
+
+    def __init__(self, exercise: ProgramExercise, seed: int) -> None:
+        self.exercise, self._seed = exercise, seed
+        sizes = exercise.sizes
+        self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
+
+    def _case(self, number: int) -> ProgramCase:
+        return self.exercise.case(Draw(self._seed + number), self.sizes[number])
+
+    def run(self, program: Answer, number: int, how: How = "as given") -> Counts:
+        """`run` with one of the sizes, and the same data each time."""
+        return run(self.exercise, program, self._case(number), how) or {}
+
+    def counted(
+        self, put: Callable[[Any], Answer], yours: dict[int, Counts], checked: dict[int, Counts]
+    ) -> tuple[tuple[Score, ...], str]:
+        """The figures at the last size, which are the score, and what is said of a budget that is not kept,
+        there or at another size."""
+        exercise, last = self.exercise, len(self.sizes) - 1
+        reference = self._costs(put, exercise.reference)
+        naive = None if exercise.naive is None else self._costs(put, exercise.naive)
+
+        def score(item: Budget, number: int) -> Score:
+            of_checked = item.counter in OF_CHECKED
+            at = min(number, max(checked)) if of_checked else number
+            mine = checked[at] if of_checked else yours[at]
+            other = naive(at, of_checked) if naive is not None and number == last else None
+            return scored(item, mine, reference(at, of_checked), other)
+
+        scores = tuple(score(item, last) for item in exercise.budgets)
+        for number in reversed(range(last + 1)):
+            for item, at_last in zip(exercise.budgets, scores, strict=True):
+                if item.large and number <= last - _LARGE:
+                    continue
+                here = at_last if number == last else score(item, number)
+                if not budget.passes(item, here):
+                    return scores, f"{_label(exercise, self._case(number))}: {budget.complaint(item, here)}"
+        return scores, ""
+
+    def _costs(self, put: Callable[[Any], Answer], program: Any) -> Callable[[int, bool], Counts]:
+        """What a program costs at one of the sizes, counted when that is first asked."""
+        known: dict[tuple[int, bool], Counts] = {}
+
+        def costs(number: int, of_checked: bool) -> Counts:
+            if (number, of_checked) not in known:
+                how: How = "checked" if of_checked else "as given"
+                known[number, of_checked] = self.run(put(program), number, how)
+            return known[number, of_checked]
+
+        return costs
 
 
 def advised(exercise: ProgramExercise, said: str) -> str:
@@ -71,92 +145,55 @@ def advised(exercise: ProgramExercise, said: str) -> str:
 
 
 def run(
-    exercise: ProgramExercise,
-    program: Any,
-    case: ProgramCase,
-    checked: bool = False,
-    order: tuple[str, int] | None = None,
-) -> Seen | None:
-    """Call a program on a fresh virtual device and compare what it returns; None on a real one.
+    exercise: ProgramExercise, program: Answer, case: ProgramCase, how: How = "as given"
+) -> Counts | None:
+    """Let a program be called on a fresh virtual device, and look at what it returned.
 
-    Parameters
-    ----------
-    checked
-        Look for uses of the same memory without order, instead of at the result.
-    order
-        Hold the work of streams back and run it in another order, with a seed (`Machine.stream_order`).
+    Returns
+    -------
+    dict, optional
+        What it cost; None on a real device.
 
     Raises
     ------
     NotYet
-        If it raises, or returns something else; or, if that is `checked`, leaves out an order.
+        If it raises, returns or changes something else than it should, or leaves out an order.
     """
-    real: Any = session.real_cp()
-    with session.bench() if real is None else nullcontext() as side:
-        cp = real if side is None else side.cp
-        arguments = tuple(
-            cp.asarray(given) if case.on_device and isinstance(given, np.ndarray) else given
-            for given in case.arguments
-        )
-        label = case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
-        bench = Bench(cp, side)
-
-        def called(*given: Any) -> Any:
-            return bench.watched(lambda: call(program, *given, name=exercise.name, shown=label))
-
-        if checked:
-            with bench.checking() as found:
-                exercise.calls(bench, called, *arguments)
-            if found:
-                raise NotYet(f"{label}: {found[0].message}")
-            return None
-        with nullcontext() if order is None or side is None else side.machine.stream_order(*order):
-            result = exercise.calls(bench, called, *arguments)
-            try:
-                _compare(cp, label, result, case.wanted, case.stays)
-            except NotYet as reason:
-                if order is not None:
-                    raise NotYet(f"In another order that its streams allow, {reason}") from None
-                known = next((says for value, says in case.mistakes if _equal(cp, result, value)), "")
-                raise NotYet(f"{reason} {known}".rstrip()) from None
-        return bench.seen
-
-
-def _compare(cp: Any, label: str, result: Any, wanted: Any, stays: bool = False) -> None:
-    several = isinstance(wanted, tuple)
-    parts = result if several else (result,)
-    if several and (not isinstance(result, tuple | list) or len(result) != len(wanted)):
-        raise NotYet(f"{label} should return {len(wanted)} results, as a tuple.")
-    for number, (found, right) in enumerate(zip(parts, wanted if several else (wanted,), strict=True)):
-        name = f"result {number + 1}" if several else "the result"
-        if not isinstance(found, cp.ndarray | np.ndarray | np.generic | int | float):
-            raise NotYet(
-                f"{label} returns {type(found).__name__}, and {name} should be an array or a number."
-            )
-        if stays and not isinstance(found, cp.ndarray):
-            raise NotYet(f"{label}: {name} should stay on the device; it is {_kind(found)}.")
-        right = right if isinstance(right, Near) else np.asarray(right)
-        got, values = (
-            cp.asnumpy(found) if isinstance(found, cp.ndarray) else np.asarray(found),
-            values_of(right),
-        )
-        if got.shape != values.shape:
-            raise NotYet(f"{label}: {name} has the shape {got.shape}, it should be {values.shape}.")
-        wrong = wrong_elements(got, right)
-        if wrong.any():
-            raise NotYet(f"{label}: {first_wrong(name, got, values, wrong)}.")
-
-
-def _equal(cp: Any, result: Any, wanted: Any) -> bool:
+    label = _label(exercise, case)
+    task = Task(exercise.name, label, exercise.calls, case.arguments, case.on_device, case.unchanged, how)
+    told = _facts(program.ask(perform, task, shown=label))
+    if told["hazards"]:
+        raise NotYet(f"{label}: {told['hazards'][0]}")
     try:
-        _compare(cp, "", result, wanted)
-    except NotYet:
-        return False
-    return True
+        compare(label, told["result"], case)
+    except NotYet as reason:
+        if isinstance(how, tuple):
+            raise NotYet(f"In another order that its streams allow, {reason}") from None
+        raise
+    if told["changed"]:
+        names = list(inspect.signature(exercise.reference).parameters)
+        raise NotYet(f"{label} changes {names[told['changed'][0]]}, which belongs to its caller.")
+    counts: Counts | None = told["counts"]
+    return counts
 
 
-def _kind(found: Any) -> str:
-    return "a NumPy array" if isinstance(found, np.ndarray) else "a number of the host"
+def _facts(told: Any) -> dict[str, Any]:
+    """What `perform` returned, or something that the answer has put in its place."""
+    if isinstance(told, dict) and told.keys() == {"result", "counts", "hazards", "changed"}:
+        counts, hazards, changed = told["counts"], told["hazards"], told["changed"]
+        whole = counts is None or (
+            isinstance(counts, dict)
+            and counts.keys() == COUNTS.keys()
+            and all(type(count) is int for count in counts.values())
+        )
+        texts = isinstance(hazards, list) and all(type(said) is str for said in hazards)
+        if whole and texts and isinstance(changed, list) and all(number in range(9) for number in changed):
+            return told
+    raise DamagedError("no facts of a program")
+
+
+def _label(exercise: ProgramExercise, case: ProgramCase) -> str:
+    return case.label or f"{exercise.name}({', '.join(map(_shown, case.arguments))})"
 
 
 def _shown(given: Any) -> str:

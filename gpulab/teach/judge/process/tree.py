@@ -1,0 +1,135 @@
+"""A process with all that it has started: what it uses, whether it works or waits, and its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MOST_PROCESSES = 200
+_PROC = Path("/proc")
+_ROUNDS = 200  # of killing, until nothing is left; what is started meanwhile is found in the next
+_PAUSE_S = 0.005
+_WORKING = (psutil.STATUS_RUNNING, psutil.STATUS_DISK_SLEEP)
+
+
+def descendants(pid: int) -> list[int]:
+    """Every process that `pid` has started, and that those have started; parents first, without `pid`."""
+    found, look = [], [pid]
+    while look:
+        begun = children(look.pop())
+        found += begun
+        look += begun
+    return found
+
+
+def children(pid: int) -> list[int]:
+    """The processes that `pid` has started itself, or that fell to it."""
+    try:
+        lists = [(task / "children").read_text() for task in (_PROC / str(pid) / "task").iterdir()]
+    except OSError:  # it has ended, or this system does not tell
+        lists = []
+        if not (_PROC / str(os.getpid()) / "task" / str(os.getpid()) / "children").exists():
+            with contextlib.suppress(psutil.Error):
+                return [child.pid for child in psutil.Process(pid).children()]
+    return [int(child) for children in lists for child in children.split()]
+
+
+def end_descendants(pid: int) -> None:
+    """Kill all that a process has started, until none is left but those whose end nobody has read."""
+    for _ in range(_ROUNDS):
+        alive = [child for child in descendants(pid) if not _is_over(child)]
+        if not alive:
+            return
+        for child in alive:
+            with contextlib.suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(_PAUSE_S)
+
+
+def _is_over(pid: int) -> bool:
+    with contextlib.suppress(OSError, IndexError):
+        return (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.Error:
+        return True
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process stands still, as after SIGSTOP."""
+    with contextlib.suppress(psutil.Error):
+        return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What a tree of processes used up to now.
+
+    ``cpu_s`` is processor time, also of those that have ended; ``waits`` tells whether no thread of them runs
+    or could run, if only a processor were free.
+    """
+
+    processes: int
+    cpu_s: float
+    memory_bytes: int
+    waits: bool
+
+
+class Watch:
+    """Looks at a process and all that it has started."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._cpu_s = self._before_s = 0.0
+        self._known: dict[int, psutil.Process] = {}
+
+    def look(self, memory_limit_bytes: int) -> Use:
+        """What is used now; where it seems to be more than the limit, shared memory is counted once."""
+        pids = [self._pid, *descendants(self._pid)]
+        if len(pids) > MOST_PROCESSES:
+            return Use(len(pids), self._cpu_s, 0, False)
+        self._known = {pid: known for pid in pids if (known := self._process(pid)) is not None}
+        now_s, memory_bytes, waits = 0.0, 0, True
+        for process in self._known.values():
+            with contextlib.suppress(psutil.Error), process.oneshot():
+                now_s += sum(process.cpu_times()[:4])  # its own, and of those whose end it has read
+                memory_bytes += process.memory_info().rss
+                waits = waits and not _works(process)
+        # Of what ends unread, the time is lost to its parent, but not to us.
+        self._cpu_s += max(0.0, now_s - self._before_s)
+        self._before_s = now_s
+        if memory_bytes > memory_limit_bytes and len(self._known) > 1:
+            memory_bytes = sum(map(_own_bytes, self._known.values()))
+        return Use(len(pids), self._cpu_s, memory_bytes, waits)
+
+    def _process(self, pid: int) -> psutil.Process | None:
+        with contextlib.suppress(psutil.Error):
+            return self._known.get(pid) or psutil.Process(pid)
+        return None
+
+
+def _works(process: psutil.Process) -> bool:
+    """Whether a thread of a process computes, or would if there were a processor for it."""
+    if process.status() in _WORKING:
+        return True
+    tasks = _PROC / str(process.pid) / "task"
+    with contextlib.suppress(OSError):
+        for task in tasks.iterdir():
+            if (task / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"R", b"D"):
+                return True
+    return False
+
+
+def _own_bytes(process: psutil.Process) -> int:
+    """Its share of the memory that it has: of what processes share, each has a part."""
+    with contextlib.suppress(psutil.Error, OSError):
+        info = process.memory_full_info()
+        return int(getattr(info, "pss", info.uss))
+    return 0

@@ -1,0 +1,180 @@
+"""Plain data between the judge and the process of an answer: JSON, and arrays as ``.npy``.
+
+What an answer made is never unpickled. Numbers, texts and containers are turned into their exact types on the
+way, so that nothing of a subclass, such as a comparison of its own, arrives where the verdict is made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MOST_BYTES = 64 << 20
+_MOST_PARTS = 100_000
+_MOST_BITS = 4096
+_DEEPEST = 20
+_LENGTH_BYTES = 8
+_KINDS = "biufcSU"  # of arrays: what needs no Python objects
+
+
+class TooMuchError(ValueError):
+    """A value too large to cross."""
+
+
+class DamagedError(ValueError):
+    """Bytes that are no value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What an answer returned and is no plain data: its type's name alone."""
+
+    kind: str
+
+    def __repr__(self) -> str:
+        return f"a value of type {self.kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """An array that an answer left on the device, and what it holds."""
+
+    values: npt.NDArray[Any]
+
+
+def kind_of(value: Any) -> str:
+    """The name of a value's type, as the learner knows it."""
+    if isinstance(value, Other):
+        return value.kind
+    return "cupy.ndarray" if isinstance(value, OnDevice) else type(value).__name__
+
+
+def encode(value: Any) -> bytes:
+    """Bytes of a value.
+
+    Raises
+    ------
+    TooMuchError
+        If it is larger than what may cross.
+    """
+    arrays: list[bytes] = []
+    parts = _Parts(arrays)
+    text = json.dumps(parts.of(value, 0)).encode()
+    whole = len(text).to_bytes(_LENGTH_BYTES, "big") + text + b"".join(arrays)
+    if len(whole) > MOST_BYTES:
+        raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
+    return whole
+
+
+class _Parts:
+    """A value as a tree that JSON takes; arrays are put aside."""
+
+    def __init__(self, arrays: list[bytes]) -> None:
+        self._arrays, self._left, self._bytes = arrays, _MOST_PARTS, 0
+
+    def of(self, value: Any, depth: int) -> Any:
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            raise TooMuchError("too many parts")
+        kind = type(value)  # what it is, not what it says it is
+        if value is None or kind is bool:
+            return value
+        if issubclass(kind, np.generic):
+            return self._array("scalar", np.asarray(value))
+        if issubclass(kind, int):
+            whole = int.__add__(value, 0)
+            if whole.bit_length() > _MOST_BITS:
+                raise TooMuchError("a number of thousands of digits")
+            return ["int", hex(whole)]
+        if issubclass(kind, float):
+            return ["float", float.__float__(value).hex()]
+        if issubclass(kind, complex):
+            return ["complex", complex.__add__(value, 0).real.hex(), complex.__add__(value, 0).imag.hex()]
+        if issubclass(kind, str):
+            return ["str", str.__str__(value)]
+        if issubclass(kind, tuple):
+            return ["tuple", [self.of(part, depth + 1) for part in tuple.__iter__(value)]]
+        if issubclass(kind, list):
+            return ["list", [self.of(part, depth + 1) for part in list.__iter__(value)]]
+        if issubclass(kind, dict):
+            pairs = [[self.of(key, depth + 1), self.of(part, depth + 1)] for key, part in dict.items(value)]
+            return ["dict", pairs]
+        if issubclass(kind, np.ndarray) and value.dtype.kind in _KINDS:
+            return self._array("array", np.array(value, subok=False))
+        if kind is OnDevice:
+            return self._array("device", value.values)
+        return ["other", kind.__name__]
+
+    def _array(self, tag: str, array: npt.NDArray[Any]) -> list[Any]:
+        if array.dtype.kind not in _KINDS:
+            return ["other", array.dtype.name]
+        self._bytes += array.nbytes
+        if self._bytes > MOST_BYTES:
+            raise TooMuchError(f"more than {MOST_BYTES >> 20} MiB")
+        held = io.BytesIO()
+        np.lib.format.write_array(held, array, allow_pickle=False)
+        self._arrays.append(held.getvalue())
+        return [tag, len(self._arrays[-1])]
+
+
+def decode(whole: bytes) -> Any:
+    """The value of `encode`'s bytes, made of exact types.
+
+    Raises
+    ------
+    DamagedError
+        If they are anything else.
+    """
+    try:
+        start = _LENGTH_BYTES + int.from_bytes(whole[:_LENGTH_BYTES], "big")
+        rest = io.BytesIO(whole[start:])
+        value = _value(json.loads(whole[_LENGTH_BYTES:start]), rest)
+        if rest.read(1):
+            raise DamagedError("there is more than one value")
+        return value
+    except DamagedError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        raise DamagedError(str(error)) from None
+
+
+def _value(tree: Any, rest: io.BytesIO) -> Any:
+    if tree is None or isinstance(tree, bool):
+        return tree
+    tag, *held = tree
+    return _MADE[tag](rest, *held)
+
+
+def _array(rest: io.BytesIO, length: int) -> npt.NDArray[Any]:
+    """An array, whose head must tell the size of what follows before anything is made of it."""
+    held = io.BytesIO(rest.read(length))
+    version = np.lib.format.read_magic(held)
+    if version != (1, 0):
+        raise DamagedError("an array of another format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(held)
+    if dtype.kind not in _KINDS or math.prod(shape) * dtype.itemsize != length - held.tell():
+        raise DamagedError("an array of another size")
+    flat = np.frombuffer(held.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
+    return flat.reshape(shape, order="F" if fortran else "C").copy()
+
+
+_MADE: dict[str, Callable[..., Any]] = {
+    "int": lambda rest, text: int(str.__str__(text), 16),
+    "float": lambda rest, text: float.fromhex(text),
+    "complex": lambda rest, real, imag: complex(float.fromhex(real), float.fromhex(imag)),
+    "str": lambda rest, text: str.__str__(text),
+    "tuple": lambda rest, parts: tuple(_value(part, rest) for part in list.__iter__(parts)),
+    "list": lambda rest, parts: [_value(part, rest) for part in list.__iter__(parts)],
+    "dict": lambda rest, pairs: {_value(key, rest): _value(part, rest) for key, part in pairs},
+    "array": _array,
+    "scalar": lambda rest, length: _array(rest, length)[()],
+    "device": lambda rest, length: OnDevice(_array(rest, length)),
+    "other": lambda rest, kind: Other(str.__str__(kind)),
+}
