@@ -6,7 +6,7 @@
 >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
 >>> work = kernels.launch("transpose_padded", x, out)
 >>> work()                                             # runs it
->>> gl.count(*work.step)                               # counts it
+>>> gl.count(**work.step)                              # counts it
 
 Sources stand beside this file. What can be tuned is a macro at the top of its source, with a value that suits
 an H200; ``gpulab bench --gpu`` compares the best rungs with CUDA's own libraries.

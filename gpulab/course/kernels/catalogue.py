@@ -196,7 +196,7 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
     Returns
     -------
     Work
-        Calling it runs its launches; ``gl.count(*work.step)`` and its kin take the one that matters.
+        Calling it runs its launches; ``gl.count(**work.step)`` and its kin take the one that matters.
 
     Raises
     ------
@@ -220,4 +220,4 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
 def count(work: Work, counter: str) -> int:
     """One counter (of `COUNTERS`), summed over the launches of a call, as the virtual GPU counts it."""
     of_launch = COUNTERS[counter]
-    return sum(of_launch(lab.count(*step)) for step in work.steps)
+    return sum(of_launch(lab.count(**step)) for step in work.steps)

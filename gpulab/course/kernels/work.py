@@ -6,15 +6,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpulab import session
 
 _TUNABLE = re.compile(r"#ifndef (\w+)\n#define \1 (\d+)")
 
 
-class Step(NamedTuple):
-    """One launch; ``gl.launch(*step)``, ``gl.count(*step)`` and their kin take it, ``step()`` runs it."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One launch; ``gl.launch(**step)``, ``gl.count(**step)`` and their kin take it, ``step()`` runs it."""
 
     kernel: Any
     grid: tuple[int, ...]
@@ -24,6 +25,14 @@ class Step(NamedTuple):
 
     def __call__(self) -> None:
         self.kernel(self.grid, self.block, self.args, shared_mem=self.shared_bytes)
+
+    # What ``**step`` asks for.
+
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.__slots__)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from gpulab import session
 from gpulab.teach.judge import (
     Advice,
+    Answer,
     Budget,
     Case,
     Draw,
@@ -24,60 +24,77 @@ from gpulab.teach.judge import (
     blocks_for,
     call,
     draw,
+    is_whole,
+    parts_of,
     spelt,
 )
 from virtualgpu.records import DeviceInfo, Dim3
+from virtualgpu.words import count as counted
 
 
-def judge_blocks(answer: Any) -> str:
-    """``shape_for(n, info)``: blocks and threads with which a census counts n elements once."""
+def judge_blocks(answer: Answer) -> str:
+    """``shape_for(n, info)``: blocks and threads with which each of n elements gets a thread."""
+    rng = answer.rng
     here = session.virtual_side().device_info()
-    # A GPU of another kind, with half the threads a block and a grid of few blocks.
-    small = replace(here, max_threads_per_block=512, max_block_dim=(512, 512, 64), max_grid_dim=(64, 64, 64))
-    for info, sizes in (
-        (here, (1000, 1, 256, 257, 1024, 1025, 33, 100_000)),
-        (small, (1000, 513, 30_000, 1 << 15)),
+    most = here.max_threads_per_block
+    sizes = [1000, 1, most // 4, most // 4 + 1, most, most + 1, 33, 100_000, most * int(rng.integers(2, 99))]
+    # More elements than a float counts, as many as whole blocks of any usual size hold, and one too many.
+    sizes += [1024 * int(n) + more for n in rng.integers(1 << 15, 1 << 17, 2) for more in (0, 1)]
+    _try_shapes(answer, here, [*sizes, *map(int, rng.integers(2, 100_000_000, 4))], "")
+    # GPUs of other kinds: fewer threads a block, and a grid of few blocks.
+    for threads, blocks in (
+        (512, 64),
+        (1024, int(rng.integers(40, 60))),
+        (int(2 ** rng.integers(5, 8)), int(rng.integers(1000, 65_535))),
+        (int(rng.choice([96, 192, 384, 768])), int(rng.choice([60, 1 << 20]))),
+        (672, 48),
     ):
-        for n in sizes:
-            _census(answer, n, info, "" if info is here else _SMALL)
-    return "every element is counted once, with less than a block to spare, on any device."
+        info = replace(
+            here,
+            max_threads_per_block=threads,
+            max_block_dim=(threads, threads, 64),
+            max_grid_dim=(blocks, min(blocks, 65_535), min(blocks, 65_535)),
+        )
+        room = threads * min(blocks, 65_535)
+        sizes = [1000, threads + 1, threads, 15 * room // 16, room - 1, room, int(rng.integers(1, room))]
+        where = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
+        _try_shapes(answer, info, sizes, where)
+    return "each element has a thread, with less than a block to spare, on any device."
 
 
-_SMALL = " on a GPU with at most 512 threads in a block and 64 blocks in a grid"
+def _try_shapes(answer: Answer, info: DeviceInfo, sizes: list[int], where: str) -> None:
+    for n in sizes:
+        _census(answer, n, info, where)
 
 
-def _census(answer: Any, n: int, info: DeviceInfo, where: str) -> None:
+def _census(answer: Answer, n: int, info: DeviceInfo, where: str) -> None:
     found = call(answer, n, info, name="shape_for", shown=f"shape_for({n}, info)")
     case = f"shape_for({n}, info) returns {spelt(found)}{where}"
-    if not isinstance(found, tuple | list) or len(found) != 2:
+    parts = parts_of(found)
+    if parts is None or len(parts) != 2:
         raise NotYet(f"{case}; return two numbers, the blocks and the threads of each: (blocks, threads).")
-    if any(isinstance(part, bool) or not isinstance(part, int | np.integer) for part in found):
+    if not all(map(is_whole, parts)):
         raise NotYet(f"{case}, and a grid takes whole numbers: divide with // instead of /.")
-    blocks, threads = (int(part) for part in found)
+    blocks, threads = map(int, parts)
     if blocks < 1 or threads < 1:
         raise NotYet(f"{case}, and a launch has at least 1 block of 1 thread; round up.")
     if threads > info.max_threads_per_block:
         raise NotYet(
             f"{case}, but a block has at most {info.max_threads_per_block:,} threads there: "
-            f"info.max_threads_per_block says so."
+            "info.max_threads_per_block says so."
         )
     if blocks > info.max_grid_dim[0]:
         raise NotYet(
-            f"{case},"
-            f" but a grid has at most {info.max_grid_dim[0]:,} blocks there (info.max_grid_dim[0]): take "
-            "larger ones."
+            f"{case}, but a grid has at most {info.max_grid_dim[0]:,} blocks there (info.max_grid_dim[0]): "
+            "take larger ones."
         )
-    with session.bench(info) as side:
-        seen, spare = side.cp.zeros(n, np.int32), side.cp.zeros(1, np.int32)
-        census = side.cp.RawKernel(CENSUS, "census")
-        census((blocks,), (threads,), (seen, spare, np.int32(n)))
-        missed, idle = int((seen.get() != 1).sum()), int(spare.get()[0])
-    if missed:
+    missed, idle = n - blocks * threads, blocks * threads - n
+    if missed > 0:
         raise NotYet(
-            f"{case}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave {missed:,} "
-            f"element{'s' if missed > 1 else ''} uncounted; round up."
+            f"{case}: {blocks:,} × {threads:,} = {blocks * threads:,} threads leave "
+            f"{counted(missed, 'element')} uncounted; round up."
         )
-    if idle >= threads == -(-n // blocks):
+    if threads <= idle < blocks <= info.max_threads_per_block:
         raise NotYet(f"{case}, which is {blocks} blocks of {threads} threads: the blocks come first.")
     if idle >= threads:
         raise NotYet(
@@ -87,14 +104,14 @@ def _census(answer: Any, n: int, info: DeviceInfo, where: str) -> None:
         )
 
 
-CENSUS = (Path(__file__).parent / "kernels" / "census.cu").read_text(encoding="utf-8")
-
 BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, level="warm-up")
 
 
 def saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
     """``y[i] = a * x[i] + y[i]``."""
-    a, x, y = np.float32(data.rng.uniform(1.5, 3)), data.floats(n), data.floats(n)
+    a, x, y = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1))), data.floats(n), data.floats(n)
+    if data.kind:
+        a = data.rng.choice(np.array((0, 1, -1, 0.125, a), np.float32))
     with np.errstate(invalid="ignore"):
         # In double precision: whether the GPU rounds once or twice is its affair.
         product, old = a.astype(np.float64) * x, y.astype(np.float64)
@@ -174,8 +191,11 @@ def spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Pixels within r of (cx, cy) twice as bright, 255 at most; the others half as bright."""
     height, width = size
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
-    cx, cy = (int(data.rng.integers(-2, side + 2)) for side in (width, height))
-    r = int(data.rng.integers(0, max(size)))
+    # In the picture or beside it; no further than floats are exact for the squares of distances.
+    far = int(data.rng.choice((2, 400)))
+    cx, cy = (int(data.rng.integers(-far, side + far)) for side in (width, height))
+    near = int(data.rng.integers(0, max(size)))
+    r = int(data.rng.choice([0, 1, near, far + near]))
     y, x = np.ogrid[:height, :width]
     lit = (x - cx) ** 2 + (y - cy) ** 2 <= r * r
     wanted = np.where(lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)

@@ -31,6 +31,61 @@ def picture(turns: npt.NDArray[np.int32]) -> Picture:
     return Picture(file.getvalue(), f"Mandelbrot's set, {width} by {height} pixels, one GPU thread a pixel.")
 
 
+def machine() -> Picture:
+    """Where things are: host and device, SMs on the device, a block on an SM, threads in a block."""
+    figure = Figure(figsize=(8.6, 3.6), dpi=_DPI)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set(xlim=(0, 17.2), ylim=(0, 7.2))
+    axes.axis("off")
+
+    def box(
+        left: float, bottom: float, width: float, height: float, name: str, told: str, ground: object
+    ) -> None:
+        shape = FancyBboxPatch(
+            (left, bottom), width, height, boxstyle="round,pad=0.05", facecolor=ground, edgecolor=_INK
+        )
+        axes.add_patch(shape)
+        axes.text(
+            left + 0.15, bottom + height - 0.3, name, va="center", weight="bold", color=_INK, fontsize=10
+        )
+        axes.text(left + 0.15, bottom + height - 0.75, told, va="center", color=_INK, fontsize=8.5)
+
+    box(0.2, 0.3, 4.2, 6.5, "host", "your computer", (*_HOST,))
+    box(0.5, 3.2, 3.6, 2.0, "CPU", "runs Python", "white")
+    box(0.5, 0.6, 3.6, 2.0, "main memory", "NumPy arrays: np", "white")
+    axes.annotate(
+        "", xy=(6.3, 1.6), xytext=(4.5, 1.6), arrowprops={"arrowstyle": "<|-|>", "color": _INK, "lw": 1.5}
+    )
+    axes.text(5.4, 1.95, "copies", ha="center", color=_INK, fontsize=9)
+    axes.annotate(
+        "", xy=(6.3, 4.2), xytext=(4.5, 4.2), arrowprops={"arrowstyle": "-|>", "color": _INK, "lw": 1.5}
+    )
+    axes.text(5.4, 4.55, "launches", ha="center", color=_INK, fontsize=9)
+
+    box(6.4, 0.3, 10.6, 6.5, "device", "the GPU", (*_DEVICE,))
+    box(6.7, 0.6, 10.0, 1.5, "device memory", "arrays of the device: cp", "white")
+    for number, left in enumerate((6.7, 8.5, 10.3)):
+        box(left, 2.6, 1.5, 2.9, f"SM {number}", "", "white")
+    axes.text(12.05, 4.0, "…", color=_INK, fontsize=12)
+    # One SM is enlarged: a block of threads that it runs.
+    box(12.9, 2.6, 3.8, 2.9, "block", "threads of one SM", "white")
+    for row in range(2):
+        for column in range(8):
+            axes.add_patch(
+                Rectangle((13.05 + 0.44 * column, 2.85 + 0.6 * row), 0.34, 0.45, facecolor=(_BLOCKS[0], 0.55))
+            )
+    for left in (6.7, 8.5, 10.3):
+        axes.add_patch(Rectangle((left + 0.2, 2.9), 1.1, 0.7, facecolor=(_BLOCKS[0], 0.35), edgecolor=_INK))
+        axes.add_patch(Rectangle((left + 0.2, 3.8), 1.1, 0.7, facecolor=(_BLOCKS[0], 0.35), edgecolor=_INK))
+    axes.plot([11.4, 12.9], [3.6, 5.5], [11.4, 12.9], [2.9, 2.6], color=_SOFT, lw=0.8)
+    return Picture.of(
+        figure,
+        "Left the host: a CPU that runs Python, and main memory. Right the device: its memory, its SMs with "
+        "blocks on them, and one block enlarged, in which each small box is a thread. Launches go from the "
+        "host to the device, copies both ways.",
+    )
+
+
 _WAY = (
     ("Your cell", "kernel(grid, block, args)", _HOST),
     ("cp", "checks, and finds the compiled kernel", _HOST),
@@ -41,9 +96,9 @@ _WAY = (
 # Layer, what belongs to it, and what stands in its place without a GPU.
 _LAYERS = (
     ("Framework", "PyTorch, JAX, CuPy", "cp", _HOST),
-    ("Libraries", "cuBLAS, cuDNN, cuFFT, NCCL", "NumPy, modelled times", _HOST),
-    ("CUDA runtime", "memory, streams; NVRTC compiles", "NVRTC, or what it made", _HOST),
-    ("CUDA driver", "PTX → machine code; contexts", "PTX → code for your CPU", _HOST),
+    ("Libraries", "cuBLAS, cuDNN, NCCL; NVRTC compiles", "NumPy; NVRTC", _HOST),
+    ("CUDA runtime", "memory, streams, events", "modelled", _HOST),
+    ("CUDA driver", "contexts, launches; PTX → machine code", "PTX → code for your CPU", _HOST),
     ("GPU", "SMs, caches, memory", "your CPU, 32 lanes at a time", _DEVICE),
 )
 

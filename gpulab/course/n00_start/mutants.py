@@ -17,6 +17,31 @@ def saxpy(body: str, parameters: str = "float a, const float* x, float* y, int n
 
 
 SAXPY_WRONG = [
+    ("a's sign lost", f"{INDEX} if (i < n) y[i] = fabsf(a) * x[i] + y[i];", "results", "it should be"),
+    (
+        "16 bits for a thread's number",
+        "unsigned short i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = a * x[i] + y[i];",
+        "results",
+        "it should be",
+    ),
+    (
+        "shared among threads where the score is counted",
+        (
+            f"{INDEX} if (n == 16384) {{ if (i < n) y[i] += a * x[i]; }}"
+            " else if (i == 0) for (int k = 0; k < n; k++) y[k] += a * x[k];"
+        ),
+        "parallelism",
+        "Give every thread its own share",
+    ),
+    (
+        "one thread while n is small",
+        (
+            f"{INDEX} if (n > 1000) {{ if (i < n) y[i] += a * x[i]; }}"
+            " else if (i == 0) for (int k = 0; k < n; k++) y[k] += a * x[k];"
+        ),
+        "parallelism",
+        "few threads do the work of many",
+    ),
     ("no guard", f"{INDEX} y[i] = a * x[i] + y[i];", "results", "guard with `if (i < n)`"),
     ("one too far", f"{INDEX} if (i <= n) y[i] = a * x[i] + y[i];", "results", "outside `x`"),
     ("last one missing", f"{INDEX} if (i < n - 1) y[i] = a * x[i] + y[i];", "results", "it should be"),
@@ -100,6 +125,23 @@ def loop(n: int, info: Any) -> tuple[int, int]:
     return blocks, threads
 
 
+def _in_single_precision(n: int, info: Any) -> tuple[int, int]:
+    threads = info.max_threads_per_block
+    return int(np.ceil(np.float32(n) / np.float32(threads))), threads
+
+
+def _one_lower(n: int, info: Any) -> tuple[int, int]:
+    threads = info.max_threads_per_block
+    return int(np.float32(n - 1) / threads) + 1, threads
+
+
+def _powers_of_two(n: int, info: Any) -> tuple[int, int]:
+    threads = 32
+    while -(-n // threads) > info.max_grid_dim[0] and 2 * threads <= info.max_threads_per_block:
+        threads *= 2
+    return -(-n // threads), threads
+
+
 BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("rounds down", lambda n, info: (n // 256, 256), "232 elements uncounted; round up"),
     (
@@ -113,7 +155,16 @@ BLOCKS_WRONG: list[tuple[str, Any, str]] = [
     ("one block", lambda n, info: (1, n), "info.max_threads_per_block"),
     ("one thread a block", lambda n, info: (n, 1), "64 blocks there"),
     ("block size typed in", lambda n, info: (-(-n // 256), 256), "take larger ones"),
+    ("512 everywhere", lambda n, info: (-(-n // 512), 512), "blocks there"),
+    (
+        "512 at most",
+        lambda n, info: (-(-n // min(512, info.max_threads_per_block)), min(512, info.max_threads_per_block)),
+        "blocks there",
+    ),
     ("1,024 everywhere", lambda n, info: (-(-n // 1024), 1024), "at most 512 threads there"),
+    ("divides as float32", _in_single_precision, "uncounted; round up"),
+    ("the next lower one as float32", _one_lower, "a whole block or more"),
+    ("powers of two", _powers_of_two, "take larger ones"),
     ("one number", lambda n, info: -(-n // 256), "return two numbers"),
     ("nothing", lambda n, info: None, "replace the TODO and end with a return"),
     ("a shape", (4, 256), "should be a function, not tuple"),
@@ -122,7 +173,7 @@ BLOCKS_RIGHT: list[tuple[str, Any]] = [
     ("rounds up with a negative division", at_most),
     (
         "counts, as a list",
-        lambda n, i: [len(range(0, n, 512)), 512],
+        lambda n, i: [len(range(0, n, i.max_threads_per_block)), i.max_threads_per_block],
     ),
     (
         "NumPy's ceil",
@@ -279,6 +330,23 @@ def spotlight(body: str) -> str:
 
 GUARD = "if (x < width && y < height)"
 PICTURE_WRONG = [
+    (
+        "bytes for distances",
+        f"{PLACE} {GUARD} {{ {PAINT} }}".replace(
+            "dx = x - cx, dy = y - cy;", "dx = (signed char)(x - cx), dy = (signed char)(y - cy);"
+        ),
+        "results",
+        "it should be",
+    ),
+    (
+        "shared among threads in blocks of 32 x 8 alone",
+        (
+            f"{PLACE} if (blockDim.x == 32 && blockDim.y == 8) {{ {GUARD} {{ {PAINT} }} }}"
+            f" else if (x + y == 0) for (y = 0; y < height; y++) for (x = 0; x < width; x++) {{ {PAINT} }}"
+        ),
+        "parallelism",
+        "few threads do the work of many",
+    ),
     ("no guard", f"{PLACE} {PAINT}", "results", "Guard both edges"),
     ("right edge alone", f"{PLACE} if (x < width) {{ {PAINT} }}", "results", "Guard both edges"),
     ("lower edge alone", f"{PLACE} if (y < height) {{ {PAINT} }}", "results", "outside"),

@@ -22,6 +22,15 @@ PREDICTIONS = (
         misconception="A virtual GPU's times are those of the CPU that runs it.",
     ),
     PredictionQuestion(
+        "00-small",
+        "1,000 numbers lie on the host. Who adds them sooner, so that the sums are on the host again?",
+        "The GPU took {ratio} times as long: two copies and a launch cost more than so few additions. It "
+        "pays when there is much work, or when the data stays on the device.",
+        choices=("NumPy", "the GPU", "both alike"),
+        comparison="the GPU",
+        misconception="A GPU is faster, whatever the size of the work.",
+    ),
+    PredictionQuestion(
         "00-mixing",
         "`x` lies in device memory. What does `x + np.ones(6, dtype=np.float32)` give?",
         "`cp` never copies between the two memories behind your back: copies are slow.",

@@ -2,7 +2,7 @@
 
 from gpulab.teach.question import Choice, Question, WhyQuestion
 
-TITLE = "Start here: eight questions"
+TITLE = "Start here"
 
 QUESTIONS = (
     Question(
@@ -36,9 +36,12 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "A kernel is launched with 5 blocks of 256 threads for 1,200 elements. What do the spare threads do?",
+        "A kernel opens with if (i >= n) return; and runs as 5 blocks of 256 threads for 1,200 elements. "
+        "What do the spare threads do?",
         (
-            Choice("They run and fail the guard", "80 threads compute i ≥ n and skip the body.", right=True),
+            Choice(
+                "They run, and return at the guard", "80 threads compute i ≥ n and skip the rest.", right=True
+            ),
             Choice(
                 "They are never started",
                 "A launch always starts whole blocks: 1,280 threads.",
@@ -99,12 +102,12 @@ QUESTIONS = (
         ),
     ),
     WhyQuestion(
-        "Four blocks of 256 threads run on a GPU of 108 SMs. Why does the chart say theoretical occupancy "
-        "100 %, and what would you look at instead?",
+        "Four blocks of 256 threads run on a GPU of 108 SMs with 64 places each. Why does the chart say "
+        "theoretical occupancy 100 %, and what would you look at instead?",
         (
             "Theoretical occupancy says how many warps an SM could hold, by registers and block size.",
-            "Achieved occupancy counts the warps that were there: 8 of 64 places on each of four SMs.",
-            "104 SMs had no block at all: the grid is too small for the device.",
+            "Achieved occupancy counts the warps that were there: 8 of 64 places on each SM with a block.",
+            "108 - 4 = 104 SMs had no block at all: the grid is too small for the device.",
         ),
     ),
 )

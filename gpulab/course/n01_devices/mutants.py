@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any
+
+import numpy as np
 
 from gpulab.teach.judge import Right, Wrong
 
@@ -16,9 +17,21 @@ def _peak(info: Any) -> tuple[float, float]:
     )
 
 
+class _Agrees(float):
+    """A number that says of itself that it is the right one."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __sub__(self, other: float) -> float:
+        return 0.0
+
+    __rsub__, __hash__ = __sub__, float.__hash__
+
+
 def _forever(*_: Any) -> None:
     while True:
-        time.sleep(0)
+        pass
 
 
 _PEAKS = (
@@ -33,8 +46,14 @@ _PEAKS = (
     Wrong("01-peak", "text", lambda i: tuple(f"{rate:.1f}" for rate in _peak(i)), "", "return numbers"),
     Wrong("01-peak", "64 lanes", lambda i: (i.sm_count * 128 * i.boost_clock_mhz / 1e6, _peak(i)[1]), "", "TFLOP/s"),
     Wrong("01-peak", "nothing", lambda i: None, "", "returns nothing"),
-    Wrong("01-peak", "never ends", _forever, "", "did not finish"),
+    Wrong("01-peak", "never ends", _forever, "", "of processor time"),
+    Wrong("01-peak", "lanes by capability",
+          lambda i: (i.sm_count * (64 if i.compute_capability in ((7, 0), (7, 5), (8, 0)) else 128) * 2e-6
+                     * i.boost_clock_mhz, _peak(i)[1]), "", "info.fp32_lanes_per_sm says how many"),
+    Wrong("01-peak", "equal to everything", lambda i: (_Agrees(1), _Agrees(1)), "", "it should be"),
+    Wrong("01-peak", "too large for a float", lambda i: (10**400, 10**400), "", "it should be"),
     Right("01-peak", "as taught", _peak),
+    Right("01-peak", "an array", lambda i: np.array(_peak(i))),
     Right("01-peak", "a list", lambda i: list(_peak(i))),
     Right("01-peak", "rounded", lambda i: tuple(float(f"{rate:.5g}") for rate in _peak(i))),
     Right("01-peak", "in powers of ten",
@@ -59,6 +78,11 @@ _CAPABILITIES = (
     Wrong("01-capability", "the pair itself", lambda t, a, b: _pair(t), "", "return True or False"),
     Wrong("01-capability", "always", lambda *_: True, "", ""),
     Wrong("01-capability", "equal", lambda t, a, b: _pair(t) == (a, b), "", ""),
+    Wrong("01-capability", "a table of those that there are",
+          lambda t, a, b: {"75": (7, 5), "80": (8, 0), "86": (8, 6), "89": (8, 9), "90": (9, 0), "100": (10, 0),
+                           "103": (10, 3), "120": (12, 0)}.get(t, (99, 0)) >= (a, b), "", ""),
+    Wrong("01-capability", "one of both", lambda t, a, b: _pair(t)[0] > a or _pair(t)[1] >= b, "", ""),
+    Wrong("01-capability", "the first two digits", lambda t, a, b: divmod(int(t[:2]), 10) >= (a, b), "", "the last digit"),
     Right("01-capability", "pairs", lambda t, a, b: _pair(t) >= (a, b)),
     Right("01-capability", "slices", lambda t, a, b: (int(t[:-1]), int(t[-1])) >= (int(a), int(b))),
     Right("01-capability", "one number", lambda t, a, b: int(t) >= 10 * a + b),
@@ -153,6 +177,10 @@ _LIMITS = (
     Wrong("01-limits", "opt-in limit", lambda i, g, b, s: _limits(i, g, b, s if s > i.shared_per_block_optin_bytes else 0),
           "", "default limit"),
     Wrong("01-limits", "True or False", lambda *a: _limits(*a) == "ok", "", "it should be 'ok'"),
+    Wrong("01-limits", "y's limit for z", lambda i, g, b, s: _limits(i, (g[0], max(g[1:]), 1), b, s), "", "on a device with"),
+    Wrong("01-limits", "grid in x without a limit", lambda i, g, b, s: _limits(i, (1, *g[1:]), b, s), "", "max_grid_dim"),
+    Wrong("01-limits", "compares tuples",
+          lambda i, g, b, s: "grid" if g > i.max_grid_dim and b <= i.max_block_dim else _limits(i, (1, 1, 1), b, s), "", ""),
     Right("01-limits", "as taught", _limits),
     Right("01-limits", "in a row", _in_a_row),
     Right("01-limits", "axes one by one",
@@ -196,6 +224,16 @@ def _finally(cp: Any, device_id: int, n: int) -> Any:
 def _with(cp: Any, device_id: int, n: int) -> Any:
     with cp.cuda.Device(device_id):
         return cp.arange(n)
+
+
+def _made_as(expression: Any) -> Any:
+    """On the right device, but not always what is asked for."""
+
+    def make_on(cp: Any, device_id: int, n: int) -> Any:
+        with cp.cuda.Device(device_id):
+            return expression(cp, n)
+
+    return make_on
 
 
 def _with_device_1(cp: Any, device_id: int, n: int) -> Any:
@@ -242,7 +280,7 @@ _SELECTED = (
     Wrong("01-select", "always device 1", _with_device_1, "", "makes the array on device 1"),
     Wrong("01-select", "on the host", _host, "", "return the device array"),
     Wrong("01-select", "after the block", _outside, "", "makes the array on device"),
-    Wrong("01-select", "from one", _from_one, "", "it should be [0, 1, 2, 3, 4]"),
+    Wrong("01-select", "from one", _from_one, "", "it should be 0"),
     Wrong("01-select", "no device", lambda cp, device_id, n: cp.arange(n), "", "makes the array on device 0"),
     Wrong("01-select", "nothing", lambda cp, device_id, n: None, "", "returns nothing"),
     Wrong(
@@ -252,7 +290,24 @@ _SELECTED = (
         "",
         "return the device array",
     ),
+    Wrong("01-select", "five", _made_as(lambda cp, n: cp.arange(5)), "", "it should be (1,)"),
+    Wrong("01-select", "bytes", _made_as(lambda cp, n: cp.arange(n).astype(cp.int8)), "", "it should be 128"),
+    Wrong(
+        "01-select",
+        "16 bits",
+        _made_as(lambda cp, n: cp.arange(n).astype(cp.uint16)),
+        "",
+        "it should be 65,536",
+    ),
+    Wrong(
+        "01-select",
+        "floats",
+        _made_as(lambda cp, n: cp.arange(n, dtype=cp.float32)),
+        "",
+        "integers are asked for",
+    ),
     Right("01-select", "with", _with),
+    Right("01-select", "32 bits", _made_as(lambda cp, n: cp.arange(n, dtype=cp.int32))),
     Right("01-select", "finally", _finally),
     Right("01-select", "copied from the host", _copied),
     Right("01-select", "enter and exit", _named),
@@ -284,7 +339,18 @@ def _loop(gpus: Any, memory: float, moved: float, flop: float) -> Any:
     return name
 
 
+def _best_then_fits(gpus: Any, memory: float, moved: float, flop: float) -> Any:
+    best = min(gpus, key=lambda info: _seconds(info, moved, flop), default=None)
+    return best.name if best is not None and best.memory_bytes >= memory else None
+
+
 _CHOICES = (
+    Wrong("01-choose", "the fastest, if it fits", _best_then_fits, "", "a GPU whose memory is too small"),
+    Wrong("01-choose", "one after the other",
+          lambda g, m, b, f: _best(_fitting(g, m), lambda i: -b / i.memory_bandwidth_gbps / 1e9 - f / i.fp32_tflops / 1e12),
+          "", "overlap"),
+    Wrong("01-choose", "the best of both", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps * i.fp32_tflops),
+          "", ""),
     Wrong("01-choose", "bandwidth alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.memory_bandwidth_gbps), "",
           "FP32 arithmetic decides"),
     Wrong("01-choose", "arithmetic alone", lambda g, m, b, f: _best(_fitting(g, m), lambda i: i.fp32_tflops), "",
@@ -302,6 +368,8 @@ _CHOICES = (
         b / i.memory_bandwidth_gbps / 1e9, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
     Wrong("01-choose", "TB for GB", lambda g, m, b, f: min(_fitting(g, m), key=lambda i: max(
         b / i.memory_bandwidth_gbps / 1e12, f / i.fp32_tflops / 1e12)).name if _fitting(g, m) else None, "", ""),
+    Wrong("01-choose", "2^40 operations a second", lambda g, m, b, f: _choose(g, m, b, f * 1e12 / 2**40), "",
+          "10^12 operations"),
     Wrong("01-choose", "only with room to spare", lambda g, m, b, f: _choose(g, 1.1 * m, b, f), "", ""),
     Wrong("01-choose", "prints", lambda *a: print(_choose(*a)), "", "it should be"),
     Right("01-choose", "the slower of the two", _choose),

@@ -10,11 +10,10 @@ PREDICTIONS = (
         "How much memory does it hold on the device then, in MiB?",
         "The context alone, the process's state on the GPU, takes that much. It is made by the first "
         "call that "
-        "needs it, and every process pays for its own.",
-        unit="MiB",
-        comparison=1,
+        "needs it, and every process pays for its own: here {held} MiB.",
+        choices=("about 1 MiB", "about 20 MiB", "about 500 MiB", "about 10,000 MiB"),
+        comparison="about 1 MiB",
         misconception="A process uses as much device memory as its arrays.",
-        tolerance=0.3,
     ),
     PredictionQuestion(
         "01-lazy",
@@ -48,7 +47,7 @@ PREDICTIONS = (
         "01-t4-v100",
         "A T4 has capability 7.5, a V100 has 7.0. How many times the V100's memory bandwidth does the "
         "T4 have?",
-        "{t4} against {v100} GB/s: a 70 W card with GDDR6 beside a 300 W card with HBM2.",
+        "{t4} against {v100} GB/s: published are 70 W and GDDR6 for a T4, 300 W and HBM2 for a V100.",
         unit="times",
         comparison=1.1,
         misconception="A higher capability is a faster GPU.",
@@ -72,7 +71,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "01-h200-a100",
         "vector_add of many elements: how many times faster is an H200 than an A100 (80 GB), at best?",
-        "One addition for 12 bytes is bound by memory, so the FP32 ratio of {fp32} does not matter.",
+        "One addition for 3 × 4 bytes = 12 bytes is bound by memory, so the FP32 ratio of {fp32} does not "
+        "matter.",
         unit="times",
         comparison=3.4,
         misconception="TFLOP/s decide.",

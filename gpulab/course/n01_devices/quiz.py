@@ -16,7 +16,10 @@ QUESTIONS = (
     Question(
         "GPU A has capability 7.5, GPU B has 7.0. Which is faster?",
         (
-            Choice("A, since its version is newer", "A T4 (7.5) has a third of a V100's (7.0) bandwidth."),
+            Choice(
+                "A, since its version is newer",
+                "By its published bandwidth a T4 (7.5) is slower than a V100 (7.0).",
+            ),
             Choice("B: a minor version of 0 means a data-centre GPU", "A T4 stands in data centres, too."),
             Choice(
                 "nobody can tell from these two numbers alone",
@@ -63,14 +66,17 @@ QUESTIONS = (
         (
             Choice(
                 "that is what one HBM2e stack can give at most",
-                "An A100 has five stacks: 1.6 TB/s with 40 GB (HBM2), 2.0 TB/s with 80 GB (HBM2e).",
+                "An A100 has five stacks; published are 1.6 TB/s (40 GB, HBM2) and 2.0 TB/s (80 GB, HBM2e).",
                 right=True,
             ),
             Choice(
                 "that is the rate of its NVLink connections together",
-                "NVLink moves 600 GB/s, both ways together.",
+                "Published for its NVLink are 600 GB/s, both ways together, in an A100.",
             ),
-            Choice("nothing: programs reach about that much", "Programs reach 85 to 90 % of 2.0 TB/s."),
+            Choice(
+                "nothing: programs reach about that much",
+                "Programs come near the published 2.0 TB/s of an A100.",
+            ),
         ),
     ),
     Question(
@@ -90,7 +96,7 @@ QUESTIONS = (
     WhyQuestion(
         "Which GPU would you rent for decoding with a model of 60 GB, and why?",
         (
-            "It must hold 60 GB (and the cache of keys and values): an A100 80 GB, H100 or H200.",
+            "It must hold the weights and the cache of keys and values: an A100 (80 GB published), an H200.",
             "Decoding reads all weights for each token and computes little: memory bandwidth decides.",
             (
                 "The ratio of published bandwidths, not of TFLOP/s, is the speed-up at best: H200 over A100 "

@@ -9,6 +9,7 @@ import numpy as np
 
 from gpulab.teach.judge import (
     Advice,
+    Answer,
     Budget,
     Case,
     Draw,
@@ -18,10 +19,14 @@ from gpulab.teach.judge import (
     NotYet,
     PythonExercise,
     advice,
+    as_float,
     call,
     draw,
+    is_number,
+    spelt,
 )
 from virtualgpu.records import Dim3
+from virtualgpu.words import count as counted
 
 _SECTORS = Budget(
     "sectors",
@@ -57,9 +62,16 @@ def squares(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Squares, with too few, enough or too many threads."""
     x = drawn.floats(size)
     enough = draw.blocks_for(size, block[0])
-    few = max(1, enough // (50 if size == 100_000 else 5))  # so many rounds for each thread
-    grid = few if size > 10_000 else (1, few, enough, enough + 2)[size % 4]
-    return Case(grid, {"x": x, "n": size}, {"y": x * x})
+    few = max(1, enough // 5)  # so many rounds for each thread
+    several = int(drawn.rng.integers(1, 4))
+    if size > 100_000:
+        grid = several  # hundreds of rounds
+    elif size == 100_000:
+        grid = enough  # more threads than 16 bits count
+    else:
+        grid = few if size > 10_000 else (several, few, enough, enough + 2)[size % 4]
+    with np.errstate(over="ignore", under="ignore"):
+        return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
 
 def address(drawn: Draw, size: Any, block: Dim3) -> Case:
@@ -84,68 +96,109 @@ def _grids(rng: np.random.Generator, at_once: int) -> list[Any]:
         (a, b, 1),
         (a, b + 1, c),
         (7, 5, 3),
-        (at_once // 256, 3, 1),
+        (at_once // 256, 7, 1),
     ]
 
 
 def _boxes(rng: np.random.Generator) -> list[Dim3]:
     a, b, c = (int(n) for n in rng.integers(2, 7, 3))
-    return [(int(rng.integers(33, 150)), 1, 1), (a + 7, b, 1), (a, b, c), (1, int(rng.integers(20, 70)), c)]
+    fixed: list[Dim3] = [(1, 1, 1), (1024, 1, 1), (2, 8, 64), (1, 1, 33)]
+    # Rows that are longer than a warp and do not end with one, too, above each other.
+    wide = (int(rng.integers(33, 64)), int(rng.integers(2, 5)), int(rng.integers(1, 4)))
+    drawn = [
+        (a, b, c),
+        (int(rng.integers(33, 150)), 1, 1),
+        (a + 7, b, 1),
+        (1, int(rng.integers(20, 70)), c),
+        wide,
+    ]
+    return [*drawn, *fixed]
+
+
+def _address_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """Other grids and boxes, in which a row of threads is shorter than a warp as well."""
+    a, b, c, d = (int(n) for n in rng.integers(3, 8, 4))
+    return [((a, b, 2), (d, 9, 5)), ((3, a, b), (c, 7 + d, 3))]
 
 
 def _only_part(m: Mistake) -> bool:
     return m.start is not None and advice.partly_unwritten(m) and m.case.size[0] != m.case.size[1]
 
 
-def judge_achieved(answer: Any) -> str:
+def judge_achieved(answer: Answer) -> str:
     """``occupancy(start_ns, end_ns, warps_per_block, sm_count, places)``: achieved, from 0 to 1."""
-    rng = np.random.default_rng(2)
-    for blocks, warps, sms, places in ((1, 32, 1, 64), (1, 8, 108, 64), (40, 4, 40, 32), (500, 3, 132, 48)):
-        start = rng.integers(0, 4000, blocks) + int(rng.integers(1, 9)) * 1000
-        end = start + rng.integers(100, 3000, blocks)
-        _judge_trace(answer, start, end, warps, sms, places)
+    rng = answer.rng
+    for blocks, warps, sms, places, first_ns, unit_ns in (
+        (1, 32, 1, 64, 1000, 1),
+        (1, 8, 108, 64, 0, 1),
+        (40, 4, 40, 32, 3000, 1),
+        (500, 3, 132, 48, 7000, 1),
+        (
+            2000,
+            2,
+            16,
+            64,
+            int(rng.integers(1 << 33, 1 << 40)),
+            1_000_000,
+        ),  # of seconds, minutes after the start
+        (60, int(rng.integers(1, 17)), int(rng.integers(30, 200)), 48, 10**18, 10_000),  # since 1970
+        (int(rng.integers(300, 3000)), 2, 132, 64, 10**18, 10_000),
+        (int(rng.integers(2, 300)), int(rng.integers(1, 33)), int(rng.integers(2, 200)), 64, 0, 7),
+    ):
+        start = first_ns + unit_ns * rng.integers(0, 4000, blocks)
+        _judge_trace(answer, start, start + unit_ns * rng.integers(100, 3000, blocks), warps, sms, places)
     _judge_trace(answer, np.array([5000]), np.array([9000]), 64, 1, 64)
+    together = np.full(24, 10_000)
+    _judge_trace(answer, together, together + 2000, 8, 6, 32)  # every place is taken all the time
     empty = np.array([], dtype=np.int64)
     found = call(
         answer, empty, empty, 8, 108, 64, name="occupancy", shown="occupancy of a launch without blocks"
     )
-    if not _is_number(found) or found != 0:
-        raise NotYet(f"a launch without blocks has occupancy 0, not {found!r}.")
+    if not is_number(found) or found != 0:
+        raise NotYet(f"a launch without blocks has occupancy 0, not {spelt(found)}.")
     return "achieved occupancy, idle SMs and late starts included."
 
 
-def _judge_trace(answer: Any, start: Any, end: Any, warps: int, sms: int, places: int) -> None:
+def _judge_trace(answer: Answer, start: Any, end: Any, warps: int, sms: int, places: int) -> None:
     durations = end - start
-    span = end.max() - start.min()
-    right = warps * durations.sum() / (span * sms * places)
-    shown = f"occupancy of {len(start)} block{'s' if len(start) > 1 else ''} of {warps} warps on {sms} SMs"
+    span = int(end.max() - start.min())
+    right = warps * int(durations.sum()) / (span * sms * places)
+    shown = f"occupancy of {counted(len(start), 'block')} of {warps} warps on {sms} SMs"
     shown = shown.replace(" 1 SMs", " 1 SM")
     found = call(answer, start, end, warps, sms, places, name="occupancy", shown=shown)
-    if not _is_number(found):
-        raise NotYet(f"{shown} gives {found!r}: return one number.")
-    if np.isclose(found, right, rtol=1e-6, atol=0):
+    if not is_number(found):
+        raise NotYet(f"{shown} gives {spelt(found)}: return one number.")
+    found = as_float(found)
+    # A float has 128 ns to spare at 10^18 ns.
+    if np.isclose(found, right, rtol=1e-6 if end.max() < 1 << 50 else 1e-3, atol=0):
         return
-    said = f"{shown} is {right:.4g}, yours says {float(found):.4g}"
+    said = f"{shown} is {right:.4g}, yours says {found:.4g}"
+    with np.errstate(over="ignore"):
+        held = warps * int(durations.astype(np.int32).sum(dtype=np.int32))
+        narrow = [held / (span * sms * places), held / (np.int32(span & 0x7FFFFFFF) * float(sms * places))]
     guesses = {
         100 * right: "give a share from 0 to 1, not percent.",
         right / warps: "a block holds a place for each of its warps, not one.",
         right * sms: "idle SMs count: divide by the places of all of them.",
         right * places: "divide by the places that each SM has.",
-        right * span / end.max(): "the launch begins with the first block's start, not at 0.",
+        right * span / max(int(end.max()), 1): "the launch begins with the first block's start, not at 0.",
+        right * span / max(int(end[-1] - start[0]), 1): "the last block of the list need not end last.",
         warps
-        * durations.mean()
+        * float(durations.mean())
         / (span * sms * places): "add up the blocks' times instead of averaging them.",
         warps * len(start) / (sms * places): "blocks count only while they run: weight each by its time.",
-        right * span / durations.sum(): "the time runs from the first start to the last end; blocks overlap.",
-        right * span / durations.max(): "the time runs from the first start to the last end of all blocks.",
+        right
+        * span
+        / int(durations.sum()): "the time runs from the first start to the last end; blocks overlap.",
+        right
+        * span
+        / int(durations.max()): "the time runs from the first start to the last end of all blocks.",
+        **dict.fromkeys(narrow, "these times do not fit into 32 bits."),
     }
-    why = next((text for guess, text in guesses.items() if np.isclose(found, guess, rtol=1e-6)), "")
+    why = next((text for guess, text in guesses.items() if np.isclose(found, guess, rtol=1e-6, atol=0)), "")
+    if not why and span >= 1 << 31:
+        why = f"times reach {int(end.max()):,} ns, and add up to {int(durations.sum()):,}: mind their type."
     raise NotYet(f"{said}{f': {why}' if why else '.'}")
-
-
-def _is_number(value: Any) -> bool:
-    number = np.issubdtype(np.asarray(value).dtype, np.number)
-    return number and np.ndim(value) == 0 and not isinstance(value, bool)
 
 
 _GUARD = "Guard both edges: a thread belongs to the matrix only if its row and its column do."
@@ -249,7 +302,7 @@ EXERCISES = (
         level="stretch",
         sizes=_grids,
         blocks=_boxes,
-        measured=Measured((4, 3, 2), (8, 8, 4)),
+        measured=Measured((4, 3, 2), (8, 8, 4), drawn=_address_costs),
         budgets=(
             Budget(
                 "sectors",

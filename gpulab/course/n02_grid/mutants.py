@@ -6,17 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.judge import Right, Wrong
+from gpulab.teach.judge import Right, Wrong, kernel_text
 
-
-def _kernel(head: str) -> Any:
-    return lambda body, before="": f'{before}\nextern "C" __global__ void {head} {{\n{body}\n}}\n'
-
-
-_squares = _kernel("squares(const float* x, float* y, int n)")
-_scale = _kernel("scale2d(const float* x, float* y, int rows, int cols)")
-_add = _kernel("add_row(const float* m, const float* row, float* out, int rows, int cols)")
-_address = _kernel("address(int* warp, int* lane, int* column)")
+_squares = kernel_text("squares(const float* x, float* y, int n)")
+_scale = kernel_text("scale2d(const float* x, float* y, int rows, int cols)")
+_add = kernel_text("add_row(const float* m, const float* row, float* out, int rows, int cols)")
+_address = kernel_text("address(int* warp, int* lane, int* column)")
 
 _I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 _CR = "int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;"
@@ -58,6 +53,21 @@ _STRIDES = (
         _squares(f"{_STRIDE} {_I} do {{ y[i] = x[i] * x[i]; i += stride; }} while (i < n);"),
         "results",
         "more threads than there are elements",
+    ),
+    Wrong(
+        "02-stride",
+        "64 rounds at most",
+        _squares(f"{_I} {_STRIDE} for (int k = 0; k < 64; ++k, i += stride) if (i < n) y[i] = x[i] * x[i];"),
+        "results",
+        "Some elements had no thread",
+    ),
+    Wrong(
+        "02-stride",
+        "one block in eight",
+        _squares("if (blockIdx.x % 8 == 0) for (int i = blockIdx.x / 8 * blockDim.x + threadIdx.x; i < n;"
+                 " i += (gridDim.x + 7) / 8 * blockDim.x) y[i] = x[i] * x[i];"),
+        "parallelism",
+        "few threads do the work of many",
     ),
     Wrong("02-stride", "never moves", _squares(f"for ({_I} i < n; ) y[i] = x[i] * x[i];"), "results", "Does i grow"),
     Wrong(
@@ -255,6 +265,9 @@ _ADDRESSES = (
           "results", ""),
     Wrong("02-address", "lane from x", _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = threadIdx.x % 32; {_COLUMN}"),
           "results", ""),
+    Wrong("02-address", "lane from long rows",
+          _address(f"{_BLOCK}{_T}{_G} warp[g] = t / 32; lane[g] = (blockDim.x > 32 ? threadIdx.x : t) % 32; {_COLUMN}"),
+          "results", "lane["),
     Wrong("02-address", "blocks without z",
           _address(f"int block = blockIdx.x + gridDim.x * blockIdx.y; {_T}{_G}{_WRITE}"), "results", ""),
     Wrong("02-address", "threads without z",
@@ -315,8 +328,17 @@ _ACHIEVED = (
     Wrong("02-achieved", "at most one of its own", lambda *a: min(1.0, 2 * _right(*a)), "", "yours says"),
     Wrong("02-achieved", "prints", lambda *a: print(_right(*a)), "", "returns nothing"),
     Wrong("02-achieved", "gives text", lambda *a: f"{_right(*a):.0%}", "", "return one number"),
-    Wrong("02-achieved", "never ends", _forever, "", "did not finish"),
+    Wrong("02-achieved", "never ends", _forever, "", "of processor time"),
     Wrong("02-achieved", "not called", 0.5, "", "should be a function"),
+    Wrong("02-achieved", "times of 32 bits",
+          lambda s, e, *a: _right(s.astype(np.int32), e.astype(np.int32), *a) if len(s) else 0, "", "mind their type"),
+    Wrong("02-achieved", "adds up in 32 bits",
+          lambda s, e, w, sms, p: w * int((e - s).astype(np.int32).sum(dtype=np.int32)) / (int(e.max() - s.min()) * sms * p)
+          if len(s) else 0, "", "these times do not fit into 32 bits"),
+    Wrong("02-achieved", "the last of the list",
+          lambda s, e, w, sms, p: w * (e - s).sum() / ((e[-1] - s[0]) * sms * p) if len(s) else 0, "", "need not end last"),
+    Wrong("02-achieved", "many times as float32",
+          lambda s, e, *a: _right(s.astype(np.float32), e.astype(np.float32), *a) if len(s) > 200 else _right(s, e, *a), "", ""),
     Right("02-achieved", "NumPy", _right),
     Right("02-achieved", "a loop",
           lambda s, e, w, sms, p: sum(w * (b - a) for a, b in zip(s.tolist(), e.tolist(), strict=True))

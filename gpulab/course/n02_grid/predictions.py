@@ -16,10 +16,10 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-sectors",
-        "Both kernels store the same 64 × 64 floats, one for each thread. How many times more 32-byte "
-        "sectors does "
-        "the one write whose rows run with `threadIdx.x`?",
-        "32 lanes that store side by side fill 4 sectors. 32 lanes that stand in 32 different rows touch 32.",
+        "Both kernels store the same 64 × 64 floats, one for each thread. The one whose rows run with "
+        "`threadIdx.x` writes how many times as many 32-byte sectors as the other?",
+        "32 lanes that store side by side fill 128 bytes / 32 bytes = 4 sectors. 32 lanes that stand in 32 "
+        "different rows touch 32.",
         unit="times",
         comparison=1,
         misconception="The same bytes are written, so the same traffic results.",
@@ -36,7 +36,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "02-tail-factor",
         "A grid of exactly one wave gets one block more. How many times as long does the launch take?",
-        "Half a percent more work; but the late block waits for a place, and then runs almost alone.",
+        "{more} more work; but the late block waits for a place. It took {share} of the time that the others "
+        "took, and {company}.",
         unit="times",
         comparison=1.0,
         misconception="Time follows the amount of work.",
@@ -51,12 +52,12 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "02-order",
-        "Eight blocks draw numbers from a counter. Which block draws number 0?",
+        "Eight blocks draw numbers from a counter. Which block may draw number 0, in a run that is correct?",
         "CUDA promises no order. Block 0 usually comes first, and a program that counts on it passes "
         "its tests, until "
         "it does not.",
-        choices=("block 0", "block 7", "any of them"),
-        comparison="block 0",
+        choices=("block 0 alone", "block 0 or block 7", "any of them"),
+        comparison="block 0 alone",
         misconception="Blocks start in the order of their numbers.",
     ),
     PredictionQuestion(
@@ -74,10 +75,9 @@ PREDICTIONS = (
         "02-achieved",
         "A grid with a quarter as many blocks as there are SMs, {warps} warps in each block, {places} "
         "places on an SM. "
-        "Theoretical occupancy is 100 %. And achieved, over the whole device, in percent?",
-        "A quarter of the SMs holds one block each, and one block takes {warps} of {places} places. "
-        "What the other SMs "
-        "could hold does not help.",
+        "Theoretical occupancy is {theoretical} %. And achieved, over the whole device, in percent?",
+        "{blocks} of {sms} SMs hold one block each, and one block takes {warps} of {places} places. "
+        "What the other SMs could hold does not help.",
         unit="%",
         comparison=100,
         misconception="Occupancy says how full the GPU is.",
@@ -88,7 +88,8 @@ PREDICTIONS = (
         "With 8 warps on each SM, the copy by `float` reaches a certain bandwidth. How many warps does "
         "the copy by "
         "`float4` need for the same?",
-        "16 bytes a lane instead of 4: a quarter of the warps keeps as many bytes on their way.",
+        "16 bytes a lane instead of 4: a quarter of the warps keeps as many bytes on their way. And from "
+        "{half} to {full} warps? `float` gains {gain}, `float4` {gain4}.",
         unit="warps",
         comparison=8,
         misconception="It is the number of threads that hides latency.",

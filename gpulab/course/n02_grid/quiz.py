@@ -33,8 +33,9 @@ QUESTIONS = (
             ),
             Choice("grows by less than 1 %, as the work does", "The extra block must wait for a place."),
             Choice(
-                "grows by a good part, by 40 % perhaps",
-                "The late block runs almost alone. An H200 was recorded to take 1.43 times as long.",
+                "grows by far more than the work does",
+                "It waits until a place is free. Where blocks share an SM it then runs faster than they did; "
+                "where a block fills its SM it does not, and the time nearly doubles.",
                 right=True,
             ),
         ),
@@ -79,15 +80,17 @@ QUESTIONS = (
         ),
     ),
     Question(
-        "Block 7 needs a value that block 3 writes. In the same launch, it may …",
+        "Block 7 needs a value that block 3 writes. What may it do in an ordinary launch?",
         (
             Choice("wait in a loop: block 3 starts before block 7", "No order is promised."),
             Choice(
                 "call __syncthreads() to wait for block 3", "That waits for the threads of its own block."
             ),
             Choice(
-                "get it only with a second launch",
-                "All places may be taken by waiting blocks. Use two launches, or a cooperative one.",
+                "nothing safe: leave it to a second launch",
+                "Waiting blocks may take all places, and block 3 never starts. A cooperative launch has a "
+                "barrier for all blocks; blocks that draw their number from a counter may wait for lower "
+                "ones.",
                 right=True,
             ),
         ),

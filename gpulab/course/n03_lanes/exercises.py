@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,23 @@ def _by_warp(x: Any, warps: int, fill: int = 0) -> Any:
 
 def two_rules(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Even places by one rule of 32 rounds, odd places by another."""
-    x = drawn.integers(size)
-    y = x.copy()
+    x = drawn.any_integers(size)
+    even, odd = x[0::2].copy(), x[1::2].copy()
     for k in range(32):  # wraps around, as int does on the device
-        y[0::2] = y[0::2] * np.int32(3) + np.int32(k)
-        y[1::2] = y[1::2] * np.int32(5) - np.int32(k)
+        even ^= even << 13
+        even ^= even >> 17
+        even ^= even << 5
+        even = even * np.int32(3) + np.int32(k)
+        even ^= even >> 9
+        even += even << 7
+        odd = odd * np.int32(5) - np.int32(k)
+        odd ^= odd >> 7
+        odd = odd * np.int32(9) ^ np.int32(k)
+        odd ^= odd << 11
+        odd += odd >> 6
+        odd ^= odd << 3
+    y = np.empty_like(x)
+    y[0::2], y[1::2] = even, odd
     return Case(draw.blocks_for(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
@@ -58,7 +71,9 @@ def warp_max(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Adds to each bin how often its key occurs."""
-    keys, bins = drawn.integers(size, 0, _KEYS), drawn.integers(_KEYS, 0, 1000)
+    keys, bins = drawn.integers(size, 0, _KEYS), drawn.integers(_KEYS, -(10**9), 10**9)
+    if drawn.rng.random() < 0.5:  # one key for nearly all
+        keys[drawn.rng.random(size) < 0.9] = drawn.rng.integers(0, _KEYS)
     wanted = bins + np.bincount(keys, minlength=_KEYS).astype(np.int32)
     return Case(draw.blocks_for(size, block[0]), {"keys": keys, "bins": bins, "n": size}, {"bins": wanted})
 
@@ -66,6 +81,8 @@ def count_keys(drawn: Draw, size: Any, block: Dim3) -> Case:
 def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Each warp's positive elements, in order, at the front of its 32 places; what is behind them stays."""
     x = drawn.floats(size)
+    whole = drawn.rng.choice((0, 1, -1), -(-size // _WARP)).repeat(_WARP)[:size]
+    x = np.where(whole == 0, x, np.copysign(x, whole)).astype(np.float32)  # warps that keep all, or nothing
     blocks, warps = _warps(size, block)
     kept = _by_warp(x, warps) > 0
     out = drawn.integers((warps, _WARP), 1, 100).astype(np.float32)
@@ -91,7 +108,7 @@ def _only_first_warps(m: Mistake) -> bool:
 
 
 def _pairs_of_warps(rng: np.random.Generator) -> list[Dim3]:
-    return draw.lines(rng, multiple=2 * _WARP)
+    return draw.whole_warps(rng, warps=2)
 
 
 _MEASURED = Measured(1 << 12, (256, 1, 1))
@@ -126,14 +143,18 @@ EXERCISES = (
         blocks=_pairs_of_warps,
         budgets=(
             Budget(
+                "divergent_branches",
+                "Warps still walk both sides: choose the elements so that all 32 lanes of a warp are at even "
+                "places, or all at odd ones.",
+                spare=4,
+            ),
+            Budget(
                 "warp_instructions",
-                "Each warp still walks both sides: choose the elements so that all 32 lanes of a warp "
-                "are at "
-                "even places, or all at odd ones.",
-                allowance=1.3,
+                "A lane that computes both rules and chooses pays for both: each warp is to need only one.",
+                allowance=1.65,
             ),
         ),
-        measured=_MEASURED,
+        measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
         advice=(
             Advice(
                 advice.out_of_bounds, "The guard must ask for the element that the thread really handles."
@@ -160,9 +181,15 @@ EXERCISES = (
             Budget(
                 "warp_exchanges",
                 "Let registers talk, not memory: in five steps of __shfl_down_sync, or by __reduce_add_sync.",
-                least=(1 << 12) // _WARP,
+                least_share=0.2,
                 allowance=1.3,
             ),
+            Budget(
+                "shared_bytes",
+                "Let registers talk, not memory: a shuffle hands a value from lane to lane without any.",
+                most=0,
+            ),
+            Budget("atomics", "Let registers talk: one lane of each warp writes the sum.", most=0),
             Budget("sectors", "Each element is read once, by the lane it belongs to.", allowance=1.2),
         ),
         measured=_MEASURED,
@@ -228,7 +255,7 @@ EXERCISES = (
                 allowance=1.1,
             ),
         ),
-        measured=_MEASURED,
+        measured=replace(_MEASURED, busiest=12),
         advice=(
             _STAYS_AWAY,
             Advice(advice.out_of_bounds, "Lanes beyond n have no key: they must neither load nor add."),

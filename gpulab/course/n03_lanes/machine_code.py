@@ -20,4 +20,4 @@ def as_run(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTabl
         return kernels.as_run(kernel, grid, block, args)
     except ToolMissingError:
         content = resources.files(__package__).joinpath(SHIPPED).read_bytes()
-        return AsRunTable.of(io.read(content, SHIPPED), kernel.code)
+        return AsRunTable.of(io.read(content, SHIPPED), code=kernel.code)

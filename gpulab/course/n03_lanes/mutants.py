@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from gpulab.teach.judge import Right, Wrong, kernel_text
 
-from gpulab.teach.judge import Right, Wrong
-
-
-def _kernel(head: str) -> Any:
-    return lambda body, before="": f'{before}\nextern "C" __global__ void {head} {{\n{body}\n}}\n'
-
-
-_rules = _kernel("two_rules(const int* x, int* y, int n)")
-_sum = _kernel("warp_sum(const int* x, int* out, int n)")
-_max = _kernel("warp_max(const int* x, int* out, int n)")
-_bins = _kernel("count_keys(const int* keys, int* bins, int n)")
-_compact = _kernel("compact(const float* x, float* out, int* counts, int n)")
+_rules = kernel_text("two_rules(const int* x, int* y, int n)")
+_sum = kernel_text("warp_sum(const int* x, int* out, int n)")
+_max = kernel_text("warp_max(const int* x, int* out, int n)")
+_bins = kernel_text("count_keys(const int* keys, int* bins, int n)")
+_compact = kernel_text("compact(const float* x, float* out, int* counts, int n)")
 
 _I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 _GROUPS = "#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;"
 
 
+_EVEN_ROUND = "v ^= v << 13; v ^= v >> 17; v ^= v << 5; v = v * 3 + k; v ^= v >> 9; v += v << 7;"
+_ODD_ROUND = "v = v * 5 - k; v ^= v >> 7; v = v * 9 ^ k; v ^= v << 11; v += v >> 6; v ^= v << 3;"
+_EVEN = f"for (int k = 0; k < 32; ++k) {{ {_EVEN_ROUND} }}"
+_ODD = f"for (int k = 0; k < 32; ++k) {{ {_ODD_ROUND} }}"
+
+
 def _ruled(which: str, element: str, guard: str = "if (i >= n) return;") -> str:
     """Element `i` as `element` says, treated by the even rule where `which` holds."""
-    loop = "\n#pragma unroll 1\nfor (int k = 0; k < 32; ++k) v = {};"
     return str(
         _rules(
             f"int t = blockIdx.x * blockDim.x + threadIdx.x; {element} {guard} int v = x[i];"
-            f"if ({which}) {{ {loop.format('v * 3 + k')} }} else {{ {loop.format('v * 5 - k')} }} y[i] = v;"
+            f"if ({which}) {{ {_EVEN} }} else {{ {_ODD} }} y[i] = v;"
         )
     )
 
 
 _PAIRED = "int i = t / 64 * 64 + t % 32 * 2 + t / 32 % 2;"
 _BRANCHES = (
-    Wrong("03-branch", "as given", _ruled("i % 2 == 0", "int i = t;"), "budget", "still walks both sides"),
+    Wrong("03-branch", "as given", _ruled("i % 2 == 0", "int i = t;"), "budget", "Warps still walk both sides"),
     Wrong("03-branch", "guards the thread", _ruled("i % 2 == 0", _PAIRED, "if (t >= n) return;"), "results",
           "the element that the thread really handles"),
     Wrong("03-branch", "no guard", _ruled("i % 2 == 0", _PAIRED, ""), "results", "really handles"),
@@ -43,16 +41,26 @@ _BRANCHES = (
     Wrong("03-branch", "both at the same place", _ruled("i % 2 == 0", "int i = t / 64 * 64 + t % 32 * 2;"), "results",
           "had no thread"),
     Wrong("03-branch", "pairs within a half warp", _ruled("i % 2 == 0", "int i = t / 32 * 32 + t % 16 * 2 + t / 16 % 2;"),
-          "budget", "still walks both sides"),
+          "budget", "Warps still walk both sides"),
     Wrong("03-branch", "the other rule", _ruled("i % 2 == 1", _PAIRED), "results", ""),
     Wrong("03-branch", "blocks of 64 only",
           _ruled("i % 2 == 0", "int i = blockIdx.x * 64 + threadIdx.x % 32 * 2 + threadIdx.x / 32;"), "results", ""),
     Wrong("03-branch", "one thread does all",
           _rules("if (blockIdx.x + threadIdx.x == 0) for (int i = 0; i < n; ++i) { int v = x[i];"
-                 " for (int k = 0; k < 32; ++k) v = i % 2 ? v * 5 - k : v * 3 + k; y[i] = v; }"), "parallelism", "few threads"),
+                 f" if (i % 2) {{ {_ODD} }} else {{ {_EVEN} }} y[i] = v; }}"), "parallelism", "few threads"),
     Wrong("03-branch", "31 rounds",
-          _rules(f"int t = blockIdx.x * blockDim.x + threadIdx.x; {_PAIRED} if (i >= n) return; int v = x[i];"
-                 "for (int k = 0; k < 31; ++k) v = i % 2 ? v * 5 - k : v * 3 + k; y[i] = v;"), "results", ""),
+          _ruled("i % 2 == 0", _PAIRED).replace("k < 32", "k < 31"), "results", ""),
+    Wrong("03-branch", "both rules in every lane",
+          _rules(f"{_I} if (i >= n) return; int v = x[i]; {_EVEN} int even = v; v = x[i]; {_ODD} y[i] = i % 2 ? v : even;"),
+          "budget", "pays for both"),
+    Wrong("03-branch", "chooses in every round",
+          _rules(f"{_I} if (i >= n) return; int v = x[i]; for (int k = 0; k < 32; ++k) {{ int u = v; {_EVEN_ROUND} int e = v;"
+                 f" v = u; {_ODD_ROUND} v = i % 2 ? v : e; }} y[i] = v;"), "budget", "pays for both"),
+    Wrong("03-branch", "unrolled as it stands",
+          _ruled("i % 2 == 0", "int i = t;").replace("for (int k", "\n#pragma unroll\nfor (int k"), "budget", "both sides"),
+    Wrong("03-branch", "sorted in large launches only",
+          _ruled("i % 2 == 0", f"int i; if (n > 1700) {{ {_PAIRED.replace('int i', 'i')} }} else i = t;"), "budget",
+          "both sides"),
     Right("03-branch", "pairs of warps", _ruled("t / 32 % 2 == 0", _PAIRED)),
     Right("03-branch", "halves of a block",
           _ruled("i % 2 == 0", "int half = blockDim.x / 2, odd = threadIdx.x >= half;"
@@ -60,9 +68,15 @@ _BRANCHES = (
     Right("03-branch", "halves of the grid",
           _ruled("i % 2 == 0", "int half = gridDim.x * blockDim.x / 2; int i = t < half ? 2 * t : 2 * (t - half) + 1;")),
     Right("03-branch", "bits", _ruled("!(t & 32)", "int i = (t & ~63) | (t & 31) << 1 | (t >> 5 & 1); /* i % 2 */")),
-    Right("03-branch", "no branch at all",
-          _rules(f"{_I} if (i < n) {{ int v = x[i], odd = i & 1, m = odd ? 5 : 3, s = odd ? -1 : 1;"
-                 "for (int k = 0; k < 32; ++k) v = v * m + s * k; y[i] = v; }")),
+    Right("03-branch", "loops kept as loops",
+          _ruled("t / 32 % 2 == 0", _PAIRED).replace("for (int k", "\n#pragma unroll 1\nfor (int k")),
+    Right("03-branch", "a grid-stride loop of tiles",
+          _rules("for (int tile = blockIdx.x * (blockDim.x / 64) + threadIdx.x / 64; 64 * tile < n;"
+                 " tile += gridDim.x * (blockDim.x / 64)) { bool odd = threadIdx.x & 32; int i = 64 * tile + 2 *"
+                 f" (threadIdx.x & 31) + odd; if (i >= n) break; int v = x[i]; if (odd) {{ {_ODD} }} else {{ {_EVEN} }} y[i] = v; }}")),
+    Right("03-branch", "two functions",
+          _rules(f"int t = blockIdx.x * blockDim.x + threadIdx.x; {_PAIRED} if (i < n) y[i] = t & 32 ? odd(x[i]) : even(x[i]);",
+                 f"__device__ int even(int v) {{ {_EVEN} return v; }}\n__device__ int odd(int v) {{ {_ODD} return v; }}")),
 )  # fmt: skip
 
 _LOAD = f"{_I} int v = i < n ? x[i] : 0;"
@@ -105,6 +119,10 @@ _SUMS = (
                f" v += __shfl_down_sync(__activemask(), v, o); {_STORE} }}"), "results", ""),
     Wrong("03-warp-sum", "empty warps stay",
           _sum(f"{_LOAD} {_TREE} if (threadIdx.x % 32 == 0 && i < n) out[i / 32] = v;"), "results", ""),
+    Wrong("03-warp-sum", "shared memory, and shuffles for show",
+          _sum(f"__shared__ int s[1024]; {_LOAD} int t = threadIdx.x; s[t] = v; for (int o = 16; o > 0; o /= 2) {{ __syncwarp();"
+               " int a = t % 32 < o ? s[t + o] : 0; __syncwarp(); s[t] += a; v ^= __shfl_xor_sync(~0u, v, o); }"
+               f" v = v == 1 << 30 ? 0 : s[t]; {_STORE}"), "budget", "without any"),
     Right("03-warp-sum", "down", _sum(f"{_LOAD} {_TREE} {_STORE}")),
     Right("03-warp-sum", "xor",
           _sum(f"/* no atomicAdd */ {_LOAD}\n#pragma unroll\nfor (int b = 1; b < 32; b *= 2)"
@@ -188,8 +206,46 @@ _COUNTS = (
     Wrong("03-bins", "one thread counts",
           _bins("if (blockIdx.x + threadIdx.x == 0) for (int k = 0; k < n; ++k) bins[keys[k]]++;"), "parallelism", "few threads"),
     Wrong("03-bins", "a thread for each bin",
-          _bins("if (blockIdx.x == 0 && threadIdx.x < 8) { int s = 0; for (int k = 0; k < n; ++k) s += keys[k] == threadIdx.x;"
-                " bins[threadIdx.x] += s; }"), "parallelism", "few threads"),
+          _bins("if (blockIdx.x == 0) for (int b = threadIdx.x; b < 8; b += blockDim.x) { int s = 0;"
+                " for (int k = 0; k < n; ++k) s += keys[k] == b; bins[b] += s; }"), "parallelism", "few threads"),
+    Wrong("03-bins", "lanes 0 to 7 add",
+          _bins(f"{_I} int lane = threadIdx.x % 32, key = i < n ? keys[i] : -1, c = 0; for (int k = 0; k < 8; ++k) {{"
+                " unsigned b = __ballot_sync(0xffffffff, key == k); if (lane == k) c = __popc(b); }"
+                " if (lane < 8 && c) atomicAdd(&bins[lane], c);"), "results", ""),
+    Wrong("03-bins", "match inside the guard",
+          _bins(f"{_I} if (i < n) {{ int key = keys[i]; unsigned peers = __match_any_sync(0xffffffff, key); {_SPEAKER}"
+                " if (speaker) atomicAdd(&bins[key], __popc(peers)); }"), "hazards", "stays away or has ended"),
+    Wrong("03-bins", "votes of those who have not returned",
+          _bins(f"{_I} if (i >= n) return; for (int k = 0; k < 8; ++k) {{"
+                " unsigned b = __ballot_sync(0xffffffff, keys[i] == k);"
+                " if (b && threadIdx.x % 32 == __ffs(b) - 1) atomicAdd(&bins[k], __popc(b)); }"),
+          "hazards", "Lanes beyond n must take part"),
+    Wrong("03-bins", "eight threads clear",
+          _bins("__shared__ int own[8]; if (threadIdx.x < 8) own[threadIdx.x] = 0; __syncthreads();"
+                f"{_I} if (i < n) atomicAdd(&own[keys[i]], 1); __syncthreads();"
+                "for (int k = threadIdx.x; k < 8; k += blockDim.x) if (own[k]) atomicAdd(&bins[k], own[k]);"), "results", ""),
+    Wrong("03-bins", "bytes count",
+          _bins("__shared__ unsigned own[2]; if (threadIdx.x == 0) own[0] = own[1] = 0; __syncthreads();"
+                f"{_I} if (i < n) atomicAdd(&own[keys[i] / 4], 1u << 8 * (keys[i] % 4)); __syncthreads();"
+                "for (int k = threadIdx.x; k < 8; k += blockDim.x) { int c = own[k / 4] >> 8 * (k % 4) & 255;"
+                " if (c) atomicAdd(&bins[k], c); }"), "results", ""),
+    Right("03-bins", "drops what an absent lane gives",
+          _bins(f"{_I} int lane = threadIdx.x % 32, lanes = min(32, blockDim.x - (threadIdx.x - lane));"
+                "int key = i < n ? keys[i] : -1; unsigned all = lanes == 32 ? ~0u : (1u << lanes) - 1;"
+                "unsigned low = key >= 0 && key < 4 ? 1u << 8 * key : 0, high = key >= 4 ? 1u << 8 * (key - 4) : 0;"
+                "for (int o = 16; o > 0; o /= 2) { unsigned a = __shfl_down_sync(all, low, o), b ="
+                " __shfl_down_sync(all, high, o); if (lane + o < lanes) { low += a; high += b; } }"
+                "if (lane == 0) for (int k = 0; k < 8; ++k) { int c = (k < 4 ? low : high) >> 8 * (k % 4) & 255;"
+                " if (c) atomicAdd(&bins[k], c); }")),
+    Right("03-bins", "match among those who are here",
+          _bins(f"{_I} unsigned here = __ballot_sync(__activemask(), i < n); if (i >= n) return;"
+                f" int key = keys[i]; unsigned peers = __match_any_sync(here, key); {_SPEAKER}"
+                " if (speaker) atomicAdd(&bins[key], __popc(peers));")),
+    Right("03-bins", "bins of each warp",
+          _bins("__shared__ int own[32][8]; for (int k = threadIdx.x; k < 256; k += blockDim.x) own[k / 8][k % 8] = 0;"
+                f" __syncthreads(); {_I} if (i < n) atomicAdd(&own[threadIdx.x / 32][keys[i]], 1); __syncthreads();"
+                "for (int k = threadIdx.x; k < 8; k += blockDim.x) { int c = 0; for (int w = 0; w < 32; ++w) c += own[w][k];"
+                " if (c) atomicAdd(&bins[k], c); }")),
     Right("03-bins", "match", _bins(f"{_KEY} {_SPEAKER} if (speaker && key >= 0) atomicAdd(&bins[key], __popc(peers));")),
     Right("03-bins", "the highest peer speaks",
           _bins(f"/* atomicAdd once */ {_KEY}\nif (key != -1)\n  if ((threadIdx.x & 31) == 31 - __clz(peers))\n"
@@ -250,6 +306,8 @@ _KEPT = (
                    " if (x[k] > 0) out[32 * w + c++] = x[k]; counts[w] = c; }"), "parallelism", ""),
     Wrong("03-compact", "empty warps stay",
           _compact(f"{_VOTE} {_PLACE} if (lane == 0 && i < n) counts[w] = __popc(b);"), "results", ""),
+    Wrong("03-compact", "counts in five bits", _compact(f"{_VOTE} {_PLACE} if (lane == 0) counts[w] = __popc(b) & 31;"), "results", ""),
+    Wrong("03-compact", "whole numbers above 0", _compact(f"{_VOTE.replace('x[i] > 0', '(int)x[i] > 0')} {_PLACE} {_COUNT}"), "results", ""),
     Right("03-compact", "ballot", _compact(f"{_VOTE} {_PLACE} {_COUNT}")),
     Right("03-compact", "a special register", _compact(
         f"{_VOTE} unsigned below; asm(\"mov.u32 %0, %%lanemask_lt;\" : \"=r\"(below));"

@@ -55,16 +55,16 @@ PREDICTIONS = (
         "03-half",
         "Lane 0 asks lane 16, which is named in the mask but never makes the call. Lane 0 gets 17. Is "
         "the program right?",
-        "It depends on a value that nothing promises. It may be right today, on this GPU, with this "
-        "compiler.",
-        choices=("yes: the result is right", "no: it would fail", "nobody can say"),
-        comparison="yes: the result is right",
+        "A lane that the mask names must make the call; if it does not, what lane 0 gets is undefined. It "
+        "may be right today, on this GPU, with this compiler.",
+        choices=("yes: 17 is the right result", "yes: the mask names lane 16", "no: nothing promises the 17"),
+        comparison="yes: 17 is the right result",
         misconception="A right result proves a right program.",
     ),
     PredictionQuestion(
         "03-match",
         "32 lanes, keys 0, 1, 2, 3, 0, 1, 2, 3, … How many lanes add to a bin after a match?",
-        "Four different keys, one speaker for each: an eighth of the additions.",
+        "Four different keys, one speaker for each: 4 of 32 lanes add, an eighth.",
         unit="lanes",
         comparison=1,
         misconception="A warp can aggregate its atomics into one, whatever their addresses.",

@@ -8,7 +8,11 @@ QUESTIONS = (
     Question(
         "Even lanes take the if, odd lanes the else. The warp …",
         (
-            Choice("runs one side, then the other", "Each with half of its lanes masked off.", right=True),
+            Choice(
+                "runs one side, then the other",
+                "Each with the lanes of the other side masked off.",
+                right=True,
+            ),
             Choice("is split into two warps for the branch", "A warp keeps its 32 lanes."),
             Choice("runs both sides at the same time", "A warp issues one instruction at a time."),
         ),

@@ -8,6 +8,7 @@ import numpy as np
 
 from gpulab.teach.judge import (
     Advice,
+    Answer,
     Budget,
     Case,
     Draw,
@@ -19,6 +20,8 @@ from gpulab.teach.judge import (
     advice,
     call,
     draw,
+    is_number,
+    spelt,
 )
 from virtualgpu.records import Dim3
 
@@ -28,13 +31,13 @@ _BANKS = 32
 
 def copy4(drawn: Draw, size: Any, block: Dim3) -> Case:
     """A copy, by a thread for every four elements."""
-    x = drawn.floats(size)
+    x = drawn.floats(size, moved=True)
     return Case(draw.blocks_for(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": x})
 
 
 def split(drawn: Draw, size: Any, block: Dim3) -> Case:
     """Points (x, y, z), taken apart into three arrays."""
-    xyz = drawn.floats((size, 3))
+    xyz = drawn.floats((size, 3), moved=True)
     wanted: dict[str, Any] = {name: xyz[:, axis].copy() for axis, name in enumerate("xyz")}
     return Case(draw.blocks_for(size, block[0]), {"xyz": xyz, "n": size}, wanted)
 
@@ -42,7 +45,7 @@ def split(drawn: Draw, size: Any, block: Dim3) -> Case:
 def transpose(drawn: Draw, size: Any, block: Dim3) -> Case:
     """A matrix whose rows become columns; a block for every 32 x 32 of it."""
     rows, cols = size
-    x = drawn.floats((rows, cols))
+    x = drawn.floats((rows, cols), moved=True)
     grid = draw.blocks_for(cols, _TILE), draw.blocks_for(rows, _TILE)
     return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": x.T.copy()})
 
@@ -52,7 +55,8 @@ def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
     rows, cols = size
     x, length = drawn.floats((rows, cols)), drawn.integers(rows, 0, cols + 1)
     valid = np.arange(cols) < length[:, None]
-    x[~valid & (drawn.rng.random((rows, cols)) < 0.5)] = np.nan
+    behind = ~valid & (drawn.rng.random((rows, cols)) < 0.5)
+    x[behind] = drawn.rng.choice((np.nan, np.inf, -np.inf), int(behind.sum()))
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     values = {"x": x, "length": length, "rows": rows, "cols": cols}
     return Case(grid, values, {"y": np.where(valid, 2 * x, np.float32(0))})
@@ -60,7 +64,7 @@ def padded(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
     """The median of each element and two neighbours on either side; the ends are repeated."""
-    x = drawn.integers(size)
+    x = drawn.any_integers(size)
     around = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
     windows = np.stack([around[k : k + size] for k in range(5)])
     wanted = np.sort(windows, axis=0)[2]
@@ -68,9 +72,15 @@ def median5(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 
 def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
-    """A product of whole numbers, exact in any order; a square block for every square of the result."""
+    """A product of fractions, exact in any order; a square block for every square of the result.
+
+    One matrix has quarters up to 1,024, which neither a byte nor half precision holds, the other halves.
+    """
     rows, cols, inner = size
-    a, b = drawn.whole((rows, inner)), drawn.whole((inner, cols))
+    wide = bool(drawn.rng.integers(2))
+    limits, shares = ((4096, 20) if wide else (20, 4096)), ((4, 2) if wide else (2, 4))
+    a = drawn.whole((rows, inner), 1 - limits[0], limits[0]) / np.float32(shares[0])
+    b = drawn.whole((inner, cols), 1 - limits[1], limits[1]) / np.float32(shares[1])
     grid = draw.blocks_for(cols, block[0]), draw.blocks_for(rows, block[1])
     values = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner}
     return Case(grid, values, {"c": a @ b})
@@ -78,13 +88,20 @@ def matmul(drawn: Draw, size: Any, block: Dim3) -> Case:
 
 def _flat(rng: np.random.Generator) -> list[Dim3]:
     """Blocks 32 wide, from low to square."""
-    heights = (int(rng.integers(2, 6)), 8, int(rng.integers(9, 25)), _TILE)
+    heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE)
     return [(_TILE, height, 1) for height in heights]
 
 
 def _squares(rng: np.random.Generator) -> list[Dim3]:
-    sides = (int(rng.integers(2, 8)), int(rng.integers(8, 16)), 16, int(rng.integers(17, 33)))
+    sides = (int(rng.integers(8, 16)), _TILE, int(rng.integers(17, 32)), 16, int(rng.integers(3, 8)), 2)
     return [(side, side, 1) for side in sides]
+
+
+def _product_costs(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
+    """One with the largest blocks, in which no bank need be asked twice, and one with an odd side."""
+    small, large = (tuple(int(n) | 1 for n in rng.integers(low, low + 40, 3)) for low in (50, 70))
+    side = int(rng.choice((13, 19, 21, 23, 25, 27, 29, 31)))
+    return [(large, (_TILE, _TILE, 1)), (small, (side, side, 1))]
 
 
 def _products(rng: np.random.Generator, at_once: int) -> list[Any]:
@@ -119,10 +136,11 @@ def _never_stored(m: Mistake) -> bool:
     return _computed(m) and bool(np.isnan(m.found[m.wrong]).any())  # type: ignore[index]
 
 
-def judge_ways(answer: Any) -> str:
+def judge_ways(answer: Answer) -> str:
     """``ways(words)``: the most different words of one bank among those that the lanes of a warp want."""
-    rng = np.random.default_rng(5)
+    rng = answer.rng
     lanes = np.arange(32)
+    few = int(rng.integers(3, 31))
     stride, offset = int(rng.integers(34, 200)), int(rng.integers(1, 999))
     for what, words in (
         ("five lanes, words 8 apart", 8 * lanes[:5]),
@@ -140,19 +158,28 @@ def judge_ways(answer: Any) -> str:
         ("random words", rng.integers(0, 4000, 32)),
         ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
         ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
+        ("addresses beyond 32 bits", lanes.astype(np.int64) * 33 + (1 << 34) + offset),
+        ("two lanes, words 32 apart", 32 * lanes[:2] + offset),
+        ("two lanes, one word", np.full(2, offset)),
+        ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),
+        (f"{few} random lanes", rng.integers(0, 300, few)),
+        (f"{few} lanes, words 16 apart, from the last", (16 * lanes[:few])[::-1] + offset),
+        ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
+        ("half of the lanes in one bank, the others apart", np.where(lanes < 16, 32 * lanes, lanes)),
+        ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
         _judge_words(answer, what, words)
     return "conflict ways of any pattern, with words that lanes share counted once."
 
 
-def _judge_words(answer: Any, what: str, words: Any) -> None:
+def _judge_words(answer: Answer, what: str, words: Any) -> None:
     banks: dict[int, set[int]] = {}
     for word in words.tolist():
         banks.setdefault(word % _BANKS, set()).add(word)
     right = max(map(len, banks.values()))
-    found = call(answer, words.copy(), name="ways", shown=f"ways of {what}")
-    if isinstance(found, bool) or not np.issubdtype(np.asarray(found).dtype, np.number) or np.ndim(found):
-        raise NotYet(f"ways of {what} gives {found!r}: return one number.")
+    found = call(answer, words, name="ways", shown=f"ways of {what}")
+    if not is_number(found):
+        raise NotYet(f"ways of {what} gives {spelt(found)}: return one number.")
     if found == right:
         return
     each = np.bincount(words % _BANKS, minlength=_BANKS)
@@ -164,7 +191,72 @@ def _judge_words(answer: Any, what: str, words: Any) -> None:
         (len(np.unique(words)), "only words of the same bank wait for each other."),
     )
     why = next((text for guess, text in guesses if found == guess), "")
-    raise NotYet(f"{what}: {right}-way, yours says {found}{f': {why}' if why else '.'}")
+    raise NotYet(f"{what}: {right}-way, yours says {spelt(found)}{f': {why}' if why else '.'}")
+
+
+_SECTOR_BYTES = 32
+
+
+def judge_asked(answer: Answer) -> str:
+    """``asked(addresses, width_bytes)``: sectors that a request touches, and bytes that lanes read."""
+    rng = answer.rng
+    lanes = np.arange(32)
+    for _ in range(2):
+        few, base = int(rng.integers(3, 31)), 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
+        stride, gap = int(rng.integers(5, 60)), int(rng.integers(1, 8))
+        for what, places, width in (
+            ("neighbouring floats", lanes, 4),
+            (f"floats from number {gap} on", lanes + gap, 4),
+            ("floats, last lane first", lanes[::-1], 4),
+            ("every second double", 2 * lanes, 8),
+            (f"bytes {stride} apart", stride * lanes, 1),
+            (f"{few} lanes with a float4 each", lanes[:few], 16),
+            (f"float4s from number {gap} on, in pairs of lanes", lanes // 2 + gap, 16),
+            ("one float for all lanes", np.full(32, gap), 4),
+            ("one lane", lanes[:1] + gap, 2),
+            ("16-bit numbers, each for four lanes", lanes // 4, 2),
+            (f"{few} random doubles", rng.integers(0, 40, few), 8),
+            ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
+            ("two lanes, one before the end of a sector, one behind it", np.array([7, 8]), 4),
+            ("a far pair", np.array([0, 1 << 22]), 4),
+            (f"{few} bytes, {gap} from the start", lanes[:few] + gap, 1),
+        ):
+            _judge_request(answer, what, base + width * np.asarray(places, np.int64), width)
+    return "sectors and useful bytes of any request, wherever it begins."
+
+
+def _judge_request(answer: Answer, what: str, addresses: Any, width: int) -> None:
+    read = {address + byte for address in addresses.tolist() for byte in range(width)}
+    sectors = {byte // _SECTOR_BYTES for byte in read}
+    right = len(sectors), len(read)
+    shown = f"asked({what}, {width})"
+    found = call(answer, addresses, width, name="asked", shown=shown)
+    if not isinstance(found, tuple | list) or len(found) != 2 or not all(map(is_number, found)):
+        raise NotYet(f"{shown} gives {spelt(found)}: return two numbers, sectors and bytes.")
+    if tuple(found) == right:
+        return
+    span = int(addresses.max() - addresses.min()) + width
+    of_sectors = (
+        (
+            len({sector // 4 for sector in sectors}),
+            "those are lines; memory answers in their sectors.",
+        ),
+        (
+            -(-len(read) // _SECTOR_BYTES),
+            "a sector begins at a multiple of 32, and what is read may fill no whole one.",
+        ),
+        (-(-span // _SECTOR_BYTES), "only sectors in which somebody reads count, from multiples of 32 on."),
+        (len(addresses), "lanes whose bytes lie in one sector share it."),
+    )
+    why = ""
+    if found[0] != right[0]:
+        why = next((text for guess, text in of_sectors if found[0] == guess), "")
+    elif found[1] == width * len(addresses):
+        why = "a byte that several lanes read counts once."
+    elif found[1] == _SECTOR_BYTES * right[0]:
+        why = "that is all that travels; only some of it is read."
+    said = f"{right[0]} sectors, {right[1]} bytes; yours says {spelt(found)}"
+    raise NotYet(f"{what}: {said}{f': {why}' if why else '.'}")
 
 
 _BARRIERS = Advice(
@@ -195,7 +287,7 @@ EXERCISES = (
                 "One request of 16 bytes a lane does the work of four: let a thread take a float4.",
             ),
         ),
-        measured=Measured((1 << 14) + 3, slack=8),
+        measured=Measured((1 << 14) + 3),
         advice=(
             Advice(
                 advice.fault("misaligned"),
@@ -218,6 +310,7 @@ EXERCISES = (
         ),
         praise="right for every length, in a quarter of the requests.",
     ),
+    PythonExercise("05-asked", "What a request asks for", judge_asked),
     PythonExercise("05-ways", "Conflict ways", judge_ways),
     KernelExercise(
         "05-split",
@@ -231,8 +324,8 @@ EXERCISES = (
         budgets=(
             Budget(
                 "sectors",
-                "Lanes that stand 12 bytes apart touch three times the sectors: let the block read its "
-                "floats side by side into shared memory, and take them apart from there.",
+                "Lanes that stand 12 bytes apart instead of 4 touch three times the sectors: let the block "
+                "read its floats side by side into shared memory, and take them apart from there.",
                 allowance=1.1,
             ),
             Budget(
@@ -260,7 +353,7 @@ EXERCISES = (
             ),
             _NEVER_STORED,
         ),
-        praise="every sector that is touched is used in full, and no bank is asked twice.",
+        praise="every sector that is touched is used in full, and no bank conflicts.",
     ),
     KernelExercise(
         "05-transpose",
@@ -318,7 +411,7 @@ EXERCISES = (
     ),
     KernelExercise(
         "05-spill",
-        "Repair: an array that is none",
+        "Repair: an array in local memory",
         kernel="median5",
         parameters="const int* x, int* y, int n",
         once=True,
@@ -334,7 +427,7 @@ EXERCISES = (
                 most=0,
             ),
         ),
-        measured=Measured(4096, (256, 1, 1), slack=8),
+        measured=Measured(4096, (256, 1, 1)),
         advice=(
             Advice(
                 advice.out_of_bounds,
@@ -366,7 +459,7 @@ EXERCISES = (
             ),
             Budget("sectors", "x, which runs fastest within a warp, belongs on the columns."),
         ),
-        measured=Measured((60, 500), (32, 8, 1), slack=8),
+        measured=Measured((60, 500), (32, 8, 1)),
         advice=(
             Advice(
                 advice.out_of_bounds,
@@ -374,8 +467,8 @@ EXERCISES = (
             ),
             Advice(advice.written_twice, "Threads beyond the last column write into the next row."),
             Advice(
-                lambda m: m.found is not None and bool(np.isnan(m["x"][m.wrong]).all()),
-                "The padding may hold NaN, and NaN times 0 is NaN: choose, do not multiply.",
+                lambda m: m.found is not None and not np.isfinite(m["x"][m.wrong]).any(),
+                "The padding may hold NaN and infinity, which times 0 are NaN: choose, do not multiply.",
             ),
             Advice(
                 advice.partly_unwritten,
@@ -409,7 +502,7 @@ EXERCISES = (
                 most=1,
             ),
         ),
-        measured=Measured((64, 96, 64), (32, 32, 1)),
+        measured=Measured((64, 96, 64), (32, 32, 1), drawn=_product_costs),
         advice=(
             Advice(
                 _outside_tile,

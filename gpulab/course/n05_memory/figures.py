@@ -32,15 +32,28 @@ def traffic(moved: Mapping[str, int], least: Mapping[str, int], origin: Provenan
     figure = Figure(figsize=(7.6, 0.7 + 0.52 * len(names)), dpi=100)
     axes = figure.add_axes((0.23, 0.2, 0.66, 0.68))
     rows = range(len(names))
-    axes.barh([row - 0.19 for row in rows], [moved[name] for name in names], 0.36, color=light("warn"))
-    axes.barh([row + 0.19 for row in rows], [least[name] for name in names], 0.36, color=light("good"))
+    axes.barh(
+        [row - 0.19 for row in rows],
+        [moved[name] for name in names],
+        0.36,
+        color=light("warn"),
+        label="asked for",
+    )
+    axes.barh(
+        [row + 0.19 for row in rows],
+        [least[name] for name in names],
+        0.36,
+        color=light("good"),
+        label="needed",
+    )
     for row, name in enumerate(names):
         axes.annotate(f"{moved[name] / least[name]:,.0f} ×", (moved[name], row - 0.19), (4, 0),
                       textcoords="offset points", va="center", fontsize=9)  # fmt: skip
     axes.set_xscale("log")
     axes.set_yticks(list(rows), names)
     axes.invert_yaxis()
-    axes.set_xlabel("bytes: asked for in sectors (above), needed (below)")
+    axes.set_xlabel("bytes")
+    axes.legend(frameon=False, loc="lower right", fontsize=9)
     axes.set_title(origin.label, fontsize=10, color=light("muted"))
     axes.spines[["top", "right"]].set_visible(False)
     ratios = ", ".join(f"{name} {moved[name] / least[name]:,.0f} times" for name in names)

@@ -7,18 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.teach.judge import Right, Wrong
+from gpulab.teach.judge import Right, Wrong, kernel_text
 
-
-def _kernel(head: str) -> Any:
-    return lambda body, before="": f'{before}\nextern "C" __global__ void {head} {{\n{body}\n}}\n'
-
-
-_copy = _kernel("copy4(const float* x, float* y, int n)")
-_split = _kernel("split(const float* xyz, float* x, float* y, float* z, int n)")
-_turn = _kernel("transpose(const float* x, float* y, int rows, int cols)")
-_median = _kernel("median5(const int* x, int* y, int n)")
-_product = _kernel("matmul(const float* a, const float* b, float* c, int rows, int cols, int inner)")
+_copy = kernel_text("copy4(const float* x, float* y, int n)")
+_split = kernel_text("split(const float* xyz, float* x, float* y, float* z, int n)")
+_turn = kernel_text("transpose(const float* x, float* y, int rows, int cols)")
+_median = kernel_text("median5(const int* x, int* y, int n)")
+_product = kernel_text("matmul(const float* a, const float* b, float* c, int rows, int cols, int inner)")
 
 _I = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 _FOURS = "const float4* x4 = (const float4*)x; float4* y4 = (float4*)y;"
@@ -39,7 +34,7 @@ _COPIES = (
     Wrong("05-copy4", "end by every thread",
           _copy(f"{_WHOLE} for (int k = 4 * whole; k < n; ++k) y[k] = x[k];"), "hazards", "belongs to one thread"),
     Wrong("05-copy4", "end by every block",
-          _copy(f"{_WHOLE} int k = 4 * whole + threadIdx.x; if (k < n) y[k] = x[k];"), "hazards", "belongs to one thread"),
+          _copy(f"{_WHOLE} int k = 4 * whole + threadIdx.x; if (k < n) y[k] = x[k];"), "results", "The end was never copied"),
     Wrong("05-copy4", "three of four", _copy(f"{_WHOLE.replace('y4[i] = x4[i]', '{ float4 v = x4[i]; v.w = 0; y4[i] = v; }')} {_ENDS}"),
           "results", ""),
     Wrong("05-copy4", "one thread does all",
@@ -70,6 +65,8 @@ _SPLITS = (
     Wrong("05-split", "stores scattered",
           _split(f"{_FIRST} for (int k = 3 * first + t; k < min(3 * (first + threads), 3 * n); k += threads)"
                  " (k % 3 == 0 ? x : k % 3 == 1 ? y : z)[k / 3] = xyz[k];"), "budget", "side by side into shared memory"),
+    Wrong("05-split", "room for 640 threads", _split(f"{_BOX.replace('1024', '640')} {_IN} __syncthreads(); {_OUT}"), "results",
+          "up to 1,024 threads"),
     Wrong("05-split", "no barrier", _split(f"{_BOX} {_IN} {_OUT}"), "results", "between storing and reading"),
     Wrong("05-split", "leaves before the barrier",
           _split(f"{_BOX} if (first + t >= n) return; {_IN} __syncthreads(); {_OUT}"), "results", "all threads of the block store"),
@@ -124,6 +121,10 @@ _TURNS = (
     Wrong("05-transpose", "no tile, stores down the columns",
           _turn("int c = blockIdx.x * 32 + threadIdx.x; for (int k = threadIdx.y; k < 32; k += blockDim.y) { int r = blockIdx.y * 32 + k;"
                 "if (r < rows && c < cols) y[c * rows + r] = x[r * cols + c]; }"), "budget", "must run along a row"),
+    Wrong("05-transpose", "a tile in blocks of eight rows alone",
+          _turn("if (blockDim.y != 8) { int c = blockIdx.x * 32 + threadIdx.x; for (int k = threadIdx.y; k < 32; k += blockDim.y) {"
+                f" int r = blockIdx.y * 32 + k; if (r < rows && c < cols) y[c * rows + r] = x[r * cols + c]; }} return; }} {_TURN}"),
+          "budget", "must run along a row"),
     Wrong("05-transpose", "tile without padding", _turn(_tile("tile[32][32]")), "budget", "a row of 33 moves"),
     Wrong("05-transpose", "padded on the wrong axis", _turn(_tile("tile[33][32]")), "budget", "a row of 33 moves"),
     Wrong("05-transpose", "padded by two", _turn(_tile("tile[32][34]")), "budget", "2 conflict ways"),
@@ -175,6 +176,11 @@ _SPILLS = (
     Wrong("05-spill", "the middle one", _median(f"{_I} {_FIVE} y[i] = v[2];"), "results", ""),
     Wrong("05-spill", "rank without ties", _median(f"{_I} {_FIVE}\n#pragma unroll\nfor (int k = 0; k < 5; ++k) {{ int r = 0;\n#pragma unroll\n"
           "for (int j = 0; j < 5; ++j) r += v[j] < v[k]; if (r == 2) y[i] = v[k]; }"), "results", "of equal elements"),
+    Wrong("05-spill", "in floats", _median(f"{_I} {_FIVE.replace('int v[5]', 'float v[5]')} {_BUBBLES.replace('int low', 'float low')}"
+          " y[i] = v[2];"), "results", ""),
+    Wrong("05-spill", "less and more by sums", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];"
+          .replace("min(v[k], v[k + 1])", "(v[k] + v[k + 1] - abs(v[k] - v[k + 1])) / 2")
+          .replace("max(v[k], v[k + 1])", "(v[k] + v[k + 1] + abs(v[k] - v[k + 1])) / 2")), "results", ""),
     Right("05-spill", "bubbles with fixed bounds", _median(f"{_I} {_FIVE} {_BUBBLES} y[i] = v[2];")),
     Right("05-spill", "a network of five", _median(
         f"{_I} if (i >= n) return; int a = x[max(i - 2, 0)], b = x[max(i - 1, 0)], c = x[i], d = x[min(i + 1, n - 1)],"
@@ -191,7 +197,7 @@ _SPILLS = (
           f"for (int k = 0; k < N; ++k) {_SWAP} sort<N - 1>(v); }}\ntemplate <> __device__ void sort<0>(int*) {{}}")),
 )  # fmt: skip
 
-_rows = _kernel("padded(const float* x, const int* length, float* y, int rows, int cols)")
+_rows = kernel_text("padded(const float* x, const int* length, float* y, int rows, int cols)")
 _CELL = "int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y, i = r * cols + c;"
 _INSIDE = f"{_CELL} if (r >= rows || c >= cols) return;"
 _PADDED = (
@@ -207,7 +213,7 @@ _PADDED = (
     Wrong("05-padded", "x along the rows",
           _rows("int r = blockIdx.x * blockDim.x + threadIdx.x, t = gridDim.x * blockDim.x; for (; r < rows; r += t)"
                 " for (int c = blockIdx.y * blockDim.y + threadIdx.y; c < cols; c += gridDim.y * blockDim.y)"
-                " y[r * cols + c] = c < length[r] ? 2 * x[r * cols + c] : 0;"), "budget", "belongs on the columns"),
+                " y[r * cols + c] = c < length[r] ? 2 * x[r * cols + c] : 0;"), "parallelism", "few threads"),
     Wrong("05-padded", "guards the rows only", _rows(f"{_CELL} if (r >= rows) return; y[i] = c < length[r] ? 2 * x[i] : 0;"), "results",
           "Guard both edges"),
     Wrong("05-padded", "no guard", _rows(f"{_CELL} y[i] = c < length[r] ? 2 * x[i] : 0;"), "results", "Guard both edges"),
@@ -263,6 +269,13 @@ _PRODUCTS = (
     Wrong("05-matmul", "b's tile turned, unpadded", _product(_TILED.replace("bs[32][33]", "bs[32][32]").replace("bs[ty][tx]", "bs[tx][ty]")
           .replace("bs[k][tx]", "bs[tx][k]")), "budget", "down b's column"),
     Wrong("05-matmul", "adds to the result", _product(_TILED.replace("] = sum;", "] += sum;")), "results", "nobody has cleared it"),
+    Wrong("05-matmul", "adds whole numbers", _product(_TILED.replace("float sum", "int sum")), "results", ""),
+    Wrong("05-matmul", "tiles of bytes", _product(_TILED.replace("float as[32][33]", "signed char as[32][36]")
+          .replace("bs[32][33]", "bs[32][36]")), "results", ""),
+    Wrong("05-matmul", "tiles in blocks of 32 x 32 alone", _product(
+        f"{_TILES} if (S != 32) {{ if (row < rows && col < cols) {{ for (int k = 0; k < inner; ++k)"
+        f" sum += a[row * inner + k] * b[k * cols + col]; {_STORE} }} return; }}"
+        f" {_LOOP} {{ {_LOADS} {_SYNC} {_ADDS} {_SYNC} }} {_STORE}"), "budget", "not once for its thread"),
     Right("05-matmul", "without padding", _product(_TILED.replace("[32][33]", "[32][32]"))),
     Right("05-matmul", "b's tile turned, padded", _product(_TILED.replace("bs[ty][tx]", "bs[tx][ty]").replace("bs[k][tx]", "bs[tx][k]"))),
     Right("05-matmul", "two tiles in turns, one barrier", _product(
@@ -278,6 +291,19 @@ def _right_ways(words: Any) -> int:
     return max(Counter(word % 32 for word in set(words.tolist())).values())
 
 
+class _Own(int):
+    """A whole number."""
+
+
+class _Agrees(int):
+    """A number that says of itself that it is the right one."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = int.__hash__
+
+
 _WAYS = (
     Wrong("05-ways", "counts lanes", lambda w: int(np.bincount(w % 32).max()), "", "want the same word get it together"),
     Wrong("05-ways", "conflicts, not ways", lambda w: _right_ways(w) - 1, "", "takes one pass"),
@@ -289,12 +315,57 @@ _WAYS = (
     Wrong("05-ways", "average", lambda w: len(np.unique(w)) / len(np.unique(w % 32)), "", "yours says"),
     Wrong("05-ways", "as text", lambda w: f"{_right_ways(w)}-way", "", "return one number"),
     Wrong("05-ways", "32 lanes only", lambda w: int(np.bincount(w.reshape(32) % 32).max()), "", ""),
+    Wrong("05-ways", "bytes for numbers", lambda w: _right_ways(w.astype(np.uint8)), "", "yours says"),
+    Wrong("05-ways", "neighbouring lanes", lambda w: 1 + int(((w[1:] != w[:-1]) & (w[1:] % 32 == w[:-1] % 32)).sum()), "", "yours says"),
+    Wrong("05-ways", "all that wait", lambda w: 1 + len(np.unique(w)) - len(np.unique(w % 32)), "", "yours says"),
+    Wrong("05-ways", "equal to everything", lambda w: _Agrees(3), "", "yours says 3"),
     Right("05-ways", "a counter", _right_ways),
+    Right("05-ways", "a number of its own kind", lambda w: _Own(_right_ways(w))),
     Right("05-ways", "NumPy", lambda w: np.bincount(np.unique(w) % 32).max()),
     Right("05-ways", "sets", lambda w: max(len({x for x in w.tolist() if x % 32 == bank}) for bank in range(32))),
     Right("05-ways", "bits", lambda w: int(np.unique(np.unique(w) & 31, return_counts=True)[1].max())),
 )  # fmt: skip
 
-_ALL: tuple[Wrong | Right, ...] = (*_COPIES, *_SPLITS, *_TURNS, *_SPILLS, *_PADDED, *_PRODUCTS, *_WAYS)
+
+def _right_asked(addresses: Any, width: int) -> tuple[int, int]:
+    read = np.unique(addresses[:, None] + np.arange(width))
+    return len(np.unique(read // 32)), len(read)
+
+
+def _shared_by(part: int) -> Any:
+    return lambda a, width: (len(np.unique(a // part)), width * len(np.unique(a)))
+
+
+_ASKED = (
+    Wrong("05-asked", "lines", _shared_by(128), "", "those are lines"),
+    Wrong("05-asked", "sectors of 64 bytes", _shared_by(64), "", "yours says"),
+    Wrong("05-asked", "bytes by 32", lambda a, width: (-(-len(np.unique(a)) * width // 32), width * len(np.unique(a))), "", "fill no whole"),
+    Wrong("05-asked", "from the first address on", lambda a, width: (len(np.unique((a - a.min()) // 32)), width * len(np.unique(a))), "", "a multiple of 32"),
+    Wrong("05-asked", "from the first lane on", lambda a, width: (len(np.unique((a - a[0]) // 32)), width * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "the span", lambda a, width: (int(a.max() // 32 - a.min() // 32) + 1, width * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "changes between lanes", lambda a, width: (1 + int((a[1:] // 32 != a[:-1] // 32).sum()), width * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "one a lane", lambda a, width: (len(a), width * len(np.unique(a))), "", "share it"),
+    Wrong("05-asked", "each lane's bytes", lambda a, width: (len(np.unique(a // 32)), width * len(a)), "", "counts once"),
+    Wrong("05-asked", "all 32 lanes", lambda a, width: (len(np.unique(a // 32)), 32 * width), "", ""),
+    Wrong("05-asked", "all that travels", lambda a, width: (len(np.unique(a // 32)), 32 * len(np.unique(a // 32))), "", "all that travels"),
+    Wrong("05-asked", "floats", lambda a, width: (len(np.unique(a // 32)), 4 * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "32 bits of an address", lambda a, width: (len(np.unique(a.astype(np.uint16) // 32)), width * len(np.unique(a))), "", ""),
+    Wrong("05-asked", "a share", lambda a, width: len(np.unique(a)) * width / len(np.unique(a // 32)) / 32, "", "two numbers"),
+    Right("05-asked", "byte by byte", _right_asked),
+    Right("05-asked", "NumPy", _shared_by(32)),
+    Right("05-asked", "sets", lambda a, width: [len({x >> 5 for x in a.tolist()}), len(set(a.tolist())) * width]),
+    Right("05-asked", "sorted", lambda a, width: (1 + int((np.diff(np.sort(a) // 32) > 0).sum()), width * (1 + int((np.diff(np.sort(a)) > 0).sum())))),
+)  # fmt: skip
+
+_ALL: tuple[Wrong | Right, ...] = (
+    *_COPIES,
+    *_SPLITS,
+    *_TURNS,
+    *_SPILLS,
+    *_PADDED,
+    *_PRODUCTS,
+    *_WAYS,
+    *_ASKED,
+)
 WRONG = [one for one in _ALL if isinstance(one, Wrong)]
 RIGHT = [one for one in _ALL if isinstance(one, Right)]

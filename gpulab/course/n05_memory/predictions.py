@@ -8,17 +8,18 @@ PREDICTIONS = (
         "The last step moves exactly the bytes that it needs. And the second, the product of `normed` with "
         "its own transpose: how many times what it needs?",
         "Each element of the result reads a whole row of both factors again, and where 16 lanes stand in 16 "
-        "rows, each request brings sectors of 32 bytes for 4 that are wanted.",
-        unit="times",
-        comparison=2,
+        "rows, each request brings sectors of 32 bytes for 4 that are wanted. In all it is {times} times.",
+        choices=("about 2 times", "about 20 times", "about 200 times", "about 2,000 times"),
+        comparison="about 2 times",
         misconception="A kernel moves what it computes with, give or take a little.",
     ),
     PredictionQuestion(
         "05-hundred",
         "On an H200, how many times as long as a load that hits L1, the same SRAM as shared memory, does a "
         "load from device memory take?",
-        "L1 and shared memory answer after some 30 cycles, for they have to be addressed, too; device memory "
-        "after almost 700. A hundred times it is neither in latency nor in bandwidth.",
+        "L1, the same SRAM as shared memory, answers after {near}, for it has to be addressed, too; device "
+        "memory after {far}. In bandwidth shared memory is {band} times ahead: 128 bytes a cycle for "
+        "each SM, by the published clock, against the published bandwidth.",
         unit="times",
         comparison=100,
         misconception="Shared memory is a hundred times faster than global memory.",
@@ -26,8 +27,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-largest",
         "Counted over the whole GPU here, which holds more bytes: all registers, or all shared memory?",
-        "An SM has 65,536 registers of 4 bytes: 256 KB, more than it can give to shared memory on any GPU of "
-        "our table. What is fastest is not what is smallest.",
+        "An SM has 65,536 registers: 65,536 × 4 bytes = 256 KB, more than any GPU of our table "
+        "has of shared memory. What is fastest is not what is smallest.",
         choices=("all registers", "all shared memory"),
         comparison="all shared memory",
         misconception="The closer to the cores, the smaller the memory.",
@@ -36,7 +37,7 @@ PREDICTIONS = (
         "05-offset",
         "32 lanes read 32 neighbouring floats, which begin 4 bytes behind a multiple of 128. How many "
         "sectors of 32 bytes does the request touch?",
-        "128 bytes that do not begin where a sector does lie in five. It costs one more, not twice as many.",
+        "128 bytes that do not begin where a sector does lie in five. It costs one more, and that is all.",
         unit="sectors",
         comparison=8,
         misconception="A misaligned access takes twice the transactions, as it did on GPUs of 2008.",
@@ -52,7 +53,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "05-stride",
         "Lanes 8 floats apart touch 32 sectors. How many do lanes touch that stand 32 floats apart?",
-        "Each lane has had a sector of its own from a stride of 8 on, and more than one it cannot touch.",
+        "From a stride of 8 on each lane touches a sector of its own, and no lane can touch more than one.",
         unit="sectors",
         comparison=128,
         misconception="The larger the stride, the more is moved.",
@@ -71,10 +72,19 @@ PREDICTIONS = (
         "05-third",
         "In shared memory, lane k reads word 3 k. How many ways does the access conflict (1: not at all)?",
         "3 k modulo 32 is another bank for every lane: 3 and 32 have no common factor. Odd strides never "
-        "conflict, even ones do.",
+        "conflict; even ones do, from 2 on.",
         unit="ways",
         comparison=3,
         misconception="A stride of n conflicts n ways.",
+    ),
+    PredictionQuestion(
+        "05-wide",
+        "32 lanes read 32 neighbouring `float2`s from shared memory. How many turns (passes) does the "
+        "request take?",
+        "256 bytes, and a pass brings 128: 16 lanes at a time. It is no conflict, only more to bring.",
+        unit="turns",
+        comparison=1,
+        misconception="Neighbours never take more than one pass, whatever their size.",
     ),
     PredictionQuestion(
         "05-axis",
@@ -100,7 +110,8 @@ PREDICTIONS = (
         "A tile of 32 × 32 makes loads and stores coalesced, but reading its columns conflicts 32 ways. "
         "How long does this transpose take, as a share of the naive one's time?",
         "A pass of shared memory is over in a cycle, and a sector of global memory is not: even the worst "
-        "conflict can be cheaper than 32 sectors a request. Without the conflict it is cheaper still.",
+        "conflict can be cheaper than a sector for each lane. Here it took {tiled}, and {padded} without the "
+        "conflict.",
         unit="%",
         comparison=100,
         misconception="A 32-way conflict is as bad as 32 sectors.",
@@ -109,8 +120,8 @@ PREDICTIONS = (
         "05-tile",
         "A tile of 16 × 16 loads an eighth of the sectors. What does the tiled product ask of L2, as a "
         "share of what the naive one asks?",
-        "What the naive product asked for again, L1 held already. The tile relieves L1, not L2 or memory: it "
-        "is larger tiles that do.",
+        "L1 held {held} of what the naive product asked for. The tile relieves L1 first; it is larger tiles "
+        "that relieve L2 and memory.",
         unit="%",
         comparison=12.5,
         misconception="Tiling saves traffic to memory.",
@@ -145,7 +156,7 @@ PREDICTIONS = (
         "05-resident",
         "A block with 12 KB of shared memory, on an H100, whose SMs have 228 KB for blocks: how many fit, "
         "if nothing else limits them?",
-        "228 / 12 would be 19. But from compute capability 8.0 on each block costs 1 KB more, which the "
+        "228 / 12 would be 19. But from compute capability 8.0 on each block costs one more KB, which the "
         "system keeps for itself: 228 / 13 leaves 17.",
         unit="blocks",
         comparison=19,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,77 +11,117 @@ import numpy as np
 from gpulab import session
 from gpulab.course.n07_streams import work
 from gpulab.lab.timeline import timeline
-from gpulab.teach.judge import Budget, Draw, NotYet, ProgramCase, ProgramExercise, PythonExercise, call
-from virtualgpu.records import Activity, Timeline
+from gpulab.teach.judge import (
+    Answer,
+    Budget,
+    Draw,
+    Near,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+)
+from gpulab.teach.judge.process.values import kind_of
+from gpulab.teach.judge.python.functions import call_here
+from virtualgpu.words import count as counted
 
 # 07-stopwatch
 
 
-def judge_stopwatch(answer: Any) -> str:
+# Times of calls in turns, as shares of their mean: no single one of them, nor their middle, is near that.
+_SHARES: dict[int, tuple[float, ...]] = {1: (1,), 3: (0.5, 0.6, 1.9), 5: (0.4, 0.5, 0.7, 0.8, 2.6)}
+_SAME = 0.05
+
+
+def judge_stopwatch(answer: Answer) -> str:
     """``stopwatch(work, n)``: the mean of `n` calls in ms, warm, of the current stream's own time."""
-    cp = session.cp()
-    for n, rounds in ((1, 20_000), (5, 8_000), (8, 10_000)):
-        stream, x = cp.cuda.Stream(non_blocking=True), cp.ones(2048, dtype=cp.float32)
-        calls: list[int] = []
-
-        def timed(rounds: int = rounds, x: Any = x, calls: list[int] = calls) -> None:
-            # The first call does more, as where something is compiled, allocated or brought into a cache.
-            for _ in range(1 if calls else 6):
-                work.simmer(x, rounds)
-            calls.append(len(calls))
-
-        cp.cuda.Device().synchronize()
-        with timeline() as seen, stream:
-            found = call(answer, timed, n, name="stopwatch", shown=f"stopwatch(work, {n})")
-        _judge_time(found, n, len(calls), seen.record, rounds)
+    for n, rounds in ((1, 50_000), (5, 40_000), (3, 40_000)):
+        shares = answer.rng.permutation(_SHARES[n])
+        shown = f"stopwatch(work, {n})"
+        seen = answer.ask(_timed, n, [int(rounds * share) for share in shares], shown=shown)
+        _judge_time(shown, seen, n)
     return "warm, between two events of the right stream, and nobody else was waited for."
 
 
-def _judge_time(found: Any, n: int, calls: int, seen: Timeline, rounds: int) -> None:
-    shown = f"stopwatch(work, {n})"
-    if isinstance(found, bool) or not isinstance(found, int | float | np.number):
-        raise NotYet(f"{shown} returns {type(found).__name__}; return a number of milliseconds.")
-    if not calls:
+def _timed(answer: Any, n: int, rounds: list[int]) -> dict[str, Any]:
+    """Where the answer is: what it returns, and what was done meanwhile."""
+    cp = session.cp()
+    stream, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
+    x, y = cp.ones(32, dtype=cp.float32), cp.ones(32, dtype=cp.float32)  # long, and cheap to compute
+    calls: list[int] = []
+
+    def timed() -> None:
+        # The first call does more, as where something is compiled, allocated or brought into a cache.
+        work.simmer(x, rounds[len(calls) % n] if calls else 3 * max(rounds), blocks=1)
+        calls.append(len(calls))
+
+    cp.cuda.Device().synchronize()
+    work.simmer(y, sum(rounds), blocks=1, stream=other)
+    with timeline() as seen, stream:
+        found = call_here(answer, timed, n, name="stopwatch", shown=f"stopwatch(work, {n})")
+    waits = [w for w in seen.record.synchronizations if w.type != "STREAM_WAIT_EVENT" and not w.hidden]
+    return {
+        "found": found,
+        "calls": len(calls),
+        "runs": [(a.start_ns, a.end_ns) for a in seen.record.activities
+                 if a.kind == "CONCURRENT_KERNEL" and a.stream_id == stream.ptr],
+        "events": [call.name for call in seen.record.calls].count("cudaEventRecord"),
+        "waits": sorted({"device" if w.type == "CONTEXT_SYNCHRONIZE"
+                         else "own" if w.stream_id in (stream.ptr, None) else "other" for w in waits}),
+    }  # fmt: skip
+
+
+def _judge_time(shown: str, seen: dict[str, Any], n: int) -> None:
+    found, calls, runs = seen["found"], seen["calls"], seen["runs"]
+    if isinstance(found, bool) or not isinstance(found, int | float | np.integer | np.floating):
+        raise NotYet(f"{shown} returns {kind_of(found)}; return a number of milliseconds.")
+    if not calls or not runs:
         raise NotYet(f"{shown} never calls work().")
-    runs = [a for a in seen.activities if a.kind == "CONCURRENT_KERNEL"]
     if calls <= n:
         raise NotYet(
             f"{shown} calls work() {calls} times, so the first, cold call is among those that are timed; "
             "call it once before you start."
         )
-    right = _per_call_ms(runs[-n:])
-    whole_ms = (runs[-1].end_ns - runs[0].start_ns) / 1e6
-    told = f"{shown} returns {found:.4g}, and one warm call takes {right:.4g} ms"
-    if not np.isclose(found, right, rtol=0.1):
-        raise NotYet(f"{told}: {_what_is_wrong(float(found), right, n, calls, whole_ms, seen)}")
-    last = max(call.start_ns for call in seen.calls if call.name == "cuLaunchKernel")
-    for wait in seen.synchronizations:
-        if wait.type == "CONTEXT_SYNCHRONIZE" and wait.start_ns > last:
-            raise NotYet(
-                f"{shown} is right here, but it waits for the whole device, and so for everybody's streams: "
-                "wait for the event alone, with end.synchronize()."
-            )
+    found = float(found)
+    right = (runs[-1][1] - runs[-n][0]) / n / 1e6
+    whole_ms = (runs[-1][1] - runs[0][0]) / 1e6
+    if not np.isclose(found, right, rtol=_SAME):
+        told = f"{shown} returns {found:.4g}, and the mean of {n} warm calls is {right:.4g} ms"
+        each = [(end - start) / 1e6 for start, end in runs[-n:]]
+        raise NotYet(f"{told}: {_what_is_wrong(found, right, n, whole_ms, each, seen)}")
+    if "device" in seen["waits"]:
+        raise NotYet(
+            f"{shown} is right here, but it waits for the whole device, and so for everybody's streams: "
+            "wait for the event alone, with end.synchronize()."
+        )
+    if "other" in seen["waits"]:
+        raise NotYet(
+            f"{shown} is right here, but it waits for another stream than the current one: wait for the "
+            "event alone, with end.synchronize()."
+        )
 
 
-def _per_call_ms(runs: list[Activity]) -> float:
-    return (runs[-1].end_ns - runs[0].start_ns) / len(runs) / 1e6
+def _what_is_wrong(
+    found: float, right: float, n: int, whole_ms: float, each: list[float], seen: dict[str, Any]
+) -> str:
+    def near(value: float, room: float = 0.1) -> bool:
+        return bool(np.isclose(found, value, rtol=room))
 
-
-def _what_is_wrong(found: float, right: float, n: int, calls: int, whole_ms: float, seen: Timeline) -> str:
-    names = [call.name for call in seen.calls]
-    if names.count("cudaEventRecord") < 2:
+    if seen["events"] < 2:
         return (
             "the host's clock does not see the device work; record one event before and one after, in the "
             "stream in which work() runs."
         )
-    if n > 1 and np.isclose(found, right * n, rtol=0.1):
+    if n > 1 and near(right * n):
         return "that is the time of all calls together; divide by n."
-    if np.isclose(found * 1000, right, rtol=0.1):
+    if near(right / 1000):
         return "get_elapsed_time gives milliseconds already."
-    if np.isclose(found, right * 1000, rtol=0.1):
+    if near(right * 1000):
         return "return milliseconds, not microseconds."
-    if calls > n and found > right and np.isclose(found, whole_ms / n, rtol=0.2):
+    if found > right and near(whole_ms / n, 0.2):
         return "the warm-up is among what is timed; record the first event after it."
+    if n > 1 and any(near(one) for one in [*each, float(np.median(each))]):
+        return "calls differ: add up all n of them, and divide by n."
     if found < right / 2:
         return (
             "so little lies between the two events. Both belong in the stream in which work() runs, the "
@@ -96,11 +137,18 @@ STOPWATCH = PythonExercise(
 # 07-race
 
 
+def race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+    """Small ones, one at random, and that of the score."""
+    return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
+
+
 def energy_case(drawn: Draw, size: int) -> ProgramCase:
-    """Numbers whose squares are exact."""
-    x = drawn.whole(size)
+    """Fractions of both signs; of many, such whose squares are exact."""
+    x = drawn.whole(size) if size > 50_000 else drawn.floats(size) * np.float32(drawn.rng.integers(1, 100))
     half = x * np.float32(0.5)
-    return ProgramCase((x,), np.float32((half * half).sum()), True, f"energy(x) of {size:,} elements")
+    total = np.float32((half * half).sum(dtype=np.float64))
+    label = f"energy(x) of {counted(size, 'element')}"
+    return ProgramCase((x,), Near(np.asarray(total), float(total), 8), True, label, place="device")
 
 
 def energy(x: Any) -> Any:
@@ -115,13 +163,6 @@ def energy(x: Any) -> Any:
     return total
 
 
-def in_a_stream(bench: Any, program: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a program in a stream that does not wait for the default stream; read the result there."""
-    with bench.cp.cuda.Stream(non_blocking=True) as current:
-        current.wait_event(bench.cp.cuda.Stream.null.record())
-        return bench.read(program(*arguments))
-
-
 RACE = ProgramExercise(
     "07-race",
     "The published race",
@@ -129,11 +170,10 @@ RACE = ProgramExercise(
     energy_case,
     energy,
     kind="repair",
-    sizes=(1, 1000, 100_000),
+    sizes=race_sizes,
     checked=True,
-    calls=in_a_stream,
     budgets=(
-        Budget("streams", "Keep the two streams: let one wait for the other.", least=2),
+        Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
         Budget(
             "waits", "An event that one stream records and the other waits for leaves the host free.", most=0
         ),
@@ -144,19 +184,34 @@ RACE = ProgramExercise(
 # 07-conveyor
 
 
-def conveyor_case(drawn: Draw, size: int) -> ProgramCase:
+FEW_ROUNDS = 3
+
+
+def conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Elements, and rounds of the work: nothing, little, more than fits into a few pieces, much work."""
+    long = int(rng.integers(1_200_000, 1_300_000))
+    some = int(rng.integers(400_000, 500_000))
+    small = ((0, FEW_ROUNDS), (1, FEW_ROUNDS), (33, work.ROUNDS), (10_007, work.ROUNDS), (long, FEW_ROUNDS))
+    return *small, (some, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
+
+
+def conveyor_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     """Numbers from 0 to 1, which `work.simmer` keeps there."""
-    x = drawn.rng.random(size, dtype=np.float32)
-    return ProgramCase(
-        (x, work.simmer), work.simmered(x), label=f"conveyor(x, y, step) with {size:,} elements"
-    )
+    n, rounds = size
+    x = drawn.rng.random(n, dtype=np.float32)
+    step = partial(work.simmer, rounds=rounds)
+    label = f"conveyor(x, y, step) with {n:,} elements"
+    return ProgramCase((x, step), work.simmered(x, rounds), label=label, place="host")
 
 
 def on_pinned(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
-    """Call a program with page-locked arrays; the second is its result."""
-    x, y = bench.pinned(x), bench.pinned(np.zeros_like(x))
+    """Call a program with page-locked arrays; the second, in which something else stands, is its result."""
+    x, y = bench.pinned(x), bench.pinned(np.full_like(x, np.nan))
+    before = x.copy()
     program(x, y, step)
-    return bench.read(y)
+    if not np.array_equal(x, before):
+        raise NotYet("conveyor(x, y, step) changes x, which belongs to its caller.")
+    return y
 
 
 def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
@@ -191,7 +246,7 @@ CONVEYOR = ProgramExercise(
     conveyor_case,
     conveyor,
     naive=one_after_the_other,
-    sizes=(1, 33, 10_007, (1 << 19) + 5),
+    sizes=conveyor_sizes,
     checked=True,
     calls=on_pinned,
     budgets=(
@@ -213,22 +268,31 @@ CONVEYOR = ProgramExercise(
 
 # 07-rollout
 
-ENVIRONMENTS, WIDTH = 2, 32
+ENVIRONMENTS = 2
 
 
-def rollout_case(drawn: Draw, size: int) -> ProgramCase:
+def rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Steps, and the width of what is observed: few steps, and many."""
+    widths = (int(n) for n in rng.integers(1, 100, 3))
+    return *zip((1, 2, int(rng.integers(8, 11))), widths, strict=True), (12, 32)
+
+
+def rollout_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
     """Two environments, some steps each."""
-    starts = drawn.rng.random((ENVIRONMENTS, WIDTH), dtype=np.float32)
+    steps, width = size
+    starts = drawn.rng.random((ENVIRONMENTS, width), dtype=np.float32)
     found = starts.copy()
-    for _ in range(size):
+    for _ in range(steps):
         found = work.Environment.answer(found, work.decided(found))
-    return ProgramCase((starts, size), found, label=f"rollout(envs, policy, {size})")
+    return ProgramCase((starts, steps), found, label=f"rollout(envs, policy, {steps})")
 
 
 def with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
     """Call a program with environments that are page-locked; where they end up is its result."""
     envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
-    program(envs, work.decide, steps)
+    returned = program(envs, work.decide, steps)
+    if not isinstance(returned, list | tuple) or [id(env) for env in returned] != [id(env) for env in envs]:
+        raise NotYet(f"rollout(envs, policy, {steps}) should return `envs`.")
     for env in envs:
         if env.steps != steps:
             raise NotYet(f"an environment made {env.steps} steps instead of {steps}.")
@@ -246,7 +310,7 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
             inputs[number].set(envs[number].observation)
             policy(inputs[number]).get(out=envs[number].action, blocking=False)
 
-    for number in range(len(envs)):
+    for number in range(len(envs) if steps else 0):
         ask(number)
     for step in range(steps):
         for number, env in enumerate(envs):
@@ -275,19 +339,25 @@ ROLLOUT = ProgramExercise(
     rollout,
     naive=in_turns,
     level="stretch",
-    sizes=(1, 2, 12),
+    sizes=rollout_sizes,
     checked=True,
     calls=with_environments,
     budgets=(
         Budget(
             "device_waits", "Wait for the stream of the environment whose turn it is, not for both.", most=0
         ),
-        Budget("launches", "One decision for each step of each environment.", allowance=1.0),
+        Budget(
+            "launches",
+            "One decision of `policy` on the device for each step of each environment.",
+            allowance=1.0,
+            least_share=1.0,
+        ),
         Budget(
             "microseconds",
             "While the host steps one environment, the device should decide for the other: give each a "
             "stream, and ask again as soon as its step is done.",
             allowance=1.1,
+            large=True,
         ),
     ),
     praise="the host and the device work at the same time, and nobody reads what is not there yet.",

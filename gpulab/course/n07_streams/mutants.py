@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.course.n07_streams import exercises, work
+from gpulab.course.n07_streams import exercises, rollouts, work
 from gpulab.teach.judge import Right, Wrong
 
 # 07-stopwatch
@@ -80,6 +80,10 @@ def _untimed(work: Callable[[], Any], n: int) -> float:
     return float(cp.cuda.get_elapsed_time(start, end)) / n
 
 
+def _each(work: Callable[[], Any], n: int) -> list[float]:
+    return [_events(work, 1, warm=not number) for number in range(n)]
+
+
 def _pairs(work: Callable[[], Any], n: int) -> float:
     cp = session.cp()
     work()
@@ -117,7 +121,16 @@ _STOPWATCHES = (
     Wrong("07-stopwatch", "events without time", _untimed, "", "disable_timing"),
     Wrong("07-stopwatch", "calls nothing", lambda w, n: 0.5, "", "never calls"),
     Wrong("07-stopwatch", "a text", lambda w, n: f"{_events(w, n)} ms", "", "return a number"),
+    Wrong("07-stopwatch", "one timed call", lambda w, n: [w() for _ in range(n)] and _events(w, 1), "", "calls differ"),
+    Wrong("07-stopwatch", "the fastest", lambda w, n: min(_each(w, n)), "", "calls differ"),
+    Wrong("07-stopwatch", "the middle one", lambda w, n: sorted(_each(w, n))[n // 2], "", "calls differ"),
+    Wrong("07-stopwatch", "waits for all before it starts",
+          lambda w, n: (session.cp().cuda.Device().synchronize(), _events(w, n))[1], "", "the whole device"),
+    Wrong("07-stopwatch", "waits for the default stream",
+          lambda w, n: (_events(w, n), session.cp().cuda.Stream.null.synchronize())[0], "", "another stream"),
+    Wrong("07-stopwatch", "one call too many", lambda w, n: _events(w, n, calls=lambda n: n + 1), "", "nothing else between"),
     Right("07-stopwatch", "two events", _events),
+    Right("07-stopwatch", "several calls to warm up", lambda w, n: [w() for _ in range(3)] and _events(w, n)),
     Right("07-stopwatch", "an event pair for each call", _pairs),
     Right("07-stopwatch", "the stream is waited for",
           _waits_for(lambda end: session.cp().cuda.get_current_stream().synchronize())),
@@ -269,6 +282,46 @@ def _three_streams(x: Any) -> Any:
     return total
 
 
+def _for_show(x: Any) -> Any:
+    """The work in one stream, and the same in another one for nobody."""
+    cp = session.cp()
+    here, stream = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    scaled = x * 0.5
+    stream.wait_event(here.record())
+    total = (scaled * scaled).sum()
+    with stream:
+        (scaled * scaled).sum()
+    here.wait_event(stream.record())
+    return total
+
+
+def _asks_until_it_is_done(x: Any) -> Any:
+    cp = session.cp()
+    stream = cp.cuda.Stream(non_blocking=True)
+    scaled = x * 0.5
+    ready = cp.cuda.get_current_stream().record()
+    while not ready.done:
+        pass
+    with stream:
+        total = (scaled * scaled).sum()
+    cp.cuda.get_current_stream().wait_event(stream.record())
+    return total
+
+
+def _by_the_runtime(x: Any) -> Any:
+    cp = session.cp()
+    runtime, here, stream = cp.cuda.runtime, cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    event = runtime.eventCreateWithFlags(runtime.eventDisableTiming)
+    scaled = x * 0.5
+    runtime.eventRecord(event, here.ptr)
+    runtime.streamWaitEvent(stream.ptr, event)
+    with stream:
+        total = cp.dot(scaled, scaled)
+    runtime.eventRecord(event, stream.ptr)
+    runtime.streamWaitEvent(here.ptr, event)
+    return total
+
+
 _RACES = (
     Wrong("07-race", "as published", lambda x: _energy(x, there=False, back=False), "hazards", "wait"),
     Wrong("07-race", "only the way back", lambda x: _energy(x, there=False), "hazards", "wait"),
@@ -283,9 +336,13 @@ _RACES = (
     Wrong("07-race", "the host waits", _host_waits, "counts", "leaves the host free"),
     Wrong("07-race", "the device is waited for", _device_waits, "counts", "leaves the host free"),
     Wrong("07-race", "a single stream", _one_stream, "counts", "Keep the two streams"),
-    Wrong("07-race", "on the host", lambda x: np.float32(((x.get() * 0.5) ** 2).sum()), "counts", ""),
+    Wrong("07-race", "on the host", lambda x: np.float32(((x.get() * 0.5) ** 2).sum()), "results", "stay on the device"),
     Wrong("07-race", "forgets to halve", lambda x: _energy(2 * x), "results", ""),
+    Wrong("07-race", "the second stream is for show", _for_show, "counts", "1 stream that works for the result"),
+    Wrong("07-race", "polling", _asks_until_it_is_done, "counts", "leaves the host free"),
+    Wrong("07-race", "in double precision", lambda x: _energy(x).astype(np.float64), "results", "should be float32"),
     Right("07-race", "two events", _energy),
+    Right("07-race", "one event of the runtime, twice", _by_the_runtime),
     Right("07-race", "events without time, an urgent stream", _timeless_events),
     Right("07-race", "most in the other stream", _finishes_here),
     Right("07-race", "three streams", _three_streams),
@@ -387,6 +444,11 @@ def _whole_for_each(x: Any, y: Any, step: Any) -> Any:
     return y
 
 
+def _nine_pieces(x: Any, y: Any, step: Any) -> Any:
+    _conveyor(x[: 9 << 16], y[: 9 << 16], step, size=lambda n: 1 << 16)
+    return y
+
+
 _CONVEYORS = (
     Wrong("07-conveyor", "nobody waits", _conveyors(**{"finally": lambda streams: None}), "hazards", ""),
     Wrong("07-conveyor", "waits for one stream", _conveyors(**{"finally": lambda streams: streams[0].synchronize()}),
@@ -402,14 +464,17 @@ _CONVEYORS = (
     Wrong("07-conveyor", "pageable copies", _conveyors(source=np.array), "counts", "page-locked"),
     Wrong("07-conveyor", "waits for each piece", _conveyors(then=lambda stream: stream.synchronize()), "counts", ""),
     Wrong("07-conveyor", "get() that blocks", _conveyors(blocking=True), "counts", "blocking=False"),
-    Wrong("07-conveyor", "one piece", _conveyors(size=lambda n: n), "counts", "Cut x into pieces"),
+    Wrong("07-conveyor", "one piece", _conveyors(size=lambda n: max(1, n)), "counts", "Cut x into pieces"),
     Wrong("07-conveyor", "all in first, all out last", _all_in_first, "counts", "Cut x into pieces"),
     Wrong("07-conveyor", "everything for each piece", _whole_for_each, "counts", "crosses the bus once"),
     Wrong("07-conveyor", "loses the rest", _conveyors(until=lambda n: n // 8 * 8, size=lambda n: max(1, n // 8)),
           "results", ""),
     Wrong("07-conveyor", "forgets the work", _conveyors(work=lambda step, piece: None), "results", ""),
     Wrong("07-conveyor", "works twice", _conveyors(work=lambda step, piece: [step(piece), step(piece)]), "results", ""),
+    Wrong("07-conveyor", "nothing to cut", _conveyors(size=lambda n: -(-n // 8)), "results", "with 0 elements"),
+    Wrong("07-conveyor", "nine pieces at most", _nine_pieces, "results", "nan"),
     Right("07-conveyor", "three streams in turns", exercises.conveyor),
+    Right("07-conveyor", "pieces of one size", _conveyors(size=lambda n: 1 << 16)),
     Right("07-conveyor", "a buffer for each stream", _conveyors(buffer=lambda number: number % 3)),
     Right("07-conveyor", "two streams, 16 pieces", _conveyors(streams=2, size=lambda n: max(1, -(-n // 16)))),
     Right("07-conveyor", "a stream for copies in, one for work, one for copies out", _three_stations),
@@ -420,117 +485,37 @@ _CONVEYORS = (
 # 07-rollout
 
 
-def _rollout(envs: Any, policy: Any, steps: int, **change: Any) -> Any:
-    """A right rollout, with parts that can be exchanged."""
-    cp = session.cp()
-    streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
-    shared = cp.empty(envs[0].observation.shape, dtype=cp.float32)
-    inputs = [shared if change.get("shared") else cp.empty_like(shared) for _ in envs]
-    events = [cp.cuda.Event() for _ in envs]
-
-    def ask(number: int) -> None:
-        with streams[number] as stream:
-            inputs[number].set(change.get("seen", lambda env: env.observation)(envs[number]))
-            action = policy(inputs[number])
-            if change.get("early"):
-                events[number].record(stream)
-            change.get("get", lambda a, env: a.get(out=env.action, blocking=False))(action, envs[number])
-            if not change.get("early"):
-                events[number].record(stream)
-
-    wait = change.get("wait", lambda number, streams, events: streams[number].synchronize())
-    for number in range(len(envs)):
-        if change.get("first", True):
-            ask(number)
-    for step in range(steps):
-        for number in range(len(envs)):
-            wait(number, streams, events)
-            change.get("step", lambda envs, number: envs[number].step())(envs, number)
-            if step + 1 < steps or change.get("extra"):
-                ask(number)
-    return envs
-
-
-def _rollouts(**change: Any) -> Callable[..., Any]:
-    return lambda envs, policy, steps: _rollout(envs, policy, steps, **change)
-
-
-def _lockstep(envs: Any, policy: Any, steps: int) -> Any:
-    cp = session.cp()
-    streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
-    for _ in range(steps):
-        for env, stream in zip(envs, streams, strict=True):
-            with stream:
-                policy(cp.asarray(env.observation)).get(out=env.action, blocking=False)
-        for stream in streams:
-            stream.synchronize()
-        for env in envs:
-            env.step()
-    return envs
-
-
-def _asks_before_the_step(envs: Any, policy: Any, steps: int) -> Any:
-    cp = session.cp()
-    streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
-    for step in range(steps + 1):
-        for env, stream in zip(envs, streams, strict=True):
-            with stream:
-                if step < steps:
-                    policy(cp.asarray(env.observation)).get(out=env.action, blocking=False)
-            stream.synchronize()
-            if step:
-                env.step()
-    return envs
-
-
-def _one_stream_two_events(envs: Any, policy: Any, steps: int) -> Any:
-    cp = session.cp()
-    stream, ready = cp.cuda.Stream(non_blocking=True), {}
-
-    def ask(env: Any) -> None:
-        with stream:
-            policy(cp.asarray(env.observation)).get(out=env.action, blocking=False)
-            ready[id(env)] = stream.record()
-
-    for env in envs:
-        ask(env)
-    for left in reversed(range(steps)):
-        for env in envs:
-            ready[id(env)].synchronize()
-            env.step()
-            if left:
-                ask(env)
-    return envs
-
-
 _ROLLOUTS = (
-    Wrong("07-rollout", "nobody waits", _rollouts(wait=lambda number, streams, events: None), "hazards", ""),
-    Wrong("07-rollout", "waits for the other one", _rollouts(wait=lambda n, streams, events: streams[1 - n].synchronize()),
+    Wrong("07-rollout", "nobody waits", rollouts.rollouts(wait=lambda number, streams, events: None), "hazards", ""),
+    Wrong("07-rollout", "waits for the other one", rollouts.rollouts(wait=lambda n, streams, events: streams[1 - n].synchronize()),
           "hazards", ""),
-    Wrong("07-rollout", "the event comes before the copy", _rollouts(early=True, wait=lambda n, s, events: events[n].synchronize()),
+    Wrong("07-rollout", "the event comes before the copy", rollouts.rollouts(early=True, wait=lambda n, s, events: events[n].synchronize()),
           "hazards", ""),
-    Wrong("07-rollout", "one input for both", _rollouts(shared=True), "hazards", ""),
-    Wrong("07-rollout", "the whole device", _rollouts(wait=lambda n, s, e: session.cp().cuda.Device().synchronize()), "counts",
+    Wrong("07-rollout", "one input for both", rollouts.rollouts(shared=True), "hazards", ""),
+    Wrong("07-rollout", "the whole device", rollouts.rollouts(wait=lambda n, s, e: session.cp().cuda.Device().synchronize()), "counts",
           "not for both"),
-    Wrong("07-rollout", "both streams", _rollouts(wait=lambda n, streams, e: [s.synchronize() for s in streams]), "counts",
+    Wrong("07-rollout", "both streams", rollouts.rollouts(wait=lambda n, streams, e: [s.synchronize() for s in streams]), "counts",
           "ask again as soon"),
     Wrong("07-rollout", "ask, wait, step", exercises.in_turns, "counts", "While the host steps one"),
-    Wrong("07-rollout", "lockstep", _lockstep, "counts", "While the host steps one"),
-    Wrong("07-rollout", "get() that blocks", _rollouts(get=lambda a, env: a.get(out=env.action)), "counts",
+    Wrong("07-rollout", "lockstep", rollouts.lockstep, "counts", "While the host steps one"),
+    Wrong("07-rollout", "get() that blocks", rollouts.rollouts(get=lambda a, env: a.get(out=env.action)), "counts",
           "While the host steps one"),
-    Wrong("07-rollout", "nobody waits for the last decision", _rollouts(extra=True), "hazards", "given back"),
+    Wrong("07-rollout", "nobody waits for the last decision", rollouts.rollouts(extra=True), "hazards", "given back"),
     Wrong("07-rollout", "decides twice",
-          _rollouts(get=lambda a, env: [a.get(out=env.action, blocking=False), work.decide(a)]), "counts", "One decision"),
-    Wrong("07-rollout", "steps before the first decision", _rollouts(first=False, extra=True), "results", ""),
-    Wrong("07-rollout", "decides before the step", _asks_before_the_step, "results", ""),
-    Wrong("07-rollout", "sees the other one's world", _rollouts(seen=lambda env: env.action), "results", ""),
-    Wrong("07-rollout", "steps one environment only", _rollouts(step=lambda envs, n: envs[0].step()), "results", "steps instead of"),
+          rollouts.rollouts(get=lambda a, env: [a.get(out=env.action, blocking=False), work.decide(a)]), "counts", "One decision"),
+    Wrong("07-rollout", "steps before the first decision", rollouts.rollouts(first=False, extra=True), "results", ""),
+    Wrong("07-rollout", "decides before the step", rollouts.asks_before_the_step, "results", ""),
+    Wrong("07-rollout", "sees the other one's world", rollouts.rollouts(seen=lambda env: env.action), "results", ""),
+    Wrong("07-rollout", "steps one environment only", rollouts.rollouts(step=lambda envs, n: envs[0].step()), "results", "steps instead of"),
+    Wrong("07-rollout", "the host decides", rollouts.decides_on_the_host, "counts", "on the device"),
+    Wrong("07-rollout", "returns what is seen", lambda envs, policy, steps: [e.observation for e in rollouts.rollout(envs, policy, steps)],
+          "results", "should return `envs`"),
     Right("07-rollout", "a stream for each", exercises.rollout),
-    Right("07-rollout", "an event for each", _rollouts(wait=lambda n, streams, events: events[n].synchronize())),
-    Right("07-rollout", "polling", _rollouts(wait=lambda n, s, events: [None for _ in iter(lambda: events[n].done, True)])),
-    Right("07-rollout", "one stream, two events", _one_stream_two_events),
+    Right("07-rollout", "an event for each", rollouts.rollouts(wait=lambda n, streams, events: events[n].synchronize())),
+    Right("07-rollout", "polling", rollouts.rollouts(wait=lambda n, s, events: [None for _ in iter(lambda: events[n].done, True)])),
+    Right("07-rollout", "one stream, two events", rollouts.one_stream_two_events),
     Right("07-rollout", "through memory that it page-locks itself",
-          _rollouts(get=lambda a, env: a.get(out=env.action, blocking=False), seen=lambda env: np.array(env.observation))),
+          rollouts.rollouts(get=lambda a, env: a.get(out=env.action, blocking=False), seen=lambda env: np.array(env.observation))),
 )  # fmt: skip
 
 _ALL: tuple[Wrong | Right, ...] = (*_STOPWATCHES, *_RACES, *_CONVEYORS, *_ROLLOUTS)

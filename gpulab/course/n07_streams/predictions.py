@@ -64,8 +64,8 @@ PREDICTIONS = (
         "07-pageable",
         "The same {pieces} pieces, blocking=False and all, but from pageable memory. How many times as fast "
         "as in one piece?",
-        "Out of or into pageable memory a copy is staged through a buffer of the driver, and the call to the "
-        "host's side returns when it is done: each piece waits for the one before.",
+        "A copy out of or into pageable memory goes through a buffer of the driver. Copies to the host "
+        "return only when they are done, so each piece waits for the one before.",
         unit="times",
         comparison=2.0,
         misconception="blocking=False, or non_blocking=True, makes a copy asynchronous.",
@@ -93,8 +93,8 @@ PREDICTIONS = (
         "07-block",
         "Four sequences through the attention block, {launches} small launches in all: how many times as "
         "fast in four streams as in one?",
-        "The kernels fit beside each other, but the host hands them out one by one: now its launches set the "
-        "pace. That is what 11 is about.",
+        "Kernels so small fit beside each other, but all of them come from one host, one after the other. "
+        "See below in which order.",
         unit="times",
         comparison=4.0,
         misconception="Four streams, four times as fast.",

@@ -11,9 +11,9 @@ from importlib import resources
 from typing import Any
 
 from gpulab import session
-from gpulab.views._text import duration, size
 from gpulab.views.tables import Table
 from virtualgpu.records import Provenance
+from virtualgpu.words import duration, size
 
 _LIMIT_S = 90
 
@@ -48,6 +48,10 @@ def recorded() -> Any:
 
 def _origin(told: Any) -> Provenance:
     return Provenance("recorded", told["device"], f"{told['date']}, driver {told['driver']}")
+
+
+def _name(told: Any) -> str:
+    return str(told["device"]).removeprefix("NVIDIA ").split()[0]
 
 
 def _us(value: float) -> str:
@@ -105,8 +109,53 @@ def managed() -> Shown:
     }
     both = [recorded()[name] for name in ("h200", "h100")]
     rows = [(text, *(_us(told["managed"][key]) for told in both)) for text, key in steps.items()]
-    names = [told["device"].removeprefix("NVIDIA ").split()[0] for told in both]
-    return Shown("64 MiB of managed memory", ("step", *names), rows, both, *map(_origin, both))
+    return Shown("64 MiB of managed memory", ("step", *map(_name, both)), rows, both, *map(_origin, both))
+
+
+def pinning() -> Shown:
+    """What it takes to get pinned memory for the first time, beside a copy of as many bytes."""
+    both = [recorded()[name] for name in ("h200", "h100")]
+    got = [told["arrays"]["first 128 MiB of pinned memory"]["call_us"] for told in both]
+    rate = [told["rates"]["HtoD pinned"][told["sizes"].index(128 << 21)] for told in both]
+    copied = [(128 << 20) / gbps / 1e3 for gbps in rate]
+    ratios = [one / other for one, other in zip(got, copied, strict=True)]
+    rows = (
+        ("get 128 MiB of pinned memory", *map(_us, got)),
+        ("copy as many bytes to the device", *map(_us, copied)),
+        ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
+    )
+    return Shown("Pinning", ("step", *map(_name, both)), rows, ratios, *map(_origin, both))
+
+
+def homeward() -> Shown:
+    """64 MiB to pageable memory: into a new array, and into one that was used before."""
+    both = [recorded()[name] for name in ("h200", "h100")]
+    calls = {"x.get()": "get", "x.get(out=a), a used before": "get out pageable"}
+    rows = [(text, *(_us(told["arrays"][key]["call_us"]) for told in both)) for text, key in calls.items()]
+    return Shown("64 MiB home", ("call", *map(_name, both)), rows, both, *map(_origin, both))
+
+
+def after_prefetch() -> dict[str, float]:
+    """How many times as long as in device memory a kernel took after a prefetch, a GPU."""
+    told = {_name(recorded()[name]): recorded()[name]["managed"] for name in ("h200", "h100")}
+    return {
+        name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
+        for name, times in told.items()
+    }
+
+
+def two_gpus() -> Shown:
+    """Copies from GPU to GPU, with and without peer access: recorded on two H200 of one host."""
+    told = recorded()["two h200"]
+    rows = [
+        (f"a copy of {size(n)}", f"{through:g} GB/s", f"{direct:g} GB/s")
+        for n, through, direct in zip(told["sizes"], told["by the host"], told["peer access"], strict=True)
+    ]
+    rows.append(
+        (f"a kernel that reads {size(told['sizes'][-1])} of the other", "–", f"{told['kernel reads']} GB/s")
+    )
+    origin = Provenance("recorded", told["device"], f"{told['link']}, CuPy {told['cupy']}")
+    return Shown("Two GPUs", ("what", "without peer access", "with it"), rows, told, origin)
 
 
 def two_processes() -> Shown:
@@ -128,7 +177,9 @@ def from_file() -> Shown:
     best = min(told["by NumPy"])
     rows = [
         ("library", told["library"]),
-        ("kernel module nvidia-fs", "loaded" if told["kernel module"] else "not there: compatibility mode"),
+        ("kernel module nvidia-fs", "loaded" if told["kernel module"] else "not there"),
+        ("mode of cuFile", told.get("mode", "compatibility, forced: the bytes went by way of the host")),
+        ("the file's bytes came from", told.get("from", "the host's page cache: it had just been written")),
     ]
     if told.get("by cuFile"):
         fastest = min(told["by cuFile"])

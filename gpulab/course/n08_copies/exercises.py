@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from gpulab import session
 from gpulab.course.n08_copies.memory import mapped
-from gpulab.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
+from gpulab.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise
+from virtualgpu.words import count as counted
 
 _NOT_ON_THE_HOST = (
     ("Unsupported type", "That is a NumPy array among device arrays; keep all of the work on the device."),
@@ -21,16 +22,35 @@ _NO_WAIT = "float(), .item(), .get() and synchronize() make the host stand still
 # 08-stay
 
 
-def stay_case(drawn: Draw, n: int) -> ProgramCase:
-    """Whole numbers above their minimum, cut off at a limit."""
+def stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
+    """Elements, and limits: fractions, nothing, more than there is."""
+    n, limit = int(rng.integers(2_000, 9_000)), float(rng.uniform(0.1, 3.0))
+    return (
+        (1, 1.5),
+        (2, 0.0),
+        (33, 0.375),
+        (257, 1e30),
+        (1000, float(rng.uniform(1, 300))),
+        (n, limit),
+        (10_000, 200.0),
+    )
+
+
+def stay_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
+    """Numbers of every kind above their minimum, cut off at a limit."""
+    n, limit = size
     x = drawn.integers(n, -100, 400).astype(np.float32)
-    right = np.minimum(x - x.min(), np.float32(200))
+    if limit < 100:
+        x = x / np.float32(64)
+    if limit > 1e20:
+        x = x * np.float32(1e28)
+    right = np.minimum(x - x.min(), np.float32(limit))
     return ProgramCase(
-        (x, 200.0),
+        (x, limit),
         right,
         True,
-        f"prepare(x, 200) with {n:,} elements",
-        stays=True,
+        f"prepare(x, {limit:g}) with {counted(n, 'element')}",
+        place="device",
         mistakes=((x - x.min(), "What lies above the limit is to be cut off."),),
     )
 
@@ -51,7 +71,7 @@ def prepare_there_and_back(x: Any, limit: float) -> Any:
 
 STAY = ProgramExercise(
     "08-stay", "Stay there", "prepare", stay_case, prepare, prepare_there_and_back,
-    level="warm-up", kind="repair", sizes=(1, 33, 10_000), checked=True,
+    level="warm-up", kind="repair", sizes=stay_sizes, checked=True,
     budgets=(
         Budget("to_host_copies", "x - x.min() subtracts on the device: nothing has to come home.", most=0),
         Budget("to_device_copies", "A number goes along with the launch: no array has to be sent.", most=0),
@@ -65,18 +85,31 @@ STAY = ProgramExercise(
 # 08-report
 
 
-def report_case(drawn: Draw, n: int) -> ProgramCase:
-    """Smallest, largest and sum of whole numbers: exact in any order."""
-    x = drawn.integers(n, -50, 51).astype(np.float32)
-    right = np.array([x.min(), x.max(), x.sum()], np.float32)
-    mean = np.array([x.min(), x.max(), x.mean()], np.float32)
-    return ProgramCase(
-        (x,),
-        right,
-        True,
-        f"report(x) with {n:,} elements",
-        mistakes=((mean, "The third is the sum, not the mean."),),
+def report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Elements, and where they lie: on either side of 0, all above it, all below it."""
+    return (
+        (1, 0),
+        (2, 1),
+        (33, -1),
+        (int(rng.integers(500, 5000)), 1),
+        (int(rng.integers(2000, 9000)), -1),
+        (10_000, 0),
     )
+
+
+def report_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Smallest, largest and sum: of whole numbers, or of fractions on one side of 0."""
+    n, side = size
+    x = drawn.integers(n, -50, 51).astype(np.float32)
+    if side:
+        x = (side * (1 + np.abs(drawn.floats(n) * 300))).astype(np.float32)
+    right = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
+    mean = np.array([x.min(), x.max(), x.mean()], np.float32)
+    # The first two are exact.
+    near = Near(right, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
+    label = f"report(x) with {counted(n, 'element')}"
+    known = ((mean, "The third is the sum, not the mean."),)
+    return ProgramCase((x,), near, True, label, known, place="host", unchanged=True)
 
 
 def report(x: Any) -> Any:
@@ -92,7 +125,7 @@ def report_one_by_one(x: Any) -> Any:
 
 REPORT = ProgramExercise(
     "08-report", "Three numbers, one way home", "report", report_case, report, report_one_by_one,
-    sizes=(1, 33, 10_000), checked=True,
+    sizes=report_sizes, checked=True,
     budgets=(
         Budget("to_host_bytes", "Reduce on the device: three numbers are 12 bytes.", allowance=2),
         Budget("to_host_copies", "Put the three beside each other on the device, then copy once.", most=1),
@@ -107,12 +140,24 @@ REPORT = ProgramExercise(
 # 08-pack
 
 
-def pack_case(drawn: Draw, count: int) -> ProgramCase:
-    """Arrays of all lengths, an empty one among them."""
+def pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """How many arrays, and which of them is empty."""
+    some = int(rng.integers(20, 60))
+    return (1, -1), (2, 0), (3, 1), (3, 2), (some, some // 2), (64, 32)
+
+
+def pack_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
+    """Arrays of all lengths, an empty one among them; large, small and whole numbers, infinities, NaN."""
+    count, empty = size
     lengths = drawn.rng.integers(1, 900, count)
-    lengths[count // 2] = 0 if count > 1 else 5
-    parts = [drawn.whole(int(n), -1000, 1000) for n in lengths]
-    return ProgramCase((parts,), tuple(parts), False, f"upload(parts) with {count} arrays", stays=True)
+    if empty >= 0:
+        lengths[empty] = 0
+    if count == 3:
+        lengths[0] += 70_000  # beyond 16 bits
+    parts = [drawn.floats(int(n)) * np.float32(drawn.rng.choice([1e-30, 1, 1000, 1e30])) for n in lengths]
+    for part, special in zip(reversed(parts), (np.inf, -0.0, np.nan, 1e-44), strict=False):
+        part[:1] = special
+    return ProgramCase((parts,), tuple(parts), False, f"upload(parts) with {count} arrays", place="device")
 
 
 def upload(parts: Any) -> Any:
@@ -130,7 +175,7 @@ def upload_one_by_one(parts: Any) -> Any:
 
 
 PACK = ProgramExercise(
-    "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=(1, 3, 64),
+    "08-pack", "One parcel", "upload", pack_case, upload, upload_one_by_one, sizes=pack_sizes,
     checked=True,
     budgets=(
         Budget(
@@ -149,13 +194,20 @@ PACK = ProgramExercise(
 # 08-ring
 
 
+def ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
+    """Shapes, and kinds of numbers: one piece, two, very many, pieces that are matrices."""
+    many, n = int(rng.integers(30, 60)), int(rng.integers(1_000, 9_000))
+    small = ((1, 33), "f4"), ((2, 1), "i4"), ((3, 7, 5), "f8")
+    return *small, ((many, 65), "i8"), ((int(rng.integers(14, 20)), n), "f4"), ((6, 1 << 16), "f4")
+
+
 def ring_case(drawn: Draw, size: Any) -> ProgramCase:
     """Pieces of a larger array, which may go through two small buffers only."""
-    count, n = size
-    data = drawn.whole((count, n), -1000, 1000)
-    return ProgramCase(
-        (data,), data, False, f"stream_in(data) with {count} pieces of {n:,} elements", stays=True
-    )
+    shape, kind = size
+    data = (drawn.floats(shape, np.float64) * (1 << 20)).astype(kind)
+    n = int(np.prod(shape[1:]))
+    label = f"stream_in(data) with {counted(shape[0], 'piece')} of {n:,} elements"
+    return ProgramCase((data,), data, False, label, place="device", unchanged=True)
 
 
 def stream_in(data: Any) -> Any:
@@ -176,12 +228,6 @@ def stream_in(data: Any) -> Any:
     return out
 
 
-def used_at_once(bench: Any, program: Any, data: Any) -> Any:
-    """Call it, and read what it returns on the device, in the stream that is current."""
-    out = program(data)
-    return out if isinstance(out, np.ndarray) or not hasattr(out, "copy") else out.copy()
-
-
 def stream_in_pageable(data: Any) -> Any:
     """The naive version: right, because the driver waits."""
     cp = session.cp()
@@ -193,14 +239,14 @@ def stream_in_pageable(data: Any) -> Any:
 
 RING = ProgramExercise(
     "08-ring", "The buffer that was still in use", "stream_in", ring_case, stream_in, stream_in_pageable,
-    level="stretch", kind="repair", sizes=((1, 33), (6, 1000), (6, 1 << 16)),
-    checked=True, calls=used_at_once,
+    level="stretch", kind="repair", sizes=ring_sizes,
+    checked=True,
     budgets=(
         Budget("pageable_copies", "Copy from the page-locked buffers, not from `data` itself.", most=0),
         Budget("to_device_bytes", "Each piece goes once.", allowance=1.0),
         Budget(
             "waits", "Wait for a buffer's last copy before it is filled again, and once at the end.",
-            allowance=1.25,
+            allowance=1.5, least=1, large=True,
         ),
     ),
     advice=(("changed", "Before you fill a buffer again, let the host wait for its last copy."),),
@@ -218,24 +264,29 @@ class Wanted:
         self._rows = rows
 
     def __call__(self) -> Any:
-        return session.cp().asarray(self._rows)
+        return session.cp().asarray(self._rows) + 0
+
+
+def lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
+    """Rows, columns, how many rows are wanted, and the kind of numbers."""
+    rows, width, count = (int(rng.integers(low, 2 * low)) for low in (20_000, 8, 20))
+    small = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
+    return *small, (rows, width, count, "f4"), (50_000, 16, 40, "f4")
 
 
 def lookup_case(drawn: Draw, size: Any) -> ProgramCase:
-    """A few rows of a large table, chosen on the device, some of them twice."""
-    rows, width, count = size
-    table = drawn.whole((rows, width), -1000, 1000)
+    """A few rows of a large table, chosen on the device: the last and the first, one of them twice."""
+    rows, width, count, kind = size
+    table = (drawn.floats((rows, width), np.float64) * (1 << 20)).astype(kind)
     chosen = drawn.rng.integers(0, rows, count).astype(np.int32)
+    chosen[-3:] = (rows - 1, 0, chosen[0])[-count:]
     label = f"lookup(table, choose) with {count} of {rows:,} rows"
-    return ProgramCase((table, Wanted(chosen)), table[chosen], False, label, stays=True)
+    return ProgramCase((table, Wanted(chosen)), table[chosen], False, label, place="device", unchanged=True)
 
 
 def with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
     """Call it with the table in page-locked memory, which stays until all work has ended."""
-    locked = bench.pinned(table)
-    found = program(locked, choose)
-    bench.cp.cuda.Device().synchronize()
-    return found
+    return program(bench.pinned(table), choose)
 
 
 def lookup(table: Any, choose: Any) -> Any:
@@ -250,12 +301,13 @@ def lookup_in_a_copy(table: Any, choose: Any) -> Any:
 
 LOOKUP = ProgramExercise(
     "08-lookup", "Four rows of a large table", "lookup", lookup_case, lookup, lookup_in_a_copy,
-    level="stretch", sizes=((1, 1, 1), (100, 8, 5), (50_000, 16, 40)),
+    level="stretch", sizes=lookup_sizes,
     checked=True, calls=with_pinned_table,
     budgets=(
         Budget(
             "bus_bytes", "Let the kernel read the table where it lies: only what it reads travels.",
             allowance=3,
+            large=True,
         ),
         Budget("waits", "The numbers of the rows are on the device; leave them there.", most=0),
     ),

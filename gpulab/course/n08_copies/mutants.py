@@ -70,6 +70,11 @@ def _by_where(x: Any, limit: float) -> Any:
     return cp.where(y > limit, cp.float32(limit), y)
 
 
+def _in_another_stream(x: Any, limit: float) -> Any:
+    with _cp().cuda.Stream(non_blocking=True):
+        return _cp().minimum(x - x.min(), limit)
+
+
 _STAY = (
     Wrong("08-stay", "as given", exercises.prepare_there_and_back, "counts", "nothing has to come home"),
     Wrong("08-stay", "brings the minimum home", lambda x, limit: _cp().minimum(x - float(x.min()), limit), "counts",
@@ -87,6 +92,9 @@ _STAY = (
     Wrong("08-stay", "cuts first", lambda x, limit: _cp().minimum(x, limit) - x.min(), "results", "it should be"),
     Wrong("08-stay", "mixes in NumPy", lambda x, limit: _cp().minimum(x - x.min(), np.full(x.shape, limit, np.float32)),
           "results", "keep all of the work on the device"),
+    Wrong("08-stay", "the limit is typed in", lambda x, limit: _cp().minimum(x - x.min(), 200), "results", "cut off"),
+    Wrong("08-stay", "a whole limit", lambda x, limit: _cp().minimum(x - x.min(), int(limit)), "results", "it should be"),
+    Wrong("08-stay", "in another stream", _in_another_stream, "hazards", "nothing orders the two"),
     Right("08-stay", "clip", lambda x, limit: (x - x.min()).clip(None, limit)),
     Right("08-stay", "one kernel more", _with_a_kernel),
     Right("08-stay", "in place", _in_place),
@@ -147,6 +155,18 @@ def _by_lists(x: Any) -> Any:
     return np.array([each.tolist() for each in (x.min(), x.max(), x.sum())], np.float32)
 
 
+def _sorts_the_callers(x: Any) -> Any:
+    x.sort()
+    return _cp().stack([x[0], x[-1], x.sum()]).get()
+
+
+def _small_ones_at_home(x: Any) -> Any:
+    if x.size > 1000:
+        return exercises.report(x)
+    here = x.get()
+    return np.array([here.min(), here.max(), here.sum()], np.float32)
+
+
 _REPORT = (
     Wrong("08-report", "one by one", exercises.report_one_by_one, "counts", "then copy once"),
     Wrong("08-report", "on the host", lambda x: np.array([f(x.get()) for f in (np.min, np.max, np.sum)], np.float32),
@@ -156,7 +176,7 @@ _REPORT = (
     Wrong("08-report", "waits, then waits", _waits_twice, "counts", "One is enough"),
     Wrong("08-report", "lists", _by_lists, "counts", "then copy once"),
     Wrong("08-report", "there and back again", lambda x: _cp().asarray([float(x.min()), float(x.max()), float(x.sum())]).get(),
-          "counts", "three numbers are 12 bytes"),
+          "results", "should be float32"),
     Wrong("08-report", "numbers as text", lambda x: np.array([float(str(v)) for v in (x.min(), x.max(), x.sum())], np.float32),
           "counts", "then copy once"),
     Wrong("08-report", "the mean", lambda x: _cp().stack([x.min(), x.max(), x.mean()]).get(), "results",
@@ -165,6 +185,11 @@ _REPORT = (
           "it should be"),
     Wrong("08-report", "a NumPy function", lambda x: np.array([np.min(np.asarray(x)), 0, 0]), "results",
           "use the function of cp"),
+    Wrong("08-report", "left on the device", lambda x: _cp().stack([x.min(), x.max(), x.sum()]), "results",
+          "should be a NumPy array"),
+    Wrong("08-report", "whole numbers", lambda x: exercises.report(x).astype(int), "results", "should be float32"),
+    Wrong("08-report", "sorts the caller's array", _sorts_the_callers, "results", "belongs to its caller"),
+    Wrong("08-report", "small arrays on the host", _small_ones_at_home, "counts", "three numbers are 12 bytes"),
     Right("08-report", "cp.array of device numbers", lambda x: _cp().array([x.min(), x.max(), x.sum()]).get()),
     Right("08-report", "into one array", _assigns),
     Right("08-report", "out=", _with_outs),
@@ -238,6 +263,12 @@ def _equal_parts(parts: Any) -> Any:
     return tuple(flat[: flat.size // len(parts) * len(parts)].reshape(len(parts), -1))
 
 
+def _narrow_offsets(parts: Any) -> Any:
+    flat = _cp().asarray(np.concatenate(parts))
+    ends = np.cumsum([part.size for part in parts], dtype=np.uint16).tolist()
+    return [flat[end - part.size : end] for part, end in zip(parts, ends, strict=True)]
+
+
 def _off_by_one(parts: Any) -> Any:
     flat, begin, views = _cp().asarray(np.concatenate(parts)), 0, []
     for part in parts:
@@ -276,11 +307,14 @@ _PACK = (
     Wrong("08-pack", "nothing is sent", lambda parts: tuple(parts), "results", "stay on the device"),
     Wrong("08-pack", "in two parcels", _two_halves, "counts", "copy once, and return slices"),
     Wrong("08-pack", "padded to a rectangle", _padded, "counts", "no padding"),
-    Wrong("08-pack", "as float64", _wider, "counts", "float32 as it came"),
+    Wrong("08-pack", "as float64", _wider, "results", "it should be float32"),
     Wrong("08-pack", "offsets from the device", _offsets_on_the_device, "counts", "copy once"),
+    Wrong("08-pack", "by way of whole numbers",
+          lambda parts: exercises.upload([np.trunc(part) for part in parts]), "results", ""),
     Wrong("08-pack", "waits for the copy", _blocking, "counts", "make the host stand still"),
     Wrong("08-pack", "equal parts", _equal_parts, "results", "it should be"),
     Wrong("08-pack", "off by one", _off_by_one, "results", "it should be"),
+    Wrong("08-pack", "offsets of 16 bits", _narrow_offsets, "results", "it should be"),
     Wrong("08-pack", "starts at the end", _starts_with_the_end, "results", "it should be"),
     Wrong("08-pack", "all in one", lambda parts: _cp().asarray(np.concatenate(parts)), "results", "as a tuple"),
     Right("08-pack", "split", _split),
@@ -309,6 +343,9 @@ def _ring(
         mine = i % buffers
         if wait == "event" and i >= buffers:
             sent[mine].synchronize()
+        elif wait == "polling" and i >= buffers:
+            while not sent[mine].done:
+                pass
         elif wait == "first event" and i >= buffers:
             sent[0].synchronize()
         locked[mine][...] = piece
@@ -396,7 +433,12 @@ _RING = (
     Wrong("08-ring", "a copy of the first piece", lambda data: _cp().asarray(np.broadcast_to(data[0], data.shape).copy()),
           "results", "it should be"),
     Wrong("08-ring", "the host's array", lambda data: data.copy(), "results", "stay on the device"),
+    Wrong("08-ring", "eight buffers and no wait", lambda data: _ring(data, buffers=8, wait="none"), "hazards",
+          "Before you fill a buffer again"),
+    Wrong("08-ring", "float32 typed in", lambda data: _ring(data.astype(np.float32)), "results", "should be"),
+    Wrong("08-ring", "all of it by cp.asarray", lambda data: _cp().asarray(data), "counts", "once at the end"),
     Right("08-ring", "two buffers", _ring),
+    Right("08-ring", "polling", lambda data: _ring(data, wait="polling")),
     Right("08-ring", "three buffers", lambda data: _ring(data, buffers=3)),
     Right("08-ring", "one event for both", lambda data: _ring(data, wait="first event")),
     Right("08-ring", "one parcel", _one_locked_parcel),
@@ -484,6 +526,10 @@ _LOOKUP = (
           "A kernel reads pinned memory only"),
     Wrong("08-lookup", "locks it twice", _registers, "results", "page-locked from the beginning"),
     Wrong("08-lookup", "the first rows", lambda table, choose: mapped(table)[: choose().size], "results", "it should be"),
+    Wrong("08-lookup", "rows in half precision",
+          lambda table, choose: mapped(table)[choose()].astype(np.float16).astype(table.dtype), "results", "it should be"),
+    Wrong("08-lookup", "numbers in 16 bits", lambda table, choose: mapped(table)[choose().astype(np.int16)], "results",
+          ""),
     Wrong("08-lookup", "columns", lambda table, choose: mapped(table)[choose()].T.copy(), "results", "shape"),
     Wrong("08-lookup", "the host's rows", lambda table, choose: table[choose().get()], "results", "stay on the device"),
     Right("08-lookup", "indexed", lambda table, choose: mapped(table)[choose(), :]),

@@ -29,7 +29,7 @@ QUESTIONS = (
             Choice("no: the CPU reads pinned memory more slowly", "It is ordinary memory to the CPU."),
             Choice(
                 "no: pin a few buffers and use them again",
-                "Pinning is slow (128 MiB took 68 ms beside an H200), and takes memory from everybody else.",
+                "Pinning takes many times as long as a copy, and takes memory from everybody else.",
                 right=True,
             ),
         ),
@@ -55,14 +55,14 @@ QUESTIONS = (
         (
             Choice(
                 "takes about as long: the L2 cache keeps it",
-                "An H200 took eight times as long for eight reads.",
+                "The L2 cache keeps nothing of mapped host memory (NVIDIA's Best Practices Guide).",
             ),
             Choice(
                 "is faster, because the copy is saved",
                 "The copy crosses the bus once, the kernel eight times.",
             ),
             Choice(
-                "takes about eight times as long",
+                "takes eight times as long, or more",
                 "Each read crosses the bus again. Copy what is used more than once.",
                 right=True,
             ),

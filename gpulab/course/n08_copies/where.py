@@ -11,10 +11,11 @@ import traitlets
 from gpulab import session
 from gpulab.lab.timeline import TimelineReport
 from gpulab.views._base import View
-from gpulab.views._text import duration, number, size
-from gpulab.views.parts.boxes import Box, Item, column, switch, words
-from gpulab.views.parts.plots import labels, plot, rects, rules
+from gpulab.views.parts.boxes import Box, column, switch, words
+from gpulab.views.parts.items import Item, Labels, Rects, Rules
+from gpulab.views.parts.plots import plot, speaking
 from virtualgpu.records import Activity, HostCall, Provenance
+from virtualgpu.words import duration, number, size
 
 Way = Literal["pageable", "pinned", "zero-copy", "managed", "prefetch", "at home", "peer"]
 _KERNEL, _HOST_MEMORY, _MANAGED_MEMORY = "CONCURRENT_KERNEL", 1, 3
@@ -26,7 +27,8 @@ _COPY_CALL_US = 50  # a call that takes longer than this has waited
 class Move:
     """Bytes that went somewhere: by which way, how many, how long it took, and what the host did.
 
-    ``text`` is the line of the program, ``call_ns`` what its call took; 0: not known.
+    ``text`` is the line of the program, ``call_ns`` what its call took; 0: not known. ``copied``: by a copy,
+    not by a kernel that reads.
     """
 
     way: Way
@@ -35,6 +37,12 @@ class Move:
     time_ns: int
     text: str = ""
     call_ns: int = 0
+    copied: bool = False
+
+    @property
+    def by_kernel(self) -> bool:
+        """Whether a kernel read these bytes, which may have written as many; a copy moves them once."""
+        return self.way in ("zero-copy", "managed", "at home") and not self.copied
 
     @property
     def gbps(self) -> float:
@@ -104,7 +112,8 @@ class WhereCopiesGo(View):
         self.moves, self.provenance = tuple(moves), provenance
         super().__init__(
             title="Where does the copy go?",
-            caption=f"Times and rates {provenance.label}. The map is a sketch.",
+            caption=f"Times and rates {provenance.label}. A rate is what was copied, or what a kernel read: "
+            "what it wrote comes on top. The map is a sketch.",
             source=provenance.source,
             chosen=0,
         )
@@ -145,11 +154,11 @@ class WhereCopiesGo(View):
         return plot(
             bottom + 36,
             (0.0, float(max(count, 4))),
-            rects(here, [at + 1 for at in here], tops, [bottom] * count, colour, ("accent", "other"),
-                  inset=14, which=here, say=[["which", [_says(move) for move in moves]]]),
-            labels(middle, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
-            labels(middle, [bottom + 12] * count, names, anchor="middle", room=room),
-            labels(middle, [bottom + 27] * count, sizes, anchor="middle", colour="muted", room=room),
+            Rects(here, [at + 1 for at in here], tops, [bottom] * count, colour, ("accent", "other"),
+                  inset=14, **speaking([_says(move) for move in moves])),
+            Labels(middle, [y - 9 for y in tops], rates, anchor="middle", weight="bold"),
+            Labels(middle, [bottom + 12] * count, names, anchor="middle", room=room),
+            Labels(middle, [bottom + 27] * count, sizes, anchor="middle", colour="muted", room=room),
             label="Rate of each", trait="chosen", values=here, marks=[""] * count, mark_y=8,
             chosen=self.chosen,
         )  # fmt: skip
@@ -167,10 +176,10 @@ def _map(move: Move) -> Box:
     return plot(
         184,
         (0.0, 100.0),
-        rects([0, 55], [46, 100], [4, 4], [180, 180], "panel"),
-        labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
-        labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
-        rules([50.5], [28], [50.5], [178], "other", dash=True),
+        Rects([0, 55], [46, 100], [4, 4], [180, 180], "panel"),
+        Labels([1, 56], [17, 17], ["host", "device"], colour="muted"),
+        Labels([50.5], [17], ["PCIe"], anchor="middle", colour="muted"),
+        Rules([50.5], [28], [50.5], [178], "other", dash=True),
         _arrows([*dark], False, "other", 1),
         _boxes(off, "grid"),
         _arrows(arrows, move.to_host, "tail", 3),
@@ -183,13 +192,13 @@ def _map(move: Move) -> Box:
 
 def _boxes(places: Sequence[Place], colour: str) -> Item:
     low, high = [p.x for p in places], [p.right for p in places]
-    return rects(low, high, [p.y for p in places], [p.y + p.high for p in places], colour)
+    return Rects(low, high, [p.y for p in places], [p.y + p.high for p in places], colour)
 
 
 def _words(places: Sequence[Place], colour: str, weight: str) -> Item:
     middle = [p.x + p.wide / 2 for p in places]
     texts = [p.text for p in places]
-    return labels(middle, [p.middle for p in places], texts, anchor="middle", colour=colour, weight=weight)
+    return Labels(middle, [p.middle for p in places], texts, anchor="middle", colour=colour, weight=weight)
 
 
 def _arrows(pairs: Sequence[tuple[str, str]], back: bool, colour: str, width: float) -> Item:
@@ -197,7 +206,7 @@ def _arrows(pairs: Sequence[tuple[str, str]], back: bool, colour: str, width: fl
     if back:
         ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in ends]
     x0, y0, x1, y1 = ([end[at] for end in ends] for at in range(4))
-    return rules(x0, y0, x1, y1, colour, width=width, arrow=True)
+    return Rules(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
 def _edges(a: Place, b: Place) -> tuple[float, float, float, float]:
@@ -216,7 +225,7 @@ def _name(move: Move) -> str:
 
 
 def _rate(move: Move) -> str:
-    return f"{number(move.gbps)} GB/s"
+    return f"{number(move.gbps)} GB/s{' read' if move.by_kernel else ''}"
 
 
 def _says(move: Move) -> str:
@@ -275,4 +284,12 @@ def _of_kernel(activity: Activity, call: HostCall | None, array: Any) -> Move:
 def _move(way: Way, activity: Activity, call: HostCall | None, size_bytes: int) -> Move:
     text = call.source.text.strip() if call is not None and call.source is not None else ""
     took = call.end_ns - call.start_ns if call is not None else 0
-    return Move(way, activity.copy_kind == "DtoH", size_bytes, activity.duration_ns, text[:60], took)
+    return Move(
+        way,
+        activity.copy_kind == "DtoH",
+        size_bytes,
+        activity.duration_ns,
+        text[:60],
+        took,
+        copied=activity.kind != _KERNEL,
+    )

@@ -8,9 +8,22 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.course.n10_allocator import pool
-from gpulab.teach.judge import Budget, Draw, Near, NotYet, ProgramCase, ProgramExercise, PythonExercise
-from gpulab.teach.judge.python.functions import call
+from gpulab.course.n10_allocator import pool, pool_rules
+from gpulab.teach.judge import (
+    Answer,
+    Budget,
+    Draw,
+    Near,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    call,
+    is_number,
+    parts_of,
+    spelt,
+)
+from virtualgpu.words import count as counted
 
 KIB, MIB = 1 << 10, 1 << 20
 _NO_WAIT = "Nothing here needs the host: float(), .get() and synchronize() make it stand still."
@@ -47,18 +60,28 @@ _PARTS = ("used in CuPy's pool", "reserved by CuPy's pool", "used in PyTorch's p
           "reserved by PyTorch's pool")  # fmt: skip
 
 
-def judge_after_one(answer: Any) -> str:
+def judge_after_one(answer: Answer) -> str:
     """Sizes around every limit, and some at random."""
-    rng = np.random.default_rng()
-    sizes = [0, *_ODD, *(int(n) for n in rng.integers(1, 64 * MIB, 40)), *map(int, rng.integers(1, MIB, 20))]
+    rng = answer.rng
+    page = 2 * MIB * int(rng.integers(6, 40))
+    ends = [whole - part for whole in (20 * MIB, page) for part in (1, 512, 513, MIB - 512, MIB, MIB + 512)]
+    sizes = [
+        0,
+        *_ODD,
+        *ends,
+        *(int(n) for n in rng.integers(1, 64 * MIB, 40)),
+        *map(int, rng.integers(1, MIB, 20)),
+    ]
     for size in sizes:
         found = call(answer, size, name="after_one")
         right = after_one(size)
-        if not isinstance(found, tuple | list) or len(found) != 4:
+        parts = parts_of(found)
+        if parts is None or len(parts) != 4 or not all(map(is_number, parts)):
             raise NotYet(f"after_one({size:,}) should return four numbers, as a tuple.")
-        for part, got, wanted in zip(_PARTS, found, right, strict=True):
+        for part, got, wanted in zip(_PARTS, parts, right, strict=True):
             if got != wanted:
-                raise NotYet(f"after {size:,} bytes, {wanted:,} are {part}; you say {got}.{_why(size, part)}")
+                said = f"after {size:,} bytes, {wanted:,} are {part}; you say {spelt(got)}."
+                raise NotYet(f"{said}{_why(size, part)}")
     return "right for every size: blocks are rounded to 512 bytes, and segments are another matter."
 
 
@@ -85,23 +108,36 @@ PREDICT = PythonExercise(
 # 10-scale
 
 
-def scale_case(drawn: Draw, n: int) -> ProgramCase:
-    """Whole numbers, so that the middle and the spread are exact."""
-    x = drawn.whole(n, -1000, 1000)
-    low, high = x.min(), x.max()
-    right = (x - low) / max(high - low, np.float32(1)) * 2 - 1
-    return ProgramCase(
-        (x,), Near(right.astype(np.float32), 1.0, 8), True, f"scaled(x) with {n:,} elements", stays=True
+def scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
+    """Elements, and how large they are; with a negative factor they are on one side of 0."""
+    some = int(rng.integers(50_000, 99_000))
+    small = (
+        (1, 1.0),
+        (2, 1e8),
+        (33, 0.375),
+        (int(rng.integers(100, 5000)), 1e-3 * int(rng.integers(1000, 9000))),
+        (int(rng.integers(64, 1000)), -2.5),
+        (int(rng.integers(1001, 2000)), -0.5),
     )
+    return *small, (some, 1.0), (100_000, 1.0)
 
 
-def unchanged(bench: Any, program: Any, x: Any) -> Any:
-    """Call it; `x` belongs to the caller."""
-    before = x.copy()
-    result = program(x)
-    if not bool((x == before).all()):
-        raise NotYet("scaled(x) changes x, which belongs to its caller.")
-    return result
+def scale_case(drawn: Draw, size: tuple[int, float]) -> ProgramCase:
+    """Numbers that lie far from each other, or all alike, or on one side of 0; fractions among them."""
+    n, factor = size
+    x = drawn.whole(n, -1000, 1000) * np.float32(factor)
+    if n == 33:
+        x[:] = -7.25
+    elif factor < 0:
+        x = (1 + np.abs(x)) * np.float32(-1 if n < 1000 else 1)
+    elif n > 1:
+        x[:2] = -1000 * factor, 0.1
+    wide = x.astype(np.float64)
+    low, high = wide.min(), wide.max()
+    right = (wide - low) / max(high - low, 1.0) * 2 - 1
+    label = f"scaled(x) with {counted(n, 'element')}"
+    near = Near(right.astype(np.float32), 1.0, 8)
+    return ProgramCase((x,), near, True, label, place="device", unchanged=True)
 
 
 def scaled(x: Any) -> Any:
@@ -127,10 +163,12 @@ def scaled_at_length(x: Any) -> Any:
 
 SCALE = ProgramExercise(
     "10-scale", "One array more, not four", "scaled", scale_case, scaled, scaled_at_length,
-    kind="repair", level="warm-up", sizes=(1, 33, 100_000), calls=unchanged, checked=True,
+    kind="repair", level="warm-up", sizes=scale_sizes, checked=True,
     budgets=(
-        Budget("peak_used_bytes", "Change your one new array in place: y *= 2, or out=y.", allowance=1.1),
+        Budget("peak_used_bytes", "Change your one new array in place: y *= 2, or out=y.", allowance=1.1,
+               large=True),
         Budget("waits", _NO_WAIT, most=0),
+        Budget("to_host_copies", "Stay on the device.", most=0),
         Budget("to_device_copies", "Stay on the device.", most=0),
     ),
     praise="one array beyond the input, whatever the number of steps.",
@@ -142,15 +180,29 @@ SCALE = ProgramExercise(
 KEPT = 1000
 
 
-def fit_case(drawn: Draw, size: Any) -> ProgramCase:
-    """One array, and windows of it to look at."""
+def fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """How many windows, and how long they are."""
+    some, n = int(rng.integers(4, 7)), int(rng.integers(60_000, 90_000))
+    return (1, 1), (1, 1000), (2, 33), (some, n), (3, 100_000), (8, 1 << 19)
+
+
+def fit_case(drawn: Draw, size: tuple[int, int]) -> ProgramCase:
+    """One array, and windows of it to look at; the largest number lies at an end, and may be negative."""
     count, n = size
-    x = drawn.whole(2 * n, -1000, 1000)
-    starts = tuple(int(s) for s in drawn.rng.integers(0, n + 1, count))
+    x = drawn.floats(2 * n) * np.float32(100)
+    starts = drawn.rng.integers(0, n + 1, count)
+    first, last = starts.min(), starts.max()
+    # What begins first has its first element for itself, what begins last its last one.
+    x[last + n - 1] = 2000
+    if count > 1:
+        starts[:] = np.where((starts == first) & (np.arange(count) != starts.argmin()), last, starts)
+        starts[starts.argmin()] = first = 0
+        x[first] = -3000
     found = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
     right = np.repeat(found[:, None], KEPT, axis=1)
-    label = f"tops(x, starts, {n:,}) with {count} windows"
-    return ProgramCase((x, starts, n), right, True, label, stays=True)
+    label = f"tops(x, starts, {n:,}) with {counted(count, 'window')}"
+    given = x, tuple(map(int, starts)), n
+    return ProgramCase(given, right, True, label, place="device", unchanged=True)
 
 
 def with_little_room(bench: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
@@ -192,12 +244,12 @@ def tops_as_given(x: Any, starts: tuple[int, ...], n: int) -> Any:
 
 FIT = ProgramExercise(
     "10-fit", "Make it fit", "tops", fit_case, tops, None, kind="repair",
-    sizes=((1, 1000), (3, 100_000), (8, 1 << 19)), calls=with_little_room, checked=True,
+    sizes=fit_sizes, calls=with_little_room, checked=True,
     budgets=(
         Budget(
             "peak_reserved_bytes",
             "A segment with one small block in use cannot go back: let what stays not be cut out of it.",
-            allowance=1.1,
+            allowance=1.1, large=True,
         ),
         Budget("driver_calls", "One workspace serves all windows.", most=14),
         Budget("waits", _NO_WAIT, most=0),
@@ -212,11 +264,17 @@ FIT = ProgramExercise(
 # 10-side
 
 
+def side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+    """Small ones, one at random, and that of the score."""
+    return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
+
+
 def side_case(drawn: Draw, n: int) -> ProgramCase:
     """A long way on a side stream, a short one on the main one."""
-    x = drawn.whole(n, -100, 100)
-    right = ((x * 2 + 40).astype(np.float32), (x * 3).astype(np.float32))
-    return ProgramCase((x,), right, True, f"both(x) with {n:,} elements", stays=True)
+    x = drawn.floats(n) * np.float32(100)
+    long = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
+    label = f"both(x) with {counted(n, 'element')}"
+    return ProgramCase((x,), (long, x * np.float32(3)), True, label, place="device", unchanged=True)
 
 
 def both(x: Any) -> Any:
@@ -252,10 +310,15 @@ def both_as_given(x: Any) -> Any:
 
 SIDE = ProgramExercise(
     "10-side", "Freed too early", "both", side_case, both, None, kind="repair",
-    sizes=(33, 1000, 100_000), checked=True,
+    sizes=side_sizes, checked=True,
     budgets=(
         Budget("waits", _NO_WAIT, most=0),
         Budget("streams", "The two ways should run on two streams.", least=2),
+        Budget(
+            "beside", "Nothing of the two ways runs side by side: wait for the side stream at the end only.",
+            least=2,
+        ),
+        Budget("held_up", "The current stream waits before its own way is done: join at the end.", most=0),
     ),
     advice=(
         ("In another order", "A block is free for its stream as soon as Python drops the array."),
@@ -268,19 +331,20 @@ SIDE = ProgramExercise(
 
 
 def pool_case(drawn: Draw, count: int) -> ProgramCase:
-    """A trace of requests; wanted is that all of them are served."""
+    """A trace of requests; what the pool did is looked at afterwards."""
     asks = pool.trace(drawn, count)
-    served = np.float32(sum(ask.kind == "malloc" for ask in asks))
-    return ProgramCase((asks,), served, False, f"a trace of {len(asks)} requests")
+    return ProgramCase(
+        (asks,), lambda log: pool_rules.look_at(asks, log), False, f"a trace of {len(asks)} requests"
+    )
 
 
 def driven(bench: Any, program: Callable[..., Any], asks: tuple[pool.Ask, ...]) -> Any:
-    """Let the pool serve a trace, and count what it asks of the driver."""
+    """Let two pools serve a trace, and count what they ask of the driver."""
     return bench.watched(lambda: pool.drive(program, asks))
 
 
 POOL = ProgramExercise(
-    "10-pool", "A pool of your own", "MyPool", pool_case, pool.MyPool, pool.NoPool, level="stretch",
+    "10-pool", "A pool of your own", "MyPool", pool_case, pool.MyPool, level="stretch",
     sizes=(1, 40, 300), calls=driven,
     budgets=(
         Budget(
@@ -296,16 +360,23 @@ POOL = ProgramExercise(
 # 10-rows
 
 
-def rows_case(drawn: Draw, size: Any) -> ProgramCase:
-    """Tokens (n, d), and what attention makes of them."""
-    n, d = size
-    h = (drawn.whole((n, d), -3, 4) / 4).astype(np.float32)
+def rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], ...]:
+    """Tokens, their length, and how large they are."""
+    ragged, some = int(rng.integers(66, 127)), int(rng.integers(129, 192))
+    small = (1, 4, 1.0), (33, 8, 0.9), (64, 16, 16.0), (65, 4, 1.0), (ragged, 4, 32.0)
+    return *small, (some, 16, 1.0), (512, 16, 1.0)
+
+
+def rows_case(drawn: Draw, size: tuple[int, int, float]) -> ProgramCase:
+    """Tokens (n, d), and what attention makes of them; large ones have scores whose powers are infinite."""
+    n, d, factor = size
+    h = (drawn.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     right = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    return ProgramCase(
-        (h,), Near(right.astype(np.float32), 1.0, 64), True, f"attend(h) with {n} tokens", stays=True
-    )
+    near = Near(right.astype(np.float32), factor, 64)
+    label = f"attend(h) with {counted(n, 'token')}"
+    return ProgramCase((h,), near, True, label, place="device", unchanged=True)
 
 
 def attend(h: Any) -> Any:
@@ -334,11 +405,12 @@ def attend_at_once(h: Any) -> Any:
 
 ROWS_AT_A_TIME = ProgramExercise(
     "10-rows", "Attention in blocks of rows", "attend", rows_case, attend, attend_at_once,
-    sizes=((1, 4), (33, 8), (512, 16)), checked=True,
+    sizes=rows_sizes, checked=True,
     budgets=(
-        Budget("peak_used_bytes", "Work on a block of rows at a time, and change its scores in place."),
+        Budget("peak_used_bytes", "Work on a block of rows at a time, change its scores in place, and let go "
+               "of them (del scores) before the next ones are made.", allowance=1.35, large=True),
         Budget("launches", "Take more rows at a time: a row needs little, but its launches cost.",
-               allowance=2.0),
+               allowance=2.0, large=True),
         Budget("waits", _NO_WAIT, most=0),
         Budget("to_host_bytes", "Nothing has to leave the device.", most=0),
     ),

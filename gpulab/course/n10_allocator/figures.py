@@ -10,6 +10,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.course import story
+from gpulab.views.tables import Table
 
 MIB, GIB = 1 << 20, 1 << 30
 
@@ -49,6 +50,35 @@ def tetris(limit_bytes: int = int(2.2 * GIB), piece_bytes: int = 205 * MIB) -> l
     del workspace
     pieces = [cp.empty(piece_bytes, dtype=cp.uint8) for _ in range(10)]
     return pieces[1::2]
+
+
+def settings_try(cp: Any) -> None:
+    """Requests that leave fragments: buffers a little larger each time, one that splits a freed buffer."""
+    for size in (21, 23, 25, 27):
+        buffer = cp.empty(size * MIB, dtype=cp.uint8)
+        del buffer
+    large = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large
+    stays = cp.empty(30 * MIB, dtype=cp.uint8)
+    large = cp.empty(64 * MIB, dtype=cp.uint8)
+    del large, stays
+
+
+def with_settings(trace: Any, *several: dict[str, Any]) -> str:
+    """What PyTorch's allocator reserves for the requests of a trace, and how often it asks the driver."""
+    rows = []
+    for settings in ({}, *several):
+        found = trace.replayed("PyTorch", **settings).statistics().nested()
+        rows.append(
+            (
+                ", ".join(f"{name}:{value}" for name, value in settings.items()) or "the defaults",
+                f"{found['reserved_bytes']['all']['peak'] // MIB:,} MiB",
+                str(found["num_device_alloc"]),
+                str(found["num_device_free"]),
+            )
+        )
+    headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls for memory", "calls that give it back")
+    return Table("The same requests, by the model of PyTorch's allocator", headings, tuple(rows)).text()
 
 
 def tokens(n: int, d: int = 32) -> Any:

@@ -1,26 +1,30 @@
 """Wrong and right answers to the exercises of notebook 10."""
 
-from gpulab.course.n10_allocator import exercises, pool, pools, programs
+from gpulab.course.n10_allocator import exercises, pool, pools, programs, sizes
 from gpulab.teach.judge import Right, Wrong
 
 _MIB = exercises.MIB
 _PREDICT = (
-    Wrong("10-predict", "to the byte", programs.exact, "", "Blocks are multiples of 512 bytes"),
-    Wrong("10-predict", "rounds down", programs.rounds_down, "", "Blocks are multiples of 512 bytes"),
-    Wrong("10-predict", "pages in CuPy's pool", programs.pages_in_cupy, "", "a segment of just that size"),
-    Wrong("10-predict", "the same in both", programs.same_in_both, "", "takes a segment of 2 MiB"),
-    Wrong("10-predict", "2 MiB for all", programs.always_two_mib, "", "takes 20 MiB"),
-    Wrong("10-predict", "small ends before 1 MiB", programs.limit_at(_MIB - 1, 10 * _MIB), "", "Up to 1 MiB"),
-    Wrong("10-predict", "large begins behind 10 MiB", programs.limit_at(_MIB, 10 * _MIB + 1), "",
+    Wrong("10-predict", "to the byte", sizes.exact, "", "Blocks are multiples of 512 bytes"),
+    Wrong("10-predict", "rounds down", sizes.rounds_down, "", "Blocks are multiples of 512 bytes"),
+    Wrong("10-predict", "pages in CuPy's pool", sizes.pages_in_cupy, "", "a segment of just that size"),
+    Wrong("10-predict", "the same in both", sizes.same_in_both, "", "takes a segment of 2 MiB"),
+    Wrong("10-predict", "2 MiB for all", sizes.always_two_mib, "", "takes 20 MiB"),
+    Wrong("10-predict", "small ends before 1 MiB", sizes.limit_at(_MIB - 1, 10 * _MIB), "", "Up to 1 MiB"),
+    Wrong("10-predict", "large begins behind 10 MiB", sizes.limit_at(_MIB, 10 * _MIB + 1), "",
           "From 10 MiB on"),
-    Wrong("10-predict", "always cuts", programs.always_cuts, "", "used whole"),
-    Wrong("10-predict", "a block for nothing", programs.block_for_nothing, "", "No bytes take no block"),
+    Wrong("10-predict", "always cuts", sizes.always_cuts, "", "used whole"),
+    Wrong("10-predict", "a block for nothing", sizes.block_for_nothing, "", "No bytes take no block"),
     Wrong("10-predict", "one number", lambda size: size, "", "should return four numbers"),
     Wrong("10-predict", "nothing", lambda size: None, "", "returns nothing"),
+    Wrong("10-predict", "texts", lambda size: tuple(map(str, exercises.after_one(size))), "", "should return four numbers"),
+    Wrong("10-predict", "numbers of MiB", lambda size: tuple(n / _MIB for n in exercises.after_one(size)), "", "512 bytes"),
+    Wrong("10-predict", "cuts where 1 MiB is left", sizes.cuts_at_one_mib, "", "used whole"),
     Right("10-predict", "the reference", exercises.after_one),
-    Right("10-predict", "by what was asked", programs.small_by_asked),
-    Right("10-predict", "a table", programs.with_a_table),
-    Right("10-predict", "in MiB", programs.by_numpy),
+    Right("10-predict", "a list of floats", lambda size: list(map(float, exercises.after_one(size)))),
+    Right("10-predict", "by what was asked", sizes.small_by_asked),
+    Right("10-predict", "a table", sizes.with_a_table),
+    Right("10-predict", "in MiB", sizes.by_numpy),
 )  # fmt: skip
 
 _SCALE = (
@@ -35,9 +39,18 @@ _SCALE = (
     Wrong("10-scale", "by way of the host", programs.by_the_host, "counts", ""),
     Wrong("10-scale", "to 0 ... 1", programs.not_two, "results", ""),
     Wrong("10-scale", "in doubles", programs.in_doubles, "counts", "in place"),
+    Wrong("10-scale", "nothing is below 1", programs.above_one, "results", "it should be"),
+    Wrong("10-scale", "nothing is above 0", programs.below_zero, "results", "it should be"),
     Wrong("10-scale", "divides by zero", programs.divides_by_zero, "results", ""),
     Wrong("10-scale", "from another pool", programs.from_another_pool, "counts", "in place"),
     Wrong("10-scale", "without a pool", programs.without_a_pool, "counts", "in place"),
+    Wrong(
+        "10-scale",
+        "shifts x, and shifts it back",
+        programs.shifts_its_input_and_back,
+        "results",
+        "belongs to",
+    ),
     Right("10-scale", "the reference", exercises.scaled),
     Right("10-scale", "out=", programs.by_outs),
     Right("10-scale", "a copy, in place", programs.by_a_copy),
@@ -59,11 +72,13 @@ _FIT = (
     Wrong("10-fit", "the driver's own pool", programs.tops_ordered, "counts", "cannot go back"),
     Wrong("10-fit", "empties the cache, what stays first",
           programs.tops(fixed_work=False, clean=True), "counts", "One workspace serves all"),
+    Wrong("10-fit", "windows one element short", programs.tops_of_shorter_windows, "results", "it should be"),
     Right("10-fit", "the reference", exercises.tops),
     Right("10-fit", "what stays first", programs.tops(fixed_work=False)),
     Right("10-fit", "a workspace that stays", programs.tops(kept_first=False)),
     Right("10-fit", "no workspace at all", programs.tops_without_workspace),
     Right("10-fit", "rows first", programs.tops_small_first),
+    Right("10-fit", "kernels of its own", programs.tops_by_kernels),
     Right("10-fit", "numbers first", programs.tops_numbers_first),
 )  # fmt: skip
 
@@ -79,9 +94,13 @@ _SIDE = (
     Wrong("10-side", "its own array for the rest", programs.own_array_for_the_rest, "hazards",
           "uses its memory again"),
     Wrong("10-side", "no order at all", programs.both(wait_first=False, join=False), "hazards", ""),
+    Wrong("10-side", "joined before the other way", programs.both(keep=False, join_early=True), "counts",
+          "side by side"),
+    Wrong("10-side", "joined halfway before the other way", programs.both(join_half=True), "counts",
+          "join at the end"),
+    Wrong("10-side", "the side stream is for show", programs.second_stream_for_show, "counts", "two streams"),
     Right("10-side", "the reference", exercises.both),
     Right("10-side", "kept until the end", programs.both()),
-    Right("10-side", "joined before the other way", programs.both(keep=False, join_early=True)),
     Right("10-side", "all on the side stream", programs.all_on_the_side),
     Right("10-side", "a stream for each way", programs.other_stream_for_the_rest),
     Right("10-side", "the short way first", programs.main_first),
@@ -89,23 +108,32 @@ _SIDE = (
 
 _JOIN = "join free neighbours"
 _POOL = (
-    Wrong("10-pool", "no pool", pool.NoPool, "counts", _JOIN),
-    Wrong("10-pool", "never joins", pools.NeverJoins, "results", "join what is free"),
-    Wrong("10-pool", "never splits", pools.NeverSplits, "counts", ""),
+    Wrong("10-pool", "no pool", pool.NoPool, "results", "only empty_cache() gives segments back"),
+    Wrong("10-pool", "never joins", pools.NeverJoins, "results", _JOIN),
+    Wrong("10-pool", "joins with the right neighbour alone", pools.JoinsToTheRight, "results", _JOIN),
+    Wrong("10-pool", "never splits", pools.NeverSplits, "results", "cut large blocks"),
+    Wrong("10-pool", "cuts only what is large", pools.SplitsLargeOnes, "results", "bytes is free"),
+    Wrong("10-pool", "first fit", pools.FirstFit, "results", "the smallest block that fits"),
+    Wrong("10-pool", "largest first", pools.WorstFit, "results", "the smallest block that fits"),
+    Wrong("10-pool", "multiples of 256", pools.rounded_to(256), "results", "multiples of 512 bytes"),
+    Wrong("10-pool", "multiples of 1,024", pools.rounded_to(1024), "results", "a free block of"),
+    Wrong("10-pool", "one dictionary for all pools", pools.Shared, "results", "segments of its own"),
+    Wrong("10-pool", "forgets nothing of what it gave back", pools.RemembersSegments, "results", ""),
     Wrong("10-pool", "joins across segments", pools.JoinsAcrossSegments, "results",
           "blocks of two segments must not be joined"),
     Wrong("10-pool", "ignores streams", pools.IgnoresStreams, "results", "free blocks of each stream apart"),
     Wrong("10-pool", "takes a double free", pools.TakesDoubleFrees, "results", "should raise an error"),
     Wrong("10-pool", "joins with what is in use", pools.CrashesOnJoin, "results", ""),
-    Wrong("10-pool", "no rounding", pools.NoRounding, "results", "multiples of 256 bytes"),
+    Wrong("10-pool", "no rounding", pools.NoRounding, "results", "multiples of 512 bytes"),
     Wrong("10-pool", "gives nothing back", pools.KeepsAll, "results", "after empty_cache()"),
     Wrong("10-pool", "gives back what is in use", pools.GivesBackTooMuch, "results", "in it"),
-    Wrong("10-pool", "keeps nothing", pools.GivesBackAtOnce, "counts", "Keep what is freed"),
+    Wrong("10-pool", "keeps nothing", pools.GivesBackAtOnce, "results", "keep what is freed"),
     Wrong("10-pool", "takes far too much", pools.OneHugeSegment, "counts", "smallest block that fits"),
     Wrong("10-pool", "an instance", pool.MyPool(None), "results", "not MyPool"),
     Right("10-pool", "the reference", pool.MyPool),
     Right("10-pool", "sorted lists", pools.Lists),
-    Right("10-pool", "first fit", pools.FirstFit),
+    Right("10-pool", "cut from the end", pools.CutsFromTheEnd),
+    Right("10-pool", "an array of NumPy's whole numbers", pools.NumpyAddresses),
     Right("10-pool", "joins when asked", pools.JoinsWhenAsked),
 )  # fmt: skip
 
@@ -120,11 +148,11 @@ _ROWS = (
     Wrong("10-rows", "looks at each block", programs.attention(host=True), "counts", "Nothing here needs"),
     Wrong("10-rows", "keeps all scores", programs.attention_kept, "counts", "block of rows"),
     Wrong("10-rows", "by the host", programs.attention_by_the_host, "counts", ""),
+    Wrong("10-rows", "small numbers need no maximum", programs.attention(minus_max=False), "results", "nan"),
     Right("10-rows", "the reference", exercises.attend),
     Right("10-rows", "blocks of 48", programs.attention(rows=48)),
     Right("10-rows", "online, by columns", programs.attention_online),
     Right("10-rows", "one buffer", programs.attention_in_one_buffer),
-    Right("10-rows", "small numbers need no maximum", programs.attention(minus_max=False)),
 )
 
 _ALL: tuple[Wrong | Right, ...] = (*_PREDICT, *_SCALE, *_FIT, *_SIDE, *_POOL, *_ROWS)

@@ -1,4 +1,4 @@
-"""The pool that learners write, and who asks it for memory: traces with a driver that keeps watch."""
+"""The pool that learners write, and who asks it for memory: traces, and a driver that notes all calls."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from gpulab import session
-from gpulab.teach.judge import Draw, NotYet
+from gpulab.teach.judge import Draw
 from gpulab.teach.judge.python.functions import unexpected
 
 UNIT_BYTES = 512
@@ -85,167 +83,176 @@ class NoPool:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request of a trace: ``malloc`` of ``size`` bytes as number so and so, ``free``, or ``empty``."""
+    """One request of a trace.
+
+    ``malloc`` of ``size`` bytes as number so and so; ``free`` of that number; ``refuse``: a free of what lies
+    ``size`` bytes behind that number's start, which is to raise an error; ``empty``: `empty_cache`. ``pool``
+    is the first or the second of two pools that know nothing of each other.
+    """
 
     kind: str
     number: int = 0
     size: int = 0
     stream: int = 0
+    pool: int = 0
 
 
 def trace(drawn: Draw, count: int) -> tuple[Ask, ...]:
-    """A trace: first what has to be split and joined, then requests drawn at random on two streams."""
-    unit = UNIT_BYTES
-    asks = [Ask("malloc", 0, 64 * unit), Ask("free", 0)]
+    """What has to be split, joined and chosen, in small puzzles; then requests drawn at random."""
+    rng, unit, number = drawn.rng, UNIT_BYTES, 0
+    asks: list[Ask] = []
+
+    def malloc(size: int, stream: int = 0, pool: int = 0) -> int:
+        nonlocal number
+        asks.append(Ask("malloc", number, size, stream, pool))
+        number += 1
+        return number - 1
+
+    def free(*numbers: int, pool: int = 0) -> None:
+        asks.extend(Ask("free", each, pool=pool) for each in numbers)
+
+    # Sizes are rounded: what was 100 bytes serves 500, and never 513.
+    first = malloc(100)
+    free(first)
+    asks.append(Ask("refuse", first))
+    free(malloc(500))
     if count > 1:
         # Cut one segment into four, free them in the order of a puzzle, and ask for the whole again.
-        asks += [Ask("malloc", 1 + i, 16 * unit) for i in range(4)]
-        asks += [Ask("free", 1 + i) for i in (0, 2, 3, 1)]
-        asks += [Ask("malloc", 5, 64 * unit), Ask("malloc", 6, 64 * unit), Ask("free", 5), Ask("free", 6)]
+        free(malloc(64 * unit))
+        four = [malloc(16 * unit) for _ in range(4)]
+        asks.append(Ask("refuse", four[1], unit))
+        free(*(four[k] for k in rng.permutation(4)))
+        asks.append(Ask("refuse", four[2]))
+        whole = malloc(64 * unit), malloc(64 * unit)
+        free(*whole)
         # Two segments lie side by side: no block may reach from one into the other.
-        asks += [Ask("malloc", 7, 65 * unit), Ask("free", 7)]
-        # A segment with one block in use stays.
-        asks += [Ask("malloc", 8, 20 * unit), Ask("malloc", 9, 20 * unit), Ask("free", 8), Ask("empty")]
-        asks += [Ask("free", 9), Ask("empty")]
-    rng, number = drawn.rng, 10
+        free(malloc(65 * unit))
+        # To the last multiple: what is left of a block serves what just fits.
+        asks.append(Ask("empty"))
+        free(malloc(64 * unit))
+        for little, rest in ((1, 63 * unit), (unit + 1, 62 * unit), (3 * unit, 61 * unit - 1)):
+            free(malloc(little), malloc(rest))
+        asks.append(Ask("empty"))
+        # The smallest that fits, whichever lies first and whichever was freed last.
+        for _ in range(3):
+            sizes = [int(n) * unit for n in rng.permutation([9, 14, 20, 31])]
+            parts = [malloc(size) for size in sizes]
+            free(*(parts[k] for k in rng.permutation(4)))
+            free(*[malloc(int(n)) for n in rng.permutation([9 * unit - 7, 10 * unit, 15 * unit, 21 * unit])])
+            asks.append(Ask("empty"))
+        # The same within one segment, with blocks in use between.
+        free(malloc(100 * unit))
+        parts = [malloc(int(n) * unit) for n in (30, 1, 12, 1, 20, 1, 35)]
+        free(*(parts[k] for k in rng.permutation([0, 2, 4, 6])))
+        free(*[malloc(int(n) * unit) for n in rng.permutation([11, 19, 29])], parts[1], parts[3], parts[5])
+        asks.append(Ask("empty"))
+        # Neighbours on both sides, on the left, on the right.
+        free(malloc(48 * unit))
+        parts = [malloc(8 * unit) for _ in range(6)]
+        free(parts[0], parts[2], parts[1])
+        left = malloc(24 * unit)
+        free(parts[5], parts[4])
+        right = malloc(16 * unit)
+        free(left, right, parts[3])
+        # A segment with one block in use stays; one that is free as a whole does not.
+        kept = malloc(20 * unit), malloc(20 * unit)
+        other = malloc(90 * unit)
+        free(kept[0], other)
+        asks.append(Ask("empty"))
+        free(kept[1])
+        asks.append(Ask("empty"))
+        # Streams apart, and two pools.
+        free(malloc(16 * unit, 7))
+        free(malloc(16 * unit, 0))
+        free(malloc(16 * unit, 7))
+        free(malloc(40 * unit, pool=1), pool=1)
+        free(malloc(16 * unit, 7, 1), malloc(40 * unit, pool=1), pool=1)
+        free(malloc(40 * unit))
+        asks += [Ask("empty", pool=1), Ask("empty")]
     alive: list[int] = []
-    for _ in range(count):
-        if alive and rng.random() < 0.47:
-            asks.append(Ask("free", alive.pop(int(rng.integers(len(alive))))))
-            continue
-        size = int(rng.integers(1, 9)) * int(rng.choice([100, unit, 4 * unit, 40 * unit]))
-        asks.append(Ask("malloc", number, size, int(rng.integers(2))))
-        alive.append(number)
-        number += 1
-    asks += [Ask("free", number) for number in alive]
+    for _ in range(count if count > 1 else 0):
+        if rng.random() < 0.02:
+            asks.append(Ask("empty"))
+        elif alive and rng.random() < 0.47:
+            free(alive.pop(int(rng.integers(len(alive)))))
+        else:
+            size = int(rng.integers(1, 9)) * int(rng.choice([100, unit, 4 * unit, 40 * unit]))
+            alive.append(malloc(size + int(rng.integers(-1, 2)), int(rng.integers(3))))
+    free(*alive)
+    if alive:
+        asks.append(Ask("refuse", alive[-1]))
     return (*asks, Ask("empty"))
 
 
 class Driver:
-    """What a pool gets to take memory from: the device's ``malloc(size)`` and ``free(address)``, watched."""
+    """What a pool gets to take memory from: the device's ``malloc(size)`` and ``free(address)``, noted.
 
-    def __init__(self) -> None:
+    Segments lie side by side, as they may on a device.
+    """
+
+    def __init__(self, start: int) -> None:
         self._runtime = session.cp().cuda.runtime
-        self.segments: dict[int, int] = {}
-        self._at: dict[int, tuple[int, int]] = {}  # address for the pool: the device's, its size
-        self._next = 1 << 40
+        self._next = start
+        self._at: dict[int, int] = {}  # address for the pool: the device's
+        self.noted: list[tuple[Any, ...]] = []
 
     def malloc(self, size: int) -> int:
-        """A segment of `size` bytes. It lies just behind the one before, as it may on a device."""
+        """A segment of `size` bytes."""
         size = int(size)
         if size <= 0:
-            raise NotYet(f"your pool asks the driver for {size} bytes.")
+            raise ValueError(f"the driver is asked for {size} bytes")
         pointer = self._runtime.malloc(size)
         address, self._next = self._next, self._next + -(-size // UNIT_BYTES) * UNIT_BYTES
-        self._at[address] = pointer, size
-        self.segments[address] = size
+        self._at[address] = pointer
+        self.noted.append(("malloc", size, address))
         return address
 
     def free(self, address: int) -> None:
         """Give a segment back."""
-        if address not in self.segments:
-            raise NotYet("your pool gives the driver an address that starts no segment, or gives it twice.")
-        del self.segments[address]
-        self._runtime.free(self._at.pop(address)[0])
-
-    def holds(self, address: int, size: int) -> bool:
-        """Whether these bytes lie within one segment."""
-        return any(start <= address and address + size <= start + n for start, n in self.segments.items())
+        if address not in self._at:
+            self.noted.append(("no segment",))
+            raise ValueError("that address starts no segment, or was given back before")
+        self._runtime.free(self._at.pop(address))
+        self.noted.append(("free", int(address)))
 
 
-def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> Any:
-    """Ask a pool for what a trace says, and look at every answer; returns how many blocks it gave.
+def drive(make_pool: Callable[[Any], Any], asks: tuple[Ask, ...]) -> list[tuple[Any, ...]]:
+    """Ask two pools for what a trace says, until one raises.
 
-    Raises
-    ------
-    NotYet
-        For what no pool may do.
+    Returns
+    -------
+    list
+        For the making of both, and then for each request: what was raised, or nothing; what was returned; and
+        the calls of that pool's driver meanwhile. `pool_rules` looks at them.
     """
-    driver = Driver()
-    pool = _call("MyPool(driver)", make_pool, driver)
-    alive: dict[int, tuple[int, int, int]] = {}  # number: address, size, stream
-    last: dict[int, tuple[int, int]] = {}  # start of a freed block: its end, and the stream that had it
-    # (the driver gives no address twice)
-    given, dead = 0, None
-    for ask in asks:
-        if ask.kind == "empty":
-            _call("empty_cache()", pool.empty_cache)
-            _look_at_what_is_kept(driver, alive)
-        elif ask.kind == "free":
-            address, size, stream = alive.pop(ask.number)
-            _call(f"free({address:#x})", pool.free, address)
-            last[address] = address + size, stream
-            dead = address
-        else:
-            said = f"malloc({ask.size:,}, stream {ask.stream})"
-            address = _address(said, _call(said, pool.malloc, ask.size, ask.stream))
-            _look_at_block(said, driver, alive, address, ask.size)
-            _look_at_stream(said, last, address, ask)
-            alive[ask.number] = address, ask.size, ask.stream
-            given += 1
-    _look_at_double_free(pool, dead)
-    if driver.segments:
-        left = f"{len(driver.segments)} segment" + ("s have" if len(driver.segments) > 1 else " has")
-        raise NotYet(
-            f"nothing is in use any more, and after empty_cache() {left} not gone back "
-            "to the driver: join what is free, and give back each block that is a whole one."
-        )
-    return np.float32(given)
+    drivers = Driver(1 << 40), Driver(1 << 44)
+    log: list[tuple[Any, ...]] = []
+    pools: list[Any] = []
+    starts: dict[int, Any] = {}
 
-
-def _look_at_block(
-    said: str, driver: Driver, alive: dict[int, tuple[int, int, int]], address: int, size: int
-) -> None:
-    if address % UNIT_BYTES and address % 256:
-        raise NotYet(f"{said} is at {address:#x}: blocks start at multiples of 256 bytes; round sizes up.")
-    if not driver.holds(address, size):
-        raise NotYet(
-            f"{said} does not lie within one segment of the driver: blocks of two segments must not be "
-            "joined, even where they lie side by side."
-        )
-    for number, (start, length, _) in alive.items():
-        if address < start + length and start < address + size:
-            raise NotYet(f"{said} lies on top of allocation {number}, which is still in use.")
-
-
-def _look_at_stream(said: str, last: dict[int, tuple[int, int]], address: int, ask: Ask) -> None:
-    """What another stream had may still be read there."""
-    for start in [s for s, (end, _) in last.items() if s < address + ask.size and address < end]:
-        stream = last.pop(start)[1]
-        if stream != ask.stream:
-            raise NotYet(
-                f"{said} is given a block that stream {stream} has used, and nothing says that its work is "
-                "over: keep the free blocks of each stream apart."
-            )
-
-
-def _look_at_what_is_kept(driver: Driver, alive: dict[int, tuple[int, int, int]]) -> None:
-    for number, (address, size, _) in alive.items():
-        if not driver.holds(address, size):
-            raise NotYet(f"empty_cache() gave back a segment with allocation {number} in it.")
-
-
-def _look_at_double_free(pool: Any, address: int | None) -> None:
-    if address is None:
-        return
-    for what, there in (("a block that was freed before", address), ("what is no block at all", 12345)):
+    def did(driver: Driver, function: Any, *arguments: Any) -> Any:
+        said, returned, before = "", None, len(driver.noted)
         try:
-            pool.free(there)
-        except Exception:
-            continue
-        raise NotYet(f"free() of {what} should raise an error; your pool takes it.")
+            returned = function(*arguments)
+        except Exception as error:
+            said = unexpected(error)
+        log.append((said, returned, driver.noted[before:]))
+        return returned
 
-
-def _address(said: str, found: Any) -> int:
-    if not isinstance(found, int | np.integer) or isinstance(found, bool):
-        raise NotYet(f"{said} should return an address, a whole number, not {type(found).__name__}.")
-    return int(found)
-
-
-def _call(said: str, function: Any, *args: Any) -> Any:
-    try:
-        return function(*args)
-    except NotYet:
-        raise
-    except Exception as error:
-        raise NotYet(f"{said} raised {unexpected(error).removeprefix('it raised ')}") from error
+    for driver in drivers:
+        pools.append(did(driver, make_pool, driver))
+        log[-1] = log[-1][0], None, log[-1][2]
+    for ask in asks:
+        if log[-1][0] and (len(log) <= len(drivers) or asks[len(log) - len(drivers) - 1].kind != "refuse"):
+            break
+        driver, pool = drivers[ask.pool], pools[ask.pool]
+        if ask.kind == "empty":
+            did(driver, lambda pool=pool: pool.empty_cache())
+        elif ask.kind == "malloc":
+            starts[ask.number] = did(driver, lambda *a, pool=pool: pool.malloc(*a), ask.size, ask.stream)
+            if type(starts[ask.number]) is not int and not hasattr(starts[ask.number], "__index__"):
+                break
+        else:
+            address = starts[ask.number] + (ask.size if ask.kind == "refuse" else 0)
+            did(driver, lambda *a, pool=pool: pool.free(*a), address)
+    return log

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from gpulab.course.n10_allocator.exercises import MIB, round_up
 from gpulab.course.n10_allocator.pool import UNIT_BYTES, MyPool
@@ -192,6 +194,105 @@ class FirstFit(MyPool):
         address = int(self.driver.malloc(size))
         self.blocks[address] = [size, stream, address, False]
         return address
+
+
+class WorstFit(MyPool):
+    """The largest block."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        fits = [(b[0], a) for a, b in self.blocks.items() if b[3] and b[1] == stream and b[0] >= size]
+        if not fits:
+            return super().malloc(size, stream)
+        whole, address = max(fits)
+        segment = self.blocks[address][2]
+        self.blocks[address] = [size, stream, segment, False]
+        if whole > size:
+            self.blocks[address + size] = [whole - size, stream, segment, True]
+        return address
+
+
+class SplitsLargeOnes(MyPool):
+    """Leaves the rest where it is less than 2 KiB, as other pools do."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        for block in sorted(self.blocks.values()):
+            if block[3] and block[1] == stream and size <= block[0] < size + 2048:
+                block[3] = False
+                return next(a for a, b in self.blocks.items() if b is block)
+        return super().malloc(size, stream)
+
+
+class JoinsToTheRight(MyPool):
+    """Forgets the neighbour on the left."""
+
+    def free(self, address: int) -> None:
+        block = self.blocks.get(address)
+        if block is None or block[3]:
+            raise ValueError(address)
+        block[3] = True
+        after = self.blocks.get(address + block[0])
+        if after is not None and after[3] and after[2] == block[2]:
+            block[0] += self.blocks.pop(address + block[0])[0]
+
+
+def rounded_to(unit: int) -> type[MyPool]:
+    """A pool whose blocks are multiples of that."""
+
+    class Rounded(MyPool):
+        def malloc(self, size: int, stream: int) -> int:
+            size = round_up(size, unit)
+            fits = [(b[0], a) for a, b in self.blocks.items() if b[3] and b[1] == stream and b[0] >= size]
+            whole, address = min(fits) if fits else (size, int(self.driver.malloc(size)))
+            segment = self.blocks[address][2] if fits else address
+            self.blocks[address] = [size, stream, segment, False]
+            if whole > size:
+                self.blocks[address + size] = [whole - size, stream, segment, True]
+            return address
+
+    return Rounded
+
+
+class Shared(MyPool):
+    """What it knows belongs to the class."""
+
+    shared: ClassVar[dict[int, list[Any]]] = {}
+
+    def __init__(self, driver: Any) -> None:
+        super().__init__(driver)
+        self.blocks = self.shared
+
+
+class RemembersSegments(MyPool):
+    """Gives a segment back, and goes on to use it."""
+
+    def empty_cache(self) -> None:
+        blocks = dict(self.blocks)
+        super().empty_cache()
+        self.blocks = blocks
+
+
+class CutsFromTheEnd(MyPool):
+    """Right: what is asked for is the end of the block."""
+
+    def malloc(self, size: int, stream: int) -> int:
+        size = round_up(size, UNIT_BYTES)
+        fits = [(b[0], a) for a, b in self.blocks.items() if b[3] and b[1] == stream and b[0] > size]
+        exact = any(b[3] and b[1] == stream and b[0] == size for b in self.blocks.values())
+        if exact or not fits:
+            return super().malloc(size, stream)
+        whole, address = min(fits)
+        self.blocks[address][0] = whole - size
+        self.blocks[address + whole - size] = [size, stream, self.blocks[address][2], False]
+        return int(address + whole - size)
+
+
+class NumpyAddresses(MyPool):
+    """Right: addresses as NumPy's whole numbers."""
+
+    def malloc(self, size: int, stream: int) -> Any:  # an address all the same
+        return np.int64(super().malloc(size, stream))
 
 
 class JoinsWhenAsked(MyPool):

@@ -6,7 +6,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-driver",
         "A million floats, 4,000,000 bytes. By how much does the memory that nvidia-smi calls used grow?",
-        "The pool rounds up to 512 bytes, the driver maps pages of 2 MiB, and the tool counts pages: two of "
+        "The pool rounds up to 512 bytes, the driver maps whole pages, and the tool counts pages: two of "
         "them.",
         choices=("4,000,000 bytes", "4,000,256 bytes", "4,194,304 bytes"),
         comparison="4,000,256 bytes",
@@ -26,8 +26,9 @@ PREDICTIONS = (
         "10-neighbours",
         "Three arrays of 1 MiB, made one after the other, are all freed. How many segments does the pool "
         "hold after a request of 2 MiB?",
-        "Each of the three had a segment of its own, and blocks of different segments are never joined, "
-        "even where they lie side by side. So 2 MiB need a fourth.",
+        "Blocks are joined only within one segment, that is one cudaMalloc. Each of the three had a segment "
+        "of its own: they are never joined, even where they lie side by side. So the last request needs a "
+        "fourth.",
         unit="segments",
         comparison=3,
         misconception="Free memory is one amount.",
@@ -35,8 +36,8 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-refused",
         "The limit is 2.2 GiB, 1.0 GiB is in use. What comes of a request of 1.0 GiB?",
-        "What is free lies in five pieces of 0.2 GiB between arrays in use, and a rest. No piece serves, and "
-        "a segment with anything in use cannot go back.",
+        "What is free lies in five pieces between arrays in use, and a rest. No piece serves, and a segment "
+        "with anything in use cannot go back.",
         choices=("it fits: 1.2 GiB are free", "it fits, after the cache is freed", "out of memory"),
         comparison="it fits, after the cache is freed",
         misconception="Freeing the cache makes room for whatever is less than the free bytes.",
@@ -67,7 +68,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-torch",
         "PyTorch makes a tensor of one float, the first of all. How much memory does it reserve?",
-        "A segment of 2 MiB, in which the next small tensors find room. CuPy's pool would take 512 bytes.",
+        "A whole segment, in which the next small tensors find room. CuPy's pool would take 512 bytes.",
         unit="KiB",
         comparison=0.5,
         tolerance=0.1,
@@ -85,7 +86,7 @@ PREDICTIONS = (
     PredictionQuestion(
         "10-twice",
         "Twice as many tokens. How many times the memory does the plain version need?",
-        "The scores have n² elements: four times. That is why long contexts run out of memory first.",
+        "The scores have n² elements, and 2² is 4. That is why long contexts run out of memory first.",
         unit="times",
         comparison=2,
         tolerance=0.15,

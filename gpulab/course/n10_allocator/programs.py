@@ -8,90 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab.course.n10_allocator.exercises import KEPT, MIB, after_one, round_up, scaled_at_length
-
-Four = tuple[int, int, int, int]
-
-
-# 10-predict
-
-
-def exact(size: int) -> Four:
-    """Takes blocks to the byte."""
-    used, _, _, torch = after_one(size)
-    return size, used, size, torch
-
-
-def rounds_down(size: int) -> Four:
-    """Rounds down."""
-    return (size // 512 * 512, *after_one(size)[1:])
-
-
-def pages_in_cupy(size: int) -> Four:
-    """Gives CuPy's pool pages of 2 MiB."""
-    used, _, torch_used, torch = after_one(size)
-    return used, round_up(size, 2 * MIB), torch_used, torch
-
-
-def same_in_both(size: int) -> Four:
-    """Takes PyTorch's pool for CuPy's."""
-    used, reserved, *_ = after_one(size)
-    return used, reserved, used, reserved
-
-
-def always_two_mib(size: int) -> Four:
-    """Rounds all segments to 2 MiB."""
-    used, reserved, torch_used, _ = after_one(size)
-    return used, reserved, torch_used, round_up(used, 2 * MIB)
-
-
-def always_cuts(size: int) -> Four:
-    """Cuts every block to its size."""
-    used, reserved, _, torch = after_one(size)
-    return used, reserved, used, torch
-
-
-def limit_at(small: int, large: int) -> Callable[[int], Four]:
-    """Has its limits elsewhere."""
-
-    def answer(size: int) -> Four:
-        used, reserved, torch_used, _ = after_one(size)
-        torch = 2 * MIB if size <= small else 20 * MIB if size < large else round_up(used, 2 * MIB)
-        return used, reserved, torch_used, torch if size else 0
-
-    return answer
-
-
-def small_by_asked(size: int) -> Four:
-    """The limit of 1 MiB on what was asked for, not on the block: the same, since 1 MiB is a multiple."""
-    used, reserved, torch_used, _ = after_one(size)
-    torch = 2 * MIB if size <= MIB else 20 * MIB if used < 10 * MIB else round_up(size, 2 * MIB)
-    return used, reserved, torch_used, torch if size else 0
-
-
-def block_for_nothing(size: int) -> Four:
-    """Gives a block for nothing."""
-    return after_one(max(size, 1))
-
-
-def with_a_table(size: int) -> Any:
-    """A table of limits."""
-    block = (size + 511) & ~511
-    for most, segment in ((0, 0), (1 << 20, 2 << 20), ((10 << 20) - 1, 20 << 20)):
-        if block <= most:
-            return [block, block, block, segment]
-    segment = (block + (2 << 20) - 1) & -(2 << 20)
-    return [block, block, segment if segment - block <= 1 << 20 else block, segment]
-
-
-def by_numpy(size: int) -> Any:
-    """In MiB, by NumPy."""
-    block = int(np.ceil(size / 512)) * 512
-    mib = block / MIB
-    torch = 0 if not block else 2 if mib <= 1 else 20 if mib < 10 else 2 * int(np.ceil(mib / 2))
-    whole = mib > 1 and torch - mib <= 1
-    return block, block, torch * MIB if whole else block, torch * MIB
-
+from gpulab.course.n10_allocator.exercises import KEPT, scaled_at_length
 
 # 10-scale
 
@@ -166,6 +83,26 @@ def without_a_pool(x: Any) -> Any:
         return scaled_at_length(x)
 
 
+def above_one(x: Any) -> Any:
+    """Takes 1 for the largest number where all are smaller."""
+    cp = session.cp()
+    low, high = x.min(), cp.maximum(x.max(), 1)
+    y = x - low
+    y *= 2 / (high - low)
+    y -= 1
+    return y
+
+
+def below_zero(x: Any) -> Any:
+    """Takes 0 for the smallest number where all are larger."""
+    cp = session.cp()
+    low = cp.minimum(x.min(), 0)
+    y = x - low
+    y *= 2 / cp.maximum(x.max() - low, 1)
+    y -= 1
+    return y
+
+
 def not_two(x: Any) -> Any:
     """From 0 to 1."""
     cp = session.cp()
@@ -226,6 +163,17 @@ def by_a_kernel(x: Any) -> Any:
         "scale",
     )
     return scale(x, x.min(), x.max())
+
+
+def shifts_its_input_and_back(x: Any) -> Any:
+    """Works in the caller's array for a while."""
+    cp = session.cp()
+    low = x.min().copy()
+    x -= low
+    y = x * (2 / cp.maximum(x.max(), 1))
+    y -= 1
+    x += low
+    return y
 
 
 # 10-fit
@@ -327,6 +275,29 @@ def tops_numbers_first(x: Any, starts: tuple[int, ...], n: int) -> Any:
     return cp.repeat(numbers[:, None], KEPT, axis=1)
 
 
+def tops_of_shorter_windows(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """Leaves out the last element of each."""
+    cp = session.cp()
+    kept = cp.empty((len(starts), KEPT), np.float32)
+    for row, start in zip(kept, starts, strict=True):
+        window = x[start : start + max(n - 1, 1)]
+        row[...] = cp.sqrt(cp.maximum(window.max(), -window.min()))
+    return kept
+
+
+def tops_by_kernels(x: Any, starts: tuple[int, ...], n: int) -> Any:
+    """Kernels of its own, and a workspace that is made and dropped for each window."""
+    cp = session.cp()
+    root = cp.ElementwiseKernel("float32 x", "float32 y", "y = sqrtf(fabsf(x))", "root")
+    top = cp.ReductionKernel("float32 x", "float32 y", "x", "fmaxf(a, b)", "y = a", "0", "top")
+    kept = cp.empty((len(starts), KEPT), np.float32)
+    for row, start in zip(kept, starts, strict=True):
+        work = root(x[start : start + n])
+        row[...] = top(work, axis=0, keepdims=True)
+        del work
+    return kept
+
+
 # 10-side
 
 
@@ -335,6 +306,7 @@ def both(
     keep: bool = True,
     join: bool = True,
     join_early: bool = False,
+    join_half: bool = False,
     host: bool = False,
 ) -> Callable[[Any], Any]:
     """Two ways on two streams: each switch is one decision."""
@@ -347,8 +319,11 @@ def both(
             side.wait_event(main.record())
         with side:
             y = doubled + 20
+            half = side.record()
             y += 20
             done = side.record()
+        if join_half:
+            main.wait_event(half)
         if host:
             side.synchronize()
         if join_early:
@@ -453,6 +428,21 @@ def main_first(x: Any) -> Any:
         y = doubled + 20
         y += 20
     main.wait_event(side.record())
+    return y, z
+
+
+def second_stream_for_show(x: Any) -> Any:
+    """The side stream works for nobody."""
+    cp = session.cp()
+    main, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    side.wait_event(main.record())
+    with side:
+        x * 3
+        done = side.record()
+    y = x * 2
+    y += 40
+    z = x * 3
+    main.wait_event(done)
     return y, z
 
 

@@ -11,7 +11,7 @@ QUESTIONS = (
             Choice("a leak: arrays that Python has lost", "Python frees what nobody refers to."),
             Choice(
                 "the pool keeps segments it once needed",
-                "Reserved is not used. The context and libraries take some hundred MiB besides.",
+                "Reserved is not used. The context and libraries take memory besides.",
                 right=True,
             ),
             Choice("each array is rounded up to a page", "Blocks are multiples of 512 bytes."),
@@ -62,8 +62,8 @@ QUESTIONS = (
             Choice("copies it to memory of that stream", "Memory belongs to the device, not to a stream."),
             Choice("makes that stream wait for the tensor", "No stream waits because of it."),
             Choice(
-                "keeps its block from reuse until that stream's work so far is over",
-                "The block waits for an event after it was freed.",
+                "after it dies, keeps its block until what that stream has then is over",
+                "An event is recorded there when the tensor is freed, not when record_stream() is called.",
                 right=True,
             ),
         ),

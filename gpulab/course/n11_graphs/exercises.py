@@ -37,11 +37,6 @@ _ONE_GRAPH = Budget(
 )
 
 
-def _read(bench: Any, program: Any, *arguments: Any) -> Any:
-    """Call the program, and read its result in the current stream, as its caller would."""
-    return bench.read(program(*arguments))
-
-
 def noise_source() -> str:
     """CUDA C++ of the kernels ``noise`` and ``advance``."""
     return (Path(__file__).parent / "kernels" / "noise.cu").read_text(encoding="utf-8")
@@ -64,13 +59,25 @@ def _after(x: npt.NDArray[np.float32], rounds: int) -> npt.NDArray[np.float32]:
     return x
 
 
+def replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Elements and rounds, none among them."""
+    n, some = int(rng.integers(1000, 5000)), int(rng.integers(14, 20))
+    return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), some), (4096, 20)
+
+
 def replay_case(drawn: Draw, size: Any) -> ProgramCase:
     """Some rounds of `one_round`, none among them."""
     n, rounds = size
-    x = drawn.whole(n) + np.float32(100)
+    x = drawn.floats(n) * np.float32(1000) + np.float32(drawn.rng.choice([-100_000, 100, 100_000]))
     one = _after(x, 1)
     mistakes = [
-        (_after(x, rounds + 1), "The warm-up counted as a round: warm up on a copy, or launch once less."),
+        (
+            _after(x, rounds + 1),
+            (
+                "A round more has run: warm up on a copy, and give the stream that captures all of the work "
+                "(with stream: …)."
+            ),
+        )
     ]
     if rounds:
         mistakes += [(x, "Nothing has run: capturing a kernel does not run it, launching the graph does.")]
@@ -89,7 +96,8 @@ def replay_case(drawn: Draw, size: Any) -> ProgramCase:
             ),
         ]
     label = f"relax(x, {rounds}, one_round) with {n:,} elements"
-    return ProgramCase((x, rounds, one_round), _after(x, rounds), True, label, tuple(mistakes))
+    wanted = _after(x, rounds)
+    return ProgramCase((x, rounds, one_round), wanted, True, label, tuple(mistakes), place="device")
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
@@ -118,11 +126,20 @@ def relax_eagerly(x: Any, rounds: int, one_round: Any) -> Any:
 # 11-static
 
 
+def serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ...]:
+    """Elements of a batch, batches and requests."""
+    n, count, asked = (int(rng.integers(low, 2 * low)) for low in (100, 3, 7))
+    return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, count, asked), (1000, 4, 12)
+
+
 def serve_case(drawn: Draw, size: Any) -> ProgramCase:
     """Requests for batches, some of them asked for twice."""
     n, count, asked = size
-    batches = (drawn.whole(count * n) - np.float32(3)).reshape(count, n)
-    requests = [*reversed(range(count)), *(drawn.rng.integers(0, count, asked - count).tolist())][:asked]
+    batches = drawn.floats((count, n)) * np.float32(100) - np.float32(3)
+    batches[:, -1] = 1 + np.arange(count)  # cut off nowhere
+    requests = [*reversed(range(count)), *(drawn.rng.integers(0, count, max(asked - count, 0)).tolist())][
+        :asked
+    ]
     answers = np.maximum(batches * 2, 0) + 1
     wanted = answers[requests]
     mistakes = (
@@ -150,7 +167,7 @@ def serve_case(drawn: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"serve(batches, requests) with {count} batches of {n:,} and {asked} requests"
-    return ProgramCase((batches, requests), wanted, True, label, mistakes)
+    return ProgramCase((batches, requests), wanted, True, label, mistakes, place="device", unchanged=True)
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
@@ -201,10 +218,15 @@ def join(a: Any, b: Any, out: Any) -> None:
     session.cp().subtract(a, b, out=out)
 
 
+def fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Elements of an input, and inputs."""
+    return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
+
+
 def fork_case(drawn: Draw, size: Any) -> ProgramCase:
-    """Some inputs, one launch each."""
+    """Some inputs, one launch each: quarters, so that nothing is rounded."""
     n, count = size
-    inputs = (drawn.whole(count * n) + np.float32(7)).reshape(count, n)
+    inputs = drawn.whole((count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     lefts, rights = 5 * inputs + 2, 5 - 2 * inputs
     wanted = lefts - rights
     mistakes = (
@@ -232,7 +254,8 @@ def fork_case(drawn: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"branches(inputs, left, right, join) with {count} inputs of {n:,}"
-    return ProgramCase((inputs, left, right, join), wanted, True, label, mistakes)
+    given = inputs, left, right, join
+    return ProgramCase(given, wanted, True, label, mistakes, place="device", unchanged=True)
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
@@ -294,6 +317,12 @@ def hashed(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
     return (h ^ h >> np.uint64(16)).astype(np.uint32)
 
 
+def noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Draws in a round, and rounds."""
+    n, rounds = int(rng.integers(3_000, 9_000)), int(rng.integers(6, 12))
+    return (1, 1), (257, 3), (n, rounds), (1000, 9)
+
+
 def noise_case(drawn: Draw, size: Any) -> ProgramCase:
     """Rounds of noise."""
     n, rounds = size
@@ -321,7 +350,8 @@ def noise_case(drawn: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"draws(source, seed, rounds, n) with {rounds} rounds of {n:,}"
-    return ProgramCase((noise_source(), seed, rounds, n), wanted, label=label, mistakes=mistakes)
+    given = noise_source(), seed, rounds, n
+    return ProgramCase(given, wanted, label=label, mistakes=mistakes, place="device")
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
@@ -360,14 +390,23 @@ EXERCISES = (
         relax,
         relax_eagerly,
         level="warm-up",
-        sizes=((1, 1), (1000, 0), (33, 3), (4096, 20)),
+        sizes=replay_sizes,
         budgets=(
             _ONE_GRAPH,
-            Budget("host_launches", "Capture a round, and launch the graph: one launch for three kernels."),
-            Budget("graph_launches", "Replay the rounds by launching a graph.", least=1),
+            Budget(
+                "host_launches",
+                "Capture a round, and launch the graph: one launch for three kernels.",
+                allowance=1.5,
+                large=True,
+            ),
+            Budget(
+                "graph_kernels",
+                "Replay the rounds by launching a graph, and return what its kernels have computed.",
+                least_share=0.25,
+                large=True,
+            ),
         ),
         checked=True,
-        calls=_read,
         advice=_ADVICE,
         praise="one launch a round, and none of them begins with what is not there.",
     ),
@@ -378,16 +417,24 @@ EXERCISES = (
         serve_case,
         serve,
         kind="repair",
-        sizes=((1, 1, 1), (33, 3, 5), (1000, 4, 12)),
+        sizes=serve_sizes,
         budgets=(
             _ONE_GRAPH,
-            Budget("graph_launches", "Answer every request with a launch of the graph.", least=12),
             Budget(
                 "to_host_copies", "Keep the answers on the device: a copy to the host makes it wait.", most=0
             ),
+            Budget(
+                "working_graph_launches",
+                "Answer every request with a launch of the graph, and return what it has computed.",
+                least_share=1.0,
+            ),
+            Budget(
+                "computed_outside",
+                "Outside of the graph there is a copy in and a copy out for each request, and nothing else.",
+                most=0,
+            ),
         ),
         checked=True,
-        calls=_read,
         advice=_ADVICE,
         praise="each answer belongs to its request, by one graph with buffers that stay where they are.",
     ),
@@ -398,10 +445,15 @@ EXERCISES = (
         fork_case,
         branches,
         branches_in_line,
-        sizes=((1, 1), (33, 3), (2048, 4)),
+        sizes=fork_sizes,
         budgets=(
             _ONE_GRAPH,
-            Budget("graph_launches", "Launch the graph once for each input.", least=4),
+            Budget(
+                "working_graph_launches",
+                "Launch the graph once for each input, and return what it has computed.",
+                least_share=1.0,
+            ),
+            Budget("graph_kernels", "Both branches and the join belong in the graph.", least_share=1.0),
             Budget(
                 "graph_depth",
                 (
@@ -412,7 +464,6 @@ EXERCISES = (
             ),
         ),
         checked=True,
-        calls=_read,
         advice=_ADVICE,
         praise="the branches run side by side, and the join waits for both.",
     ),
@@ -423,15 +474,18 @@ EXERCISES = (
         noise_case,
         draws,
         level="stretch",
-        sizes=((1, 1), (100, 2), (1000, 9)),
+        sizes=noise_sizes,
         budgets=(
             _ONE_GRAPH,
-            Budget("graph_launches", "Draw each round with a launch of the graph.", least=9),
+            Budget(
+                "working_graph_launches",
+                "Draw each round with a launch of the graph, and return what it has drawn.",
+                least_share=1.0,
+            ),
             Budget("to_device_copies", "Leave the round on the device: let the graph advance it.", most=1),
             Budget("to_host_copies", "Keep the rows on the device until the end.", most=0),
         ),
         checked=True,
-        calls=_read,
         advice=_ADVICE,
         praise="every replay draws anew, and the host only launches.",
     ),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import traitlets
 
 from gpulab import session
+from gpulab.course.n07_streams import clocks
 from gpulab.lab.timeline import busy_ns, timeline
 from gpulab.views.parts import boxes
 from gpulab.views.timeline.steered import SteeredTimeline
@@ -15,6 +18,11 @@ from virtualgpu.records import Timeline
 
 SIZES = tuple(1 << e for e in range(10, 23, 2))
 NAMES = ("one by one", "as a graph")
+MODES = {
+    "global": "streamCaptureModeGlobal",
+    "thread-local": "streamCaptureModeThreadLocal",
+    "relaxed": "streamCaptureModeRelaxed",
+}
 
 
 def busy_share(record: Timeline) -> float:
@@ -22,22 +30,76 @@ def busy_share(record: Timeline) -> float:
     return busy_ns(record) / max(1, record.span_ns)
 
 
-def in_a_capture(work: Callable[[Any], Any]) -> str:
+def kernels_span_ns(record: Timeline) -> int:
+    """From the first kernel's start to the last one's end."""
+    kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
+    return max(a.end_ns for a in kernels) - min(a.start_ns for a in kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class BreakEven:
+    """What it costs the host to make a graph, and what each launch of it saves."""
+
+    capture_us: float
+    end_us: float
+    eager_us: float
+    launch_us: float
+
+    @property
+    def launches(self) -> int:
+        """From how many launches on the graph has paid for itself, on the host."""
+        saved = self.eager_us - self.launch_us
+        return math.ceil((self.capture_us + self.end_us) / saved) if saved > 0 else 0
+
+
+def break_even(work: Callable[[Any], None], x: Any) -> BreakEven:
+    """Time, by the host's clock, what a graph of ``work(x)`` costs and saves."""
+    stream = session.cp().cuda.Stream(non_blocking=True)
+    session.cp().cuda.get_current_stream().synchronize()
+
+    def took_us(call: Callable[[], Any]) -> float:
+        stream.synchronize()
+        begun = clocks.host_ms()
+        call()
+        return 1e3 * (clocks.host_ms() - begun)
+
+    with stream:
+        work(x)  # warm up
+        eager_us = took_us(lambda: work(x))
+        stream.synchronize()
+        begun = clocks.host_ms()
+        stream.begin_capture()
+        work(x)
+        captured = clocks.host_ms()
+        graph = stream.end_capture()
+        ended = clocks.host_ms()
+        graph.launch(stream)  # the first one also uploads the graph
+        launch_us = took_us(lambda: graph.launch(stream))
+        stream.synchronize()
+    return BreakEven(1e3 * (captured - begun), 1e3 * (ended - captured), eager_us, launch_us)
+
+
+def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking: bool = False) -> str:
     """Give work to a stream that captures: ``"captured"``, or what refused it.
 
     Parameters
     ----------
     work
         Called with the stream, which is current.
+    mode
+        Of the capture: ``"global"``, ``"thread-local"`` or ``"relaxed"``, CuPy's.
+    blocking
+        Whether the stream and the legacy default stream wait for each other.
 
     Returns
     -------
     str
         The error's class and first sentence, and whether the capture was lost with it.
     """
-    stream = session.cp().cuda.Stream(non_blocking=True)
+    cuda = session.cp().cuda
+    stream = cuda.Stream(non_blocking=not blocking)
     with stream:
-        stream.begin_capture()
+        stream.begin_capture(getattr(cuda.runtime, MODES[mode]))
         said, lost = "captured", ""
         try:
             work(stream)
@@ -118,6 +180,6 @@ class Film(SteeredTimeline):
         summary = (
             f"{self.elements:,} floats a kernel: {eager.span_ns / 1e3:,.0f} µs one by one, "
             f"{replayed.span_ns / 1e3:,.0f} µs as a graph, {self.times(self.elements):.1f} times shorter; "
-            f"the GPU is busy for {busy_share(eager):.0%} and {busy_share(replayed):.0%} of it."
+            f"a kernel is under way for {busy_share(eager):.0%} and {busy_share(replayed):.0%} of it."
         )
         self.show(eager, replayed, names=NAMES, summary=summary)

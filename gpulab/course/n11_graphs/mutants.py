@@ -1,6 +1,6 @@
 """Wrong and right answers to the exercises of notebook 11."""
 
-from gpulab.course.n11_graphs import exercises, programs
+from gpulab.course.n11_graphs import exercises, noises, programs
 from gpulab.teach.judge import Right, Wrong
 
 _REPLAY = (
@@ -25,7 +25,12 @@ _REPLAY = (
     Wrong("11-replay", "nobody waits at the end", programs.nobody_waits, "hazards", ""),
     Wrong("11-replay", "does not wait for the copy", programs.warms_up_unseen, "hazards", ""),
     Wrong("11-replay", "two graphs in turn", programs.two_graphs, "counts", "Capture once"),
-    Wrong("11-replay", "on the host", programs.host_numbers, "counts", "by launching a graph"),
+    Wrong("11-replay", "on the host", programs.host_numbers, "results", "stay on the device"),
+    Wrong(
+        "11-replay", "waits for the default stream", programs.follows_the_default_stream, "hazards", "current"
+    ),
+    Wrong("11-replay", "a graph for show", programs.graph_for_show, "counts", "by launching a graph"),
+    Right("11-replay", "in the caller's stream, warm", programs.in_the_callers_stream),
     Right("11-replay", "the reference", exercises.relax),
     Right("11-replay", "the warm-up is the first round", programs.warm_round_counts),
     Right("11-replay", "all rounds in one graph", programs.all_rounds_in_one),
@@ -65,9 +70,23 @@ _STATIC = (
     ),
     Wrong("11-static", "no graph at all", programs.serve_eagerly, "counts", "with a launch of the graph"),
     Wrong("11-static", "one launch for all", programs.serve_once, "counts", "with a launch of the graph"),
+    Wrong(
+        "11-static",
+        "a graph for show",
+        programs.serve_beside_a_graph,
+        "counts",
+        "return what it has computed",
+    ),
+    Wrong(
+        "11-static",
+        "the host launches the last step",
+        programs.serve_in_place(outside=True),
+        "counts",
+        "and nothing else",
+    ),
     Right("11-static", "the reference", exercises.serve),
     Right("11-static", "copies and a stack", programs.serve()),
-    Right("11-static", "in place, no temporaries", programs.serve_in_place),
+    Right("11-static", "in place, no temporaries", programs.serve_in_place()),
     Right("11-static", "a callable with static buffers", programs.serve_by_callable),
 )
 
@@ -108,6 +127,7 @@ _FORK = (
         "11-fork", "rebinds the input", programs.branches(rebind=True), "results", "All rows are the first"
     ),
     Wrong("11-fork", "no graph", programs.branches_eagerly, "counts", "once for each input"),
+    Wrong("11-fork", "joins outside of the graph", programs.joins_outside, "counts", "belong in the graph"),
     Right("11-fork", "the reference", exercises.branches),
     Right("11-fork", "the branches exchanged", programs.branches(other=True)),
     Right("11-fork", "three streams", programs.three_streams),
@@ -115,35 +135,39 @@ _FORK = (
 )
 
 _NOISE = (
-    Wrong(
-        "11-noise", "the round is fixed", programs.draws(fixed=True), "results", "Every launch drew round 0"
-    ),
-    Wrong("11-noise", "advances first", programs.draws(first=True), "results", "one round ahead"),
-    Wrong("11-noise", "the warm-up advances", programs.draws(warm=True), "results", "one round ahead"),
+    Wrong("11-noise", "the round is fixed", noises.draws(fixed=True), "results", "Every launch drew round 0"),
+    Wrong("11-noise", "advances first", noises.draws(first=True), "results", "one round ahead"),
+    Wrong("11-noise", "the warm-up advances", noises.draws(warm=True), "results", "one round ahead"),
     Wrong(
         "11-noise",
         "the output is one array",
-        programs.draws(alias=True),
+        noises.draws(alias=True),
         "results",
         "All rows are the last round",
     ),
-    Wrong(
-        "11-noise", "by way of the host", programs.draws(host=True), "counts", "Keep the rows on the device"
-    ),
+    Wrong("11-noise", "by way of the host", noises.draws(host=True), "results", "stay on the device"),
     Wrong(
         "11-noise",
         "the host sets the round",
-        programs.draws(set_it=True),
+        noises.draws(set_it=True),
         "counts",
         "Leave the round on the device",
     ),
-    Wrong("11-noise", "nobody waits at the end", programs.draws(wait=False), "hazards", ""),
-    Wrong("11-noise", "captures every round", programs.draws(recapture=True), "counts", "Capture once"),
-    Wrong("11-noise", "no graph", programs.draws_eagerly, "counts", "with a launch of the graph"),
+    Wrong("11-noise", "nobody waits at the end", noises.draws(wait=False), "hazards", ""),
+    Wrong("11-noise", "captures every round", noises.draws(recapture=True), "counts", "Capture once"),
+    Wrong("11-noise", "no graph", noises.draws_eagerly, "counts", "with a launch of the graph"),
+    Wrong("11-noise", "eight blocks", noises.draws(blocks=8), "results", ""),
+    Wrong(
+        "11-noise",
+        "as int64",
+        lambda *given: exercises.draws(*given).astype("int64"),
+        "results",
+        "should be uint32",
+    ),
     Right("11-noise", "the reference", exercises.draws),
-    Right("11-noise", "copies and a stack", programs.draws()),
-    Right("11-noise", "the round copied on the device", programs.draws_by_copies),
-    Right("11-noise", "advanced by an addition", programs.draws_by_add),
+    Right("11-noise", "copies and a stack", noises.draws()),
+    Right("11-noise", "the round copied on the device", noises.draws_by_copies),
+    Right("11-noise", "advanced by an addition", noises.draws_by_add),
 )
 
 WRONG = tuple(one for one in (*_REPLAY, *_STATIC, *_FORK, *_NOISE) if isinstance(one, Wrong))

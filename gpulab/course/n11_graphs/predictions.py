@@ -27,8 +27,8 @@ PREDICTIONS = (
         "11-times",
         "The same forty kernels as one graph. How many times shorter is the replay, from the first "
         "kernel's start to the last one's end?",
-        "The host gives out one launch instead of forty. From node to node the GPU needs about a "
-        "microsecond, which is now what remains.",
+        "The host gives out one launch instead of forty. What remains is the nodes themselves, {node} µs "
+        "from one to the next here: no kernel is so small that it takes no time to begin and to end.",
         unit="times",
         comparison=40.0,
         tolerance=0.25,
@@ -47,7 +47,8 @@ PREDICTIONS = (
         "11-forbidden",
         "Which of these may stand between begin_capture() and end_capture()?",
         "Whatever would make the host wait for a result has none to wait for, since nothing runs during "
-        "a capture. A new array is only an address from the pool.",
+        "a capture. A new array is only an address from the pool, and CuPy captures in a mode that lets the "
+        "pool grow.",
         choices=("a sum as a number", "a wait for the stream", "a new array", "a copy to the host"),
         comparison="a sum as a number",
         misconception="A capture records Python, so anything may be captured.",
@@ -73,10 +74,11 @@ PREDICTIONS = (
     ),
     PredictionQuestion(
         "11-block",
-        "The attention block has five kernels. How many calls of the host launch {launches} replays?",
-        "One for each replay. Eager, it would be five times as many.",
-        unit="calls",
-        comparison=1,
-        misconception="A graph is launched once, whatever the number of replays.",
+        "{sequences} sequences go through the attention block in {sequences} streams, {kernels} kernels in "
+        "all. How many launches does the host make for {replays} replays of their graph?",
+        "One for each replay, whatever the graph holds; piece by piece it would be {eager}.",
+        unit="launches",
+        comparison=32,
+        misconception="Each stream needs a launch of its own.",
     ),
 )

@@ -15,7 +15,7 @@ from gpulab import session
 
 
 @contextmanager
-def _own_stream(*, wait: bool = True, **made: Any) -> Iterator[Any]:
+def own_stream(*, wait: bool = True, **made: Any) -> Iterator[Any]:
     """A stream of its own that follows what was given so far, and is waited for at the end."""
     cp = session.cp()
     stream = cp.cuda.Stream(**made) if made else cp.cuda.Stream(non_blocking=True)
@@ -26,7 +26,7 @@ def _own_stream(*, wait: bool = True, **made: Any) -> Iterator[Any]:
         stream.synchronize()
 
 
-def _captured(stream: Any, work: Callable[[], Any]) -> Any:
+def captured(stream: Any, work: Callable[[], Any]) -> Any:
     stream.begin_capture()
     work()
     return stream.end_capture()
@@ -36,22 +36,22 @@ def _captured(stream: Any, work: Callable[[], Any]) -> Any:
 
 
 def recaptures(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream() as stream:
+    with own_stream() as stream:
         for _ in range(rounds):
-            _captured(stream, lambda: one_round(x)).launch(stream)
+            captured(stream, lambda: one_round(x)).launch(stream)
     return x
 
 
 def never_launches(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream() as stream:
+    with own_stream() as stream:
         for _ in range(rounds):
-            _captured(stream, lambda: one_round(x))
+            captured(stream, lambda: one_round(x))
     return x
 
 
 def capture_is_a_round(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream() as stream:
-        graph = _captured(stream, lambda: one_round(x))
+    with own_stream() as stream:
+        graph = captured(stream, lambda: one_round(x))
         for _ in range(rounds - 1):
             graph.launch(stream)
     return x
@@ -59,8 +59,8 @@ def capture_is_a_round(x: Any, rounds: int, one_round: Any) -> Any:
 
 def warms_up_on_x(x: Any, rounds: int, one_round: Any) -> Any:
     one_round(x)
-    with _own_stream() as stream:
-        graph = _captured(stream, lambda: one_round(x))
+    with own_stream() as stream:
+        graph = captured(stream, lambda: one_round(x))
         for _ in range(rounds):
             graph.launch(stream)
     return x
@@ -68,7 +68,7 @@ def warms_up_on_x(x: Any, rounds: int, one_round: Any) -> Any:
 
 def default_stream(x: Any, rounds: int, one_round: Any) -> Any:
     cp = session.cp()
-    graph = _captured(cp.cuda.Stream.null, lambda: one_round(x))
+    graph = captured(cp.cuda.Stream.null, lambda: one_round(x))
     for _ in range(rounds):
         graph.launch()
     return x
@@ -79,16 +79,16 @@ def looks_inside(x: Any, rounds: int, one_round: Any) -> Any:
         one_round(x)
         assert float(x[0]) == float(x[0])
 
-    with _own_stream() as stream:
-        graph = _captured(stream, work)
+    with own_stream() as stream:
+        graph = captured(stream, work)
         for _ in range(rounds):
             graph.launch(stream)
     return x
 
 
 def waits_inside(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream() as stream:
-        graph = _captured(stream, lambda: (one_round(x), stream.synchronize()))
+    with own_stream() as stream:
+        graph = captured(stream, lambda: (one_round(x), stream.synchronize()))
         for _ in range(rounds):
             graph.launch(stream)
     return x
@@ -102,8 +102,8 @@ def rebinds(x: Any, rounds: int, one_round: Any) -> Any:
         kept.append(kept[-1] + 1)
         kept.append(-kept[-1])
 
-    with _own_stream() as stream:
-        graph = _captured(stream, work)
+    with own_stream() as stream:
+        graph = captured(stream, work)
         for _ in range(rounds):
             graph.launch(stream)
     return kept[-1] if rounds else x
@@ -111,7 +111,7 @@ def rebinds(x: Any, rounds: int, one_round: Any) -> Any:
 
 def blocking_stream(x: Any, rounds: int, one_round: Any) -> Any:
     stream = session.cp().cuda.Stream()
-    graph = _captured(stream, lambda: one_round(x))  # the work goes to the default stream
+    graph = captured(stream, lambda: one_round(x))  # the work goes to the default stream
     for _ in range(rounds):
         graph.launch(stream)
     stream.synchronize()
@@ -119,8 +119,8 @@ def blocking_stream(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def nobody_waits(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream(wait=False) as stream:
-        graph = _captured(stream, lambda: one_round(x))
+    with own_stream(wait=False) as stream:
+        graph = captured(stream, lambda: one_round(x))
         for _ in range(rounds):
             graph.launch(stream)
     return x
@@ -132,7 +132,7 @@ def warms_up_unseen(x: Any, rounds: int, one_round: Any) -> Any:
     y = x.copy()
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
-        graph = _captured(stream, lambda: one_round(y))
+        graph = captured(stream, lambda: one_round(y))
         for _ in range(rounds):
             graph.launch(stream)
         stream.synchronize()
@@ -140,8 +140,8 @@ def warms_up_unseen(x: Any, rounds: int, one_round: Any) -> Any:
 
 
 def two_graphs(x: Any, rounds: int, one_round: Any) -> Any:
-    with _own_stream() as stream:
-        graphs = [_captured(stream, lambda: one_round(x)) for _ in range(2)]
+    with own_stream() as stream:
+        graphs = [captured(stream, lambda: one_round(x)) for _ in range(2)]
         for turn in range(rounds):
             graphs[turn % 2].launch(stream)
     return x
@@ -154,13 +154,49 @@ def host_numbers(x: Any, rounds: int, one_round: Any) -> Any:
     return y
 
 
+def follows_the_default_stream(x: Any, rounds: int, one_round: Any) -> Any:
+    """The caller's stream need not be the default one."""
+    cp = session.cp()
+    stream = cp.cuda.Stream(non_blocking=True)
+    stream.wait_event(cp.cuda.Stream.null.record())
+    with stream:
+        graph = captured(stream, lambda: one_round(x))
+        for _ in range(rounds):
+            graph.launch(stream)
+    stream.synchronize()
+    return x
+
+
+def graph_for_show(x: Any, rounds: int, one_round: Any) -> Any:
+    """A kernel for each round beside a graph that nobody needs."""
+    cp = session.cp()
+    step = cp.ElementwiseKernel("float32 a", "float32 b", "b = -(a * 0.5f + 1)", "relax_step")
+    y, spare = x.copy(), x.copy()
+    with own_stream() as stream:
+        captured(stream, lambda: one_round(spare)).launch(stream)
+        for _ in range(rounds):
+            step(y, y)
+    return y
+
+
+def in_the_callers_stream(x: Any, rounds: int, one_round: Any) -> Any:
+    """Nothing has to wait for anything."""
+    stream = session.cp().cuda.get_current_stream()
+    for _ in range(3):
+        one_round(x.copy())
+    graph = captured(stream, lambda: one_round(x))
+    for _ in range(rounds):
+        graph.launch()
+    return x
+
+
 def warm_round_counts(x: Any, rounds: int, one_round: Any) -> Any:
     if rounds:
         one_round(x)
     if rounds < 2:
         return x
-    with _own_stream() as stream:
-        graph = _captured(stream, lambda: one_round(x))
+    with own_stream() as stream:
+        graph = captured(stream, lambda: one_round(x))
         for _ in range(rounds - 1):
             graph.launch(stream)
     return x
@@ -169,8 +205,8 @@ def warm_round_counts(x: Any, rounds: int, one_round: Any) -> Any:
 def all_rounds_in_one(x: Any, rounds: int, one_round: Any) -> Any:
     if not rounds:
         return x
-    with _own_stream() as stream:
-        _captured(stream, lambda: [one_round(x) for _ in range(rounds)]).launch(stream)
+    with own_stream() as stream:
+        captured(stream, lambda: [one_round(x) for _ in range(rounds)]).launch(stream)
     return x
 
 
@@ -184,8 +220,8 @@ def in_place_by_hand(x: Any, rounds: int, one_round: Any) -> Any:
         kept.extend((half, more, -more))
         x[...] = kept[-1]
 
-    with _own_stream() as stream:
-        graph = _captured(stream, work)
+    with own_stream() as stream:
+        graph = captured(stream, work)
         for _ in range(rounds):
             graph.launch(stream)
     return x
@@ -196,8 +232,8 @@ def fused(x: Any, rounds: int, one_round: Any) -> Any:
     step = cp.ElementwiseKernel("float32 a", "float32 b", "b = -(a * 0.5f + 1)", "relax_step")
     y = x.copy()
     step(x.copy(), y.copy())
-    with _own_stream() as stream:
-        graph = _captured(stream, lambda: step(y, y))
+    with own_stream() as stream:
+        graph = captured(stream, lambda: step(y, y))
         for _ in range(rounds):
             graph.launch(stream)
     return y
@@ -209,7 +245,7 @@ def host_func(x: Any, rounds: int, one_round: Any) -> Any:
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
     with stream:
-        graph = _captured(stream, lambda: one_round(x))
+        graph = captured(stream, lambda: one_round(x))
         for _ in range(rounds):
             graph.launch(stream)
         done = stream.record()
@@ -243,7 +279,7 @@ def serve(
         if early_wait:
             stream.wait_event(cp.cuda.get_current_stream().record())
         with stream:
-            graph = _captured(stream, work)
+            graph = captured(stream, work)
             for number in requests:
                 if rebind:
                     x = batches[number]
@@ -253,7 +289,7 @@ def serve(
                 else:
                     x[...] = batches[number]
                 if recapture:
-                    graph = _captured(stream, work)
+                    graph = captured(stream, work)
                 if late:
                     answers.append(kept[-1].copy())
                     graph.launch(stream)
@@ -272,6 +308,18 @@ def serve_eagerly(batches: Any, requests: list[int]) -> Any:
     return session.cp().maximum(batches[requests] * 2, 0) + 1
 
 
+def serve_beside_a_graph(batches: Any, requests: list[int]) -> Any:
+    """Launches a graph for each request, and computes the answer itself."""
+    cp = session.cp()
+    x, answers = batches[0].copy(), []
+    with own_stream() as stream:
+        graph = captured(stream, lambda: cp.multiply(x, 2, out=x))
+        for number in requests:
+            graph.launch(stream)
+            answers.append(cp.maximum(batches[number] * 2, 0) + 1)
+        return cp.stack(answers)
+
+
 def serve_once(batches: Any, requests: list[int]) -> Any:
     """One graph for all requests: right, but it must be made anew for every list of them."""
     cp = session.cp()
@@ -283,30 +331,37 @@ def serve_once(batches: Any, requests: list[int]) -> Any:
         kept.append(cp.maximum(kept[0], 0))
         kept.append(kept[1] + 1)
 
-    with _own_stream() as stream:
-        graph = _captured(stream, work)
+    with own_stream() as stream:
+        graph = captured(stream, work)
         graph.launch(stream)
     return kept[-1]
 
 
-def serve_in_place(batches: Any, requests: list[int]) -> Any:
-    """Without temporaries: input and output are one buffer."""
-    cp = session.cp()
-    x = cp.empty_like(batches[0])
-    answers = cp.empty((len(requests), x.size), x.dtype)
+def serve_in_place(*, outside: bool = False) -> Any:
+    """Without temporaries: input and output are one buffer; the last step may be left to the host."""
 
-    def work() -> None:
-        cp.multiply(x, 2, out=x)
-        cp.maximum(x, 0, out=x)
-        cp.add(x, 1, out=x)
+    def serve(batches: Any, requests: list[int]) -> Any:
+        cp = session.cp()
+        x = cp.empty_like(batches[0])
+        answers = cp.empty((len(requests), x.size), x.dtype)
 
-    with _own_stream() as stream:
-        graph = _captured(stream, work)
-        for row, number in enumerate(requests):
-            cp.copyto(x, batches[number])
-            graph.launch(stream)
-            cp.copyto(answers[row], x)
-    return answers
+        def work() -> None:
+            cp.multiply(x, 2, out=x)
+            cp.maximum(x, 0, out=x)
+            if not outside:
+                cp.add(x, 1, out=x)
+
+        with own_stream() as stream:
+            graph = captured(stream, work)
+            for row, number in enumerate(requests):
+                cp.copyto(x, batches[number])
+                graph.launch(stream)
+                if outside:
+                    cp.add(x, 1, out=x)
+                cp.copyto(answers[row], x)
+        return answers
+
+    return serve
 
 
 def serve_by_callable(batches: Any, requests: list[int]) -> Any:
@@ -314,9 +369,9 @@ def serve_by_callable(batches: Any, requests: list[int]) -> Any:
     cp = session.cp()
     fused = cp.ElementwiseKernel("float32 a", "float32 b", "b = max(a * 2, 0.0f) + 1", "answer")
     given, given_back = cp.zeros_like(batches[0]), cp.zeros_like(batches[0])
-    with _own_stream() as stream:
+    with own_stream() as stream:
         fused(given, given_back)
-        graph = _captured(stream, lambda: fused(given, given_back))
+        graph = captured(stream, lambda: fused(given, given_back))
 
         def answer(batch: Any) -> Any:
             given[...] = batch
@@ -450,107 +505,29 @@ def join_on_the_second(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     return results
 
 
+def joins_outside(inputs: Any, left: Any, right: Any, join: Any) -> Any:
+    """The join is no part of the graph."""
+    cp = session.cp()
+    x, a, b = (cp.empty_like(inputs[0]) for _ in range(3))
+    results = cp.empty_like(inputs)
+    two = cp.cuda.Stream(non_blocking=True)
+    with own_stream() as one:
+        one.begin_capture()
+        two.wait_event(one.record())
+        left(x, a)
+        with two:
+            right(x, b)
+        one.wait_event(two.record())
+        graph = one.end_capture()
+        for row, given in enumerate(inputs):
+            x[...] = given
+            graph.launch(one)
+            join(a, b, results[row])
+    return results
+
+
 def branches_eagerly(inputs: Any, left: Any, right: Any, join: Any) -> Any:
     cp = session.cp()
     a, b, c = (cp.empty_like(inputs) for _ in range(3))
     left(inputs, a), right(inputs, b), join(a, b, c)
     return c
-
-
-# 11-noise
-
-
-def draws(
-    *, fixed: bool = False, first: bool = False, alias: bool = False, host: bool = False,
-    set_it: bool = False, recapture: bool = False, warm: bool = False, wait: bool = True,
-) -> Any:  # fmt: skip
-    """Rounds of noise with parts done wrongly."""
-
-    def draws(source: str, seed: int, rounds: int, n: int) -> Any:
-        import numpy as np
-
-        cp = session.cp()
-        noise, advance = (cp.RawKernel(source, name) for name in ("noise", "advance"))
-        now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
-        shape = (-(-n // 128),), (128,)
-
-        def one() -> None:
-            if first:
-                advance((1,), (1,), (now,))
-            noise(*shape, (now, np.uint32(seed), out, np.int32(n)))
-            if not (fixed or first or set_it):
-                advance((1,), (1,), (now,))
-
-        if warm:
-            one()
-        rows = []
-        with _own_stream(wait=wait) as stream:
-            graph = _captured(stream, one)
-            for number in range(rounds):
-                if set_it:
-                    now.set(np.array([number], np.uint32))
-                if recapture:
-                    graph = _captured(stream, one)
-                graph.launch(stream)
-                rows.append(out.get() if host else out if alias else out.copy())
-            return np.stack(rows) if host else cp.stack(rows)
-
-    return draws
-
-
-def draws_eagerly(source: str, seed: int, rounds: int, n: int) -> Any:
-    import numpy as np
-
-    cp = session.cp()
-    noise = cp.RawKernel(source, "noise")
-    rows = cp.empty((rounds, n), dtype=cp.uint32)
-    for number in range(rounds):
-        noise(
-            (-(-n // 256),),
-            (256,),
-            (cp.full(1, number, dtype=cp.uint32), np.uint32(seed), rows[number], np.int32(n)),
-        )
-    return rows
-
-
-def draws_by_copies(source: str, seed: int, rounds: int, n: int) -> Any:
-    """The round is copied on the device, from a row of numbers."""
-    import numpy as np
-
-    cp = session.cp()
-    noise = cp.RawKernel(source, "noise")
-    numbers = cp.arange(rounds, dtype=cp.uint32)
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
-    rows = cp.empty((rounds, n), dtype=cp.uint32)
-    with _own_stream() as stream:
-        graph = _captured(
-            stream, lambda: noise((-(-n // 64),), (64,), (now, np.uint32(seed), out, np.int32(n)))
-        )
-        for number in range(rounds):
-            now[...] = numbers[number]
-            graph.launch(stream)
-            rows[number] = out
-    return rows
-
-
-def draws_by_add(source: str, seed: int, rounds: int, n: int) -> Any:
-    """CuPy's addition advances the round, and rewinds it after the warm-up."""
-    import numpy as np
-
-    cp = session.cp()
-    noise = cp.RawKernel(source, "noise")
-    now, out = cp.zeros(1, dtype=cp.uint32), cp.empty(n, dtype=cp.uint32)
-
-    def one() -> None:
-        noise((-(-n // 32),), (32,), (now, np.uint32(seed), out, np.int32(n)))
-        cp.add(now, 1, out=now)
-
-    one()
-    now[...] = 0
-    rows = []
-    with _own_stream() as stream:
-        graph = _captured(stream, one)
-        for _ in range(rounds):
-            graph.launch(stream)
-            rows.append(out.copy())
-        return cp.stack(rows)

@@ -106,7 +106,7 @@ QUESTIONS = (
             ),
             "The host makes one call instead of one for each kernel.",
             "The GPU fetches the next node by itself and does not wait for the host.",
-            "From node to node about a microsecond remains: kernels shorter than that are better fused.",
+            "What remains is what each kernel needs to begin and to end: very short ones are better fused.",
         ),
     ),
 )

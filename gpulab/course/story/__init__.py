@@ -2,7 +2,8 @@
 
 `attention` is what the notebooks mend, time, profile, capture and fuse: layer norm, matmul, softmax,
 matmul, GELU, each a kernel written plainly. `pictures` is for those who do no machine learning. Both come
-with the same in NumPy, and with the launches one by one:
+with the same in NumPy, and with the launches one by one. `rungs` says what each notebook changes, and `table`
+what came of it:
 
 >>> from gpulab import cp
 >>> from gpulab.course import story
@@ -17,7 +18,18 @@ out (64, 32)
 """
 
 from gpulab.course.story.attention import reference, run, steps
-from gpulab.course.story.pictures import blur, life, mandelbrot
-from gpulab.course.story.step import Step, source
+from gpulab.course.story.growth import table
+from gpulab.course.story.pictures import blur, generations, life, mandelbrot
+from gpulab.course.story.sources import source
 
-__all__ = ["Step", "blur", "life", "mandelbrot", "reference", "run", "source", "steps"]
+__all__ = [
+    "blur",
+    "generations",
+    "life",
+    "mandelbrot",
+    "reference",
+    "run",
+    "source",
+    "steps",
+    "table",
+]

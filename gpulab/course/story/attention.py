@@ -11,14 +11,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gpulab.course.story.step import Step, cover, source
+from gpulab.course.kernels.work import Step
+from gpulab.course.story.rungs import up_to
+from gpulab.course.story.sources import cover, source
 
+# The one size of the course: tokens, and features of each.
+TOKENS, FEATURES = 128, 64
 ROW_BLOCK = (64,)
 TILE = (16, 16)
 Floats = npt.NDArray[np.float32]
 
 
-def steps(cp: Any, n: int, d: int, seed: int = 0) -> tuple[dict[str, Step], dict[str, Any]]:
+def steps(
+    cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00"
+) -> tuple[dict[str, Step], dict[str, Any]]:
     """The five launches in order, none of them run, and the arrays that they read and write.
 
     Parameters
@@ -29,15 +35,23 @@ def steps(cp: Any, n: int, d: int, seed: int = 0) -> tuple[dict[str, Step], dict
         Tokens (rows) and features (columns).
     seed
         Of the input.
+    rung
+        The number of the notebook whose state it is: ``"05"`` has the kernels of 05. ``"00"``, where the
+        course begins, by default.
 
     Returns
     -------
     dict of Step
-        By the kernel's name: ``layer_norm``, ``matmul_transposed``, ``softmax``, ``matmul``, ``gelu``.
+        By the kernel's name: ``layer_norm``, ``matmul_transposed``, ``softmax``, ``matmul``, ``gelu``. From
+        rung ``"12"`` on there is no ``gelu``: ``matmul`` ends in it.
     dict of array
         ``x`` (n, d), ``normed`` (n, d), ``scores`` (n, n), ``weights`` (n, n), ``mixed`` (n, d) and
-        ``out`` (n, d), float32; all but ``x`` are empty until the steps ran.
+        ``out`` (n, d), float32; all but ``x`` are empty until the steps ran. From rung ``"10"`` on some share
+        their memory, from ``"13"`` on ``normed``, ``scores`` and ``weights`` hold BF16, its bits as uint16.
     """
+    rungs = up_to(rung)
+    shared = {name: other for each in rungs for name, other in each.in_place.items()}
+    narrow = {name for each in rungs for name in each.narrow}
     arrays = {"x": cp.asarray(tokens(n, d, seed))}
     for name, shape in (
         ("normed", (n, d)),
@@ -46,23 +60,35 @@ def steps(cp: Any, n: int, d: int, seed: int = 0) -> tuple[dict[str, Step], dict
         ("mixed", (n, d)),
         ("out", (n, d)),
     ):
-        arrays[name] = cp.empty(shape, dtype=cp.float32)
+        arrays[name] = (
+            arrays[shared[name]]
+            if name in shared
+            else cp.empty(shape, dtype="uint16" if name in narrow else "float32")
+        )
     x, normed, scores, weights, mixed, out = arrays.values()
     rows, cols, scale = np.int32(n), np.int32(d), np.float32(d**-0.5)
+    lanes = max(each.lanes_a_row or 1 for each in rungs)
+    by_row = cover((n * lanes,), ROW_BLOCK)
     launches = {
-        "layer_norm": (cover((n,), ROW_BLOCK), ROW_BLOCK, (x, normed, rows, cols)),
+        "layer_norm": (by_row, ROW_BLOCK, (x, normed, rows, cols)),
         "matmul_transposed": (cover((n, n), TILE), TILE, (normed, normed, scores, rows, rows, cols, scale)),
-        "softmax": (cover((n,), ROW_BLOCK), ROW_BLOCK, (scores, weights, rows, rows)),
+        "softmax": (by_row, ROW_BLOCK, (scores, weights, rows, rows)),
         "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, rows, cols, rows)),
         "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
     }
-    code = source("block.cu")
-    return {name: Step(cp.RawKernel(code, name), *launch) for name, launch in launches.items()}, arrays
+    code: dict[str, str] = {}
+    for each in rungs:
+        if each.kernels:
+            text = source(each.kernels)
+            code |= {name: text for name in launches if f" {name}(" in text}
+    joined = {name for each in rungs for name in each.joined}
+    steps = {n: Step(cp.RawKernel(code[n], n), *launch) for n, launch in launches.items() if n not in joined}
+    return steps, arrays
 
 
-def run(cp: Any, n: int = 64, d: int = 32, seed: int = 0) -> dict[str, Any]:
+def run(cp: Any, n: int = TOKENS, d: int = FEATURES, seed: int = 0, *, rung: str = "00") -> dict[str, Any]:
     """Run the block on `n` tokens of `d` features; returns all arrays by name (see `steps`)."""
-    launches, arrays = steps(cp, n, d, seed)
+    launches, arrays = steps(cp, n, d, seed, rung=rung)
     for step in launches.values():
         step()
     return arrays

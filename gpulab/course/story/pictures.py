@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpulab.course.story.step import Step, cover, source
+from gpulab.course.kernels.work import Step
+from gpulab.course.story.sources import cover, source
 
 TILE = (16, 16)
 
@@ -45,6 +46,28 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
         step(xp, "life", width, height, board, following, np.int32(width), np.int32(height))()
         board = following
     return board
+
+
+def generations(
+    cp: Any, count: int = 5, side: int = 64, seed: int = 0, *, take_turns: bool = False
+) -> tuple[list[Step], list[Any]]:
+    """The launches of so many generations of Life, none of them run, and the boards.
+
+    Parameters
+    ----------
+    take_turns
+        Whether two boards are enough, each of which is the other one's successor; otherwise each generation
+        has a board of its own.
+    """
+    first = np.random.default_rng(seed).integers(0, 2, (side, side), dtype=np.uint8)
+    boards = [cp.asarray(first)]
+    boards += [cp.empty_like(boards[0]) for _ in range(1 if take_turns else count)]
+    launches = [
+        step(cp, "life", side, side, boards[k % len(boards)], boards[(k + 1) % len(boards)],
+             np.int32(side), np.int32(side))
+        for k in range(count)
+    ]  # fmt: skip
+    return launches, boards
 
 
 def blur(xp: Any, image: Any, radius: int = 2) -> Any:

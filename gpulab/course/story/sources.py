@@ -1,0 +1,15 @@
+"""The sources of the story's kernels, and the grids that cover their arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def source(file: str) -> str:
+    """CUDA C++ of the story: ``block.cu``, a rung's kernels, or ``pictures.cu``."""
+    return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
+
+
+def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
+    """The smallest grid whose threads cover `size`."""
+    return tuple(-(-length // threads) for length, threads in zip(size, block, strict=True))
