@@ -1,0 +1,115 @@
+"""CUDA's errors as a table whose rows run, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpulab import session
+from gpulab.lab.faults.sandbox import Sandboxed, sandbox
+from gpulab.views.tables import NOTHING, Table
+from virtualgpu.records import Provenance
+
+_CODE = (Path(__file__).parent / "kernels" / "errors.cu").read_text(encoding="utf-8")
+
+
+def _runs(name: str, dtype: str = "float32") -> None:
+    cp = session.cp()
+    x = cp.zeros(32, dtype=dtype)
+    cp.RawKernel(_CODE, name)((1,), (32,), (x,))
+    y = cp.arange(32) + 1
+    y.get()
+
+
+def too_much_memory() -> None:
+    """Ask for a thousand times what any GPU has."""
+    session.cp().zeros(1 << 50)
+
+
+def too_many_threads() -> None:
+    """Launch blocks of 4,096 threads."""
+    cp = session.cp()
+    cp.RawKernel(_CODE, "gives_up")((1,), (4096,), (cp.ones(4096, dtype=cp.float32),))
+
+
+def illegal_address() -> None:
+    """Write far outside of everything."""
+    _runs("far_away")
+
+
+def misaligned_address() -> None:
+    """Store 8 bytes at an address that 8 does not divide."""
+    _runs("odd_address")
+
+
+def device_assert() -> None:
+    """An assert in the kernel does not hold."""
+    _runs("claims")
+
+
+def launch_failure() -> None:
+    """The kernel gives up by __trap()."""
+    _runs("gives_up")
+
+
+def endless_kernel() -> None:
+    """Wait for what nobody writes."""
+    _runs("waits", "int32")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One error: what was done, what the sandbox saw of it, and what mends it."""
+
+    function: Callable[[], None]
+    remedy: str
+
+
+ROWS = (
+    Row(too_much_memory, "free, shrink or split; the context lives (10b)"),
+    Row(too_many_threads, "ask the device for its limits (01); the context lives"),
+    Row(illegal_address, "gl.sanitize names thread and line"),
+    Row(misaligned_address, "wide loads at multiples of their size (05a)"),
+    Row(device_assert, "read the condition: it names file and line"),
+    Row(launch_failure, "look for __trap(), and for barriers that part"),
+    Row(endless_kernel, "look for a flag that nobody sets"),
+)
+
+
+class Catalogue:
+    """The errors as a table. ``runs`` has what the sandbox saw of each, by name."""
+
+    def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
+        self.runs = runs
+        rows = []
+        for row in ROWS:
+            record = runs[row.function.__name__].record
+            error = record.error or f"ended: {record.ended.split(';')[0]}"
+            context = "lost" if record.sticky or record.ended else "lives"
+            raised = record.raised.text if record.raised else NOTHING
+            name = row.function.__name__.replace("_", " ")
+            first = error.split("\n", 1)[0]
+            rows.append((name, first if len(first) < 70 else f"{first[:69]}…", str(record.status or NOTHING),
+                         raised[:44], context, row.remedy))  # fmt: skip
+        headings = ("what was done", "what was told", "status", "line that raised", "context", "what helps")
+        self._table = Table(
+            f"Errors, each in a process of its own, on {provenance.device}", headings, tuple(rows)
+        )
+
+    @property
+    def lost(self) -> list[str]:
+        """Those that cost the context."""
+        return [name for name, seen in self.runs.items() if seen.record.sticky or seen.record.ended]
+
+    def __repr__(self) -> str:
+        return self._table.text()
+
+    def _repr_html_(self) -> str:
+        return self._table.html()
+
+
+def run() -> Catalogue:
+    """Run every row in a sandbox."""
+    runs = {row.function.__name__: sandbox(row.function, limit_s=3.0) for row in ROWS}
+    return Catalogue(runs, session.backend().provenance)

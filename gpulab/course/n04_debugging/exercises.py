@@ -1,0 +1,422 @@
+"""Exercises of notebook 04."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.teach.judge import (
+    Advice,
+    Answer,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Mistake,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    advice,
+    draw,
+)
+from gpulab.teach.judge.python.functions import must_be_a_function, spelt
+from virtualgpu.records import Dim3
+from virtualgpu.words import count as counted
+
+# 04-whodunit
+
+SUSPECTS = ("load_tokens", "scale", "add_bias")
+_STRAY = 1 << 44  # elements: far outside of everything
+_ELEMENTS = 64
+
+
+def judge_whodunit(answer: Answer) -> str:
+    """``whodunit(program)``: name and number of the first launch that failed, or None."""
+    rng = answer.rng
+    for faults, waits in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
+        launches = int(rng.integers(6, 14))
+        turns = np.cumsum(rng.integers(1, len(SUSPECTS), launches)) % len(SUSPECTS)  # neighbours differ
+        names = [SUSPECTS[turn] for turn in turns]
+        wrong = sorted(int(n) for n in rng.choice(np.arange(2, launches - 1), faults, replace=False))
+        stops = sorted(int(n) for n in rng.choice(np.arange(2, launches), waits, replace=False))
+        _judge_named(answer.ask(_investigated, names, wrong, stops, shown="whodunit(program)"), names, wrong)
+    return "the first that failed is named, and a program that is well runs without waits."
+
+
+def _investigated(answer: Any, names: list[str], wrong: list[int], stops: list[int]) -> dict[str, Any]:
+    """Where the answer is: what it returns, how often it ran the program, and how often the host waited."""
+    must_be_a_function("whodunit", callable(answer), type(answer).__name__)
+    cp, kernels = session.cp(), _kernels()
+    runs: list[Any] = []
+    given: list[int] = []
+    with ExitStack() as contexts:
+
+        def program(after: Callable[[str, int], Any]) -> None:
+            contexts.close()  # each run has a context of its own
+            late = contexts.enter_context(session.late_faults())
+            runs.append(late)
+            given.append(0)
+            x = cp.zeros(_ELEMENTS, dtype=cp.float32)
+            for number, name in enumerate(names, 1):
+                stray = _STRAY if number in wrong else 0
+                kernels[name]((2,), (32,), (x, np.int32(_ELEMENTS), np.int64(stray)))
+                given[-1] = number
+                after(name, number)
+                if number in stops:
+                    cp.cuda.get_current_stream().synchronize()
+            if stops:
+                cp.cuda.get_current_stream().synchronize()
+
+        try:
+            found = answer(program)
+        except cp.cuda.runtime.CUDARuntimeError as error:
+            raise NotYet(
+                "whodunit(program) lets the error pass; catch it, and return which launch it was."
+            ) from error
+        waits = [late.waits for late in runs]
+        lost = [late.fault is not None for late in runs]
+    return {"found": found, "runs": len(runs), "waits": waits, "lost": lost, "given": given,
+            "own": len(stops) + bool(stops)}  # fmt: skip
+
+
+def _kernels() -> dict[str, Any]:
+    code = (Path(__file__).parent / "kernels" / "suspects.cu").read_text(encoding="utf-8")
+    return {name: session.cp().RawKernel(code, name) for name in SUSPECTS}
+
+
+def _judge_named(seen: dict[str, Any], names: list[str], wrong: list[int]) -> None:
+    found = seen["found"]
+    if not seen["runs"]:
+        raise NotYet("whodunit(program) never runs the program: call program(after).")
+    if not wrong:
+        if found is not None:
+            raise NotYet(
+                f"whodunit(program) returns {spelt(found)} for a program in which nothing fails; return None "
+                "there."
+            )
+        if sum(seen["waits"]) > seen["own"] + 2:
+            waited = sum(seen["waits"])
+            raise NotYet(
+                f"of a program that is well, whodunit(program) lets the host wait {waited} times: a "
+                "synchronisation after each launch belongs into the run that looks for the culprit, not into "
+                "every run. Run it once without, and look closer only if that fails."
+            )
+        return
+    number = wrong[0]
+    right = (names[number - 1], number)
+    if isinstance(found, list):
+        found = tuple(found)
+    if found == right:
+        return
+    if found is None and not any(seen["lost"]):
+        raise NotYet(
+            "whodunit(program) returns None though a launch fails: nobody waited for it. Synchronize before "
+            "you believe that all is well."
+        )
+    told = f"whodunit(program) returns {spelt(found)}, and launch {number}, {right[0]}, failed first"
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise NotYet(f"{told}: return the kernel's name and the number of its launch.")
+    if found[1] == number - 1 and found[0] == right[0]:
+        raise NotYet(f"{told}: launches count from 1.")
+    if found[1] in wrong[1:]:
+        raise NotYet(f"{told}: that one fails, too, but a context is lost once, by the first.")
+    if found[1] in seen["given"]:
+        raise NotYet(
+            f"{told}: yours is the last that was given before the error was told. A launch returns before "
+            "its kernel runs: let the host wait after each launch, and note each before you wait."
+        )
+    raise NotYet(f"{told}: note name and number of each launch first, then wait; the last noted one did it.")
+
+
+WHODUNIT = PythonExercise("04-whodunit", "Whodunit", judge_whodunit, level="warm-up", limit_s=10.0)
+
+# 04-hunt
+
+STEPS = ("normed", "scores", "weights", "mixed", "out")
+
+
+def judge_hunt(answer: Answer) -> str:
+    """``hunt(steps, arrays)``: who made the first NaN, and in which cell."""
+    rng = answer.rng
+    for kind in ("made", "none", "in place", "input", "made", "infinite", "stale", "in place", "two"):
+        rows, cols = (int(n) for n in rng.integers(3, 9, 2))
+        x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
+        at = int(rng.integers(1, len(STEPS) - 1))
+        cells = [tuple(int(v) for v in rng.integers(0, (rows, cols))) for _ in range(3)]
+        seen = answer.ask(_hunted, kind, x, at, cells, shown="hunt(steps, arrays)")
+        _judge_cell(seen, kind)
+    return "kernel and cell are named, whatever stood in the arrays before."
+
+
+def _hunted(answer: Any, kind: str, x: Any, at: int, cells: list[tuple[int, int]]) -> dict[str, Any]:
+    """Where the answer is: what it finds, what there was to find, and whether it left the arrays alone."""
+    must_be_a_function("hunt", callable(answer), type(answer).__name__)
+    _, wanted, expected = _program(kind, x, at, cells, run=True)
+    (steps, arrays), _, _ = _program(kind, x, at, cells, run=False)
+    calls: list[str] = []
+
+    def counted(name: str, step: Callable[[], None]) -> Callable[[], None]:
+        def call() -> None:
+            calls.append(name)
+            step()
+
+        return call
+
+    given = {name: counted(name, step) for name, step in steps.items()}
+    found = answer(given, dict(arrays))
+    if found is not None and isinstance(found, tuple | list) and len(found) == 2:
+        name, cell = found
+        if isinstance(cell, tuple | list):
+            cell = tuple(int(c) for c in cell if hasattr(c, "__int__"))
+        found = (name, cell)
+    there = expected[min(len(calls), len(STEPS))]
+    same = all(np.array_equal(arrays[n].get(), there[n], equal_nan=True) for n in arrays)
+    return {"found": found, "wanted": wanted, "calls": calls, "same": same}
+
+
+def _program(
+    kind: str, x: Any, at: int, cells: list[tuple[int, int]], run: bool
+) -> tuple[tuple[dict[str, Any], dict[str, Any]], Any, list[dict[str, Any]]]:
+    """Steps and arrays; and, if they run, who made the first NaN, and the arrays after each step."""
+    cp = session.cp()
+    arrays: dict[str, Any] = {"x": cp.asarray(x)}
+    for name in STEPS:
+        arrays[name] = cp.full(x.shape, np.nan if kind == "stale" else 1, dtype=cp.float32)
+    if kind == "in place":  # what comes later is written over what comes before
+        arrays["weights"] = arrays["scores"]
+        arrays["out"] = arrays["mixed"]
+    if kind == "input":
+        arrays["x"][cells[0]] = np.nan
+    order = ["x", *STEPS]
+
+    def step(number: int) -> Callable[[], None]:
+        name, before = order[number], order[number - 1]
+
+        def launch() -> None:
+            values = arrays[before] * 0.5 + 1
+            if number == at and kind in ("made", "in place", "two"):
+                for cell in cells[: 2 if kind == "two" else 1]:
+                    values[cell] = np.nan
+            if number == at and kind == "infinite":
+                values[cells[0]] = np.inf
+            if number == at + 1 and kind == "infinite":
+                values[cells[0]] = values[cells[0]] - values[cells[0]]
+            if number == len(order) - 1 and kind == "in place":
+                values = cp.where(
+                    cp.isnan(values), cp.float32(0), values
+                )  # and nothing is to be seen any more
+            arrays[name][...] = values
+
+        return launch
+
+    steps = {name: step(number) for number, name in enumerate(STEPS, 1)}
+    wanted: Any = None
+    held = []
+    if run:
+        for name in order:
+            if name != "x":
+                steps[name]()
+            held.append({each: array.get() for each, array in arrays.items()})
+            wrong = np.argwhere(np.isnan(arrays[name].get()))
+            if wrong.size and wanted is None:
+                wanted = (name, tuple(int(v) for v in wrong[0]))
+    return (steps, arrays), wanted, held
+
+
+def _judge_cell(seen: dict[str, Any], kind: str) -> None:
+    found, wanted, calls = seen["found"], seen["wanted"], seen["calls"]
+    told = f"hunt(steps, arrays) returns {spelt(found)}"
+    if not seen["same"] and len(set(calls)) == len(calls):
+        raise NotYet(
+            f"{told}, and leaves other numbers in the arrays than the steps make: looking for a NaN must not "
+            "change one. A NaN that is replaced is not mended."
+        )
+    if len(calls) > len(set(calls)):
+        raise NotYet(f"{told}, but runs {calls[0]} more than once: each step runs once, in order.")
+    if found == wanted:
+        return
+    if kind == "stale":
+        raise NotYet(
+            f"{told}, and no step makes a NaN there: what an array held before its step has run is left over "
+            "from earlier."
+        )
+    if wanted is None:
+        raise NotYet(f"{told} where there is no NaN; return None.")
+    right = f"{told}, and the first is in {wanted[0]!r} at {wanted[1]}"
+    if found is None:
+        hint = " Look after each step: a later one may write over it." if kind == "in place" else ""
+        raise NotYet(f"{right}.{hint or ' Ask with cp.isnan: no comparison with NaN is true.'}")
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise NotYet(f"{right}: return the name of the array and the cell's row and column.")
+    if kind == "infinite" and found[0] != wanted[0]:
+        raise NotYet(f"{right}: infinity is no NaN yet.")
+    if found[0] != wanted[0]:
+        raise NotYet(
+            f"{right}: NaN spreads, so look at the input first, and after each step at its own array."
+        )
+    raise NotYet(f"{right}: of several cells the first, row by row, as a tuple (row, column).")
+
+
+HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limit_s=12.0)
+
+# 04-places
+
+_WIDE = (1, 33, 46_341, 50_000, 70_000, 1_500_000)
+
+
+def places(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Where elements of a large matrix lie, and where they lie in its transpose."""
+    rows, cols = (int(n) for n in drawn.rng.choice(_WIDE, 2))
+    row = drawn.rng.integers(0, rows, size).astype(np.int32)
+    col = drawn.rng.integers(0, cols, size).astype(np.int32)
+    far = drawn.rng.random(size) < 0.3
+    row[far], col[far] = rows - 1, cols - 1
+    values = {"row": row, "col": col, "rows": rows, "cols": cols, "n": size}
+    wide_row, wide_col = row.astype(np.int64), col.astype(np.int64)
+    wanted = {"from": wide_row * cols + wide_col, "to": wide_col * rows + wide_row}
+    return Case(draw.blocks_for(size, block[0]), values, wanted)
+
+
+def _narrow(kind: Any) -> Callable[[Mistake], bool]:
+    """The product computed in 32 bits, then widened."""
+
+    def matches(m: Mistake) -> bool:
+        if m.found is None or m.wanted is None:
+            return False
+        first, times, then = ("row", "cols", "col") if m.name == "from" else ("col", "rows", "row")
+        product = (m[first].astype(np.int64) * m[times]).astype(kind).astype(np.int64)
+        whole = (product + m[then]).astype(np.int64)
+        wrapped = (m[first].astype(np.int64) * m[times] + m[then]).astype(kind).astype(np.int64)
+        return bool((m.found == whole).all() or (m.found == wrapped).all())
+
+    return matches
+
+
+PLACES = KernelExercise(
+    "04-places",
+    "Repair: where does it lie?",
+    kernel="places",
+    parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
+    once=True,
+    case=places,
+    reference="places.cu",
+    kind="repair",
+    advice=(
+        Advice(
+            _narrow(np.int32),
+            "The product of two ints is an int, and wraps beyond 2,147,483,647, whatever it is assigned to: "
+            "widen a factor before you multiply, in both lines.",
+        ),
+        Advice(
+            _narrow(np.uint32),
+            "unsigned wraps as well, only later: widen a factor to 64 bits before you multiply.",
+        ),
+        Advice(advice.partly_unwritten, "Every element has a place, however far out: a guard hides it only."),
+        Advice(advice.out_of_bounds, "Threads beyond n have no element."),
+        Advice(
+            lambda m: m.found is not None,
+            "Row times the row's length, plus the column; in the transpose a row has `rows` elements.",
+        ),
+    ),
+    praise="right beyond 2³¹, on the way out and on the way back.",
+)
+
+# 04-barrier
+
+
+def tree_sum(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The sum of each block's elements."""
+    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    x = drawn.integers(size, -(1 << 20), 1 << 20)
+    sums = np.zeros(blocks, np.int32)
+    for at in range(-(-size // threads)):
+        sums[at] = x[at * threads : (at + 1) * threads].sum()
+    return Case(blocks, {"x": x, "n": size}, {"sums": sums})
+
+
+BARRIER = KernelExercise(
+    "04-barrier",
+    "Repair: half a barrier",
+    kernel="tree_sum",
+    parameters="const int* x, int* sums, int n",
+    once=True,
+    case=tree_sum,
+    reference="tree_sum.cu",
+    kind="repair",
+    level="stretch",
+    advice=(
+        Advice(advice.out_of_bounds, "Threads beyond n add 0, and `part` has 1,024 places."),
+        Advice(
+            advice.hazard("RAW", "WAR", "WAW"),
+            "Without a __syncthreads() between storing and reading, a warp reads what another has not stored "
+            "yet: one belongs behind the first store, and one behind each step.",
+        ),
+        Advice(
+            lambda m: "barrier" in m.said or m.fault in ("threads missing", "barrier"),
+            "__syncthreads() is for all threads of the block: put it where every one of them comes by, busy "
+            "or not.",
+        ),
+        Advice(advice.written_twice, "One thread of each block writes its sum."),
+        Advice(
+            lambda m: m.found is not None,
+            "Does every element reach thread 0, for blocks of any size, and does everybody wait after each "
+            "step?",
+        ),
+    ),
+    praise="all threads of the block meet after each step, whoever adds.",
+)
+
+# 04-freed
+
+
+def freed_case(drawn: Draw, size: int) -> ProgramCase:
+    """Whole numbers, whose products are exact."""
+    x = drawn.rng.integers(-900, 900, size).astype(np.float32)
+    label = f"both(x) of {counted(size, 'element')}"
+    return ProgramCase((x,), (x * 2 + 1) * (x - 3), True, label, place="device", unchanged=True)
+
+
+def both(x: Any) -> Any:
+    """The reference: the memory goes back when nobody uses it any more."""
+    cp = session.cp()
+    here, side = cp.cuda.get_current_stream(), cp.cuda.Stream(non_blocking=True)
+    doubled, y = x * np.float32(2), cp.empty_like(x)
+    side.wait_event(here.record())
+    with side:
+        cp.add(doubled, np.float32(1), out=y)
+    here.wait_event(side.record())
+    del doubled
+    z = x - np.float32(3)
+    return y * z
+
+
+FREED = ProgramExercise(
+    "04-freed",
+    "Repair: freed too early",
+    "both",
+    freed_case,
+    both,
+    kind="repair",
+    sizes=lambda rng: (1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000),
+    checked=True,
+    budgets=(
+        Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
+        Budget("waits", "An event orders the streams and leaves the host free.", most=0),
+        Budget(
+            "kept_bytes",
+            "Nothing but the result lives on: order the streams, and let the block go back.",
+            allowance=1.05,
+            large=True,
+        ),
+    ),
+    advice=(("reused too early", "The block goes back when its array dies; order the streams before that."),),
+    praise="the block goes back when the other stream has read it, and the host never waits.",
+)
+
+EXERCISES = (WHODUNIT, PLACES, FREED, HUNT, BARRIER)
