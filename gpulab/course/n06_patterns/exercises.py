@@ -1,0 +1,432 @@
+"""Exercises of notebook 06."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpulab.teach.judge import (
+    Advice,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    advice,
+    draw,
+)
+from virtualgpu.records import Dim3
+
+_LEAST = np.iinfo(np.int32).min
+
+
+def block_stats(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Sum and largest element of each block's elements. Some blocks hold negative numbers alone."""
+    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    most = (1 << 31) // max(threads, 4)  # whose sums fit into an int, and into no float
+    x = drawn.integers(size, -most, most)
+    negative = np.repeat(drawn.rng.random(blocks) < 0.4, threads)[:size]
+    x = np.where(negative & (x > 0), ~x, x)
+    sums, largest = np.zeros(blocks, np.int32), np.full(blocks, _LEAST, np.int32)
+    for at in range(-(-size // threads)):
+        own = x[at * threads : (at + 1) * threads]
+        sums[at], largest[at] = own.sum(), own.max()
+    return Case(blocks, {"x": x, "n": size}, {"sums": sums, "largest": largest})
+
+
+def scan(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """What lies before each element: the exclusive prefix sum, over all blocks."""
+    x = drawn.integers(size, -100, 2000)  # whose sums soon fit into no float
+    if drawn.rng.random() < 0.5:
+        x[: block[0]] = 0  # a sum of 0 is a sum
+    blocks = draw.blocks_for(size, block[0])
+    state = np.zeros(2 * blocks + 2, np.int32)
+    wanted = np.cumsum(x, dtype=np.int32) - x
+    return Case(blocks, {"x": x, "state": state, "n": size}, {"y": wanted})
+
+
+def compact(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """All positive elements in order, to the front; what lies behind them stays."""
+    x = drawn.any_integers(size)
+    blocks, threads = draw.blocks_for(size, block[0]), block[0]
+    whole = np.repeat(drawn.rng.choice((0, 0, 1, -1), blocks), threads)[:size]
+    x = np.where((whole > 0) & (x <= 0), np.maximum(~x, 1), np.where((whole < 0) & (x > 0), ~x, x))
+    kept = x[x > 0]
+    out = drawn.integers(size + 8, 1, 10**9)  # as if it had been used before
+    wanted = out.copy()
+    wanted[: kept.size] = kept
+    before = np.concatenate(([0], np.cumsum(x > 0)))[np.arange(blocks) * threads].astype(np.int32)
+    values = {"x": x, "before": before, "out": out, "n": size}
+    return Case(blocks, values, {"out": wanted, "count": np.array([kept.size], np.int32)})
+
+
+def blur(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The mean of 5 × 5 pixels; beyond the edges the nearest pixel counts. Fewer blocks than tiles, in y."""
+    rows, cols = size
+    x = drawn.whole(size, -1000, 1000) / np.float32(16)  # whose sums are exact, and that an int would cut
+    if drawn.kind in (draw.INFINITE, draw.NAN):
+        chosen = drawn.rng.random(size) < 0.02
+        x[chosen] = np.inf if drawn.kind == draw.INFINITE else np.nan
+    drawn.special = True
+    padded = np.pad(x.astype(np.float64), 2, mode="edge")
+    total: Any = sum(padded[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
+    tiles = draw.blocks_for(rows, block[1])
+    grid = draw.blocks_for(cols, block[0]), int(drawn.rng.integers(1, tiles + 1))
+    shared = 4 * (block[0] + 4) * (block[1] + 4)
+    wanted = (total / 25).astype(np.float32)
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": wanted}, shared)
+
+
+def softmax(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """The softmax of each row. Some scores are -infinity, and all of some rows, which become 0."""
+    rows, cols = size
+    offset = drawn.rng.choice((0, 0, 100, -100, 3000, -30_000), (rows, 1))
+    x = drawn.rng.uniform(-2, 2, size) + offset
+    rising = drawn.rng.random(rows) < 0.3  # every element is the largest so far
+    x[rising] = np.sort(x[rising], axis=1)
+    steep = drawn.rng.random(rows) < 0.2
+    x[steep] += np.linspace(0, 60, cols)[:: drawn.rng.choice((1, -1))]
+    if drawn.kind == draw.DUPLICATES:
+        x = np.rint(x)
+    masked = drawn.rng.random(size) < drawn.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
+    masked |= np.arange(cols) < drawn.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
+    x = np.where(masked, -np.inf, x).astype(np.float32)
+    wide = x.astype(np.float64)
+    most = wide.max(axis=1, keepdims=True)
+    powers = np.exp(wide - np.where(np.isfinite(most), most, 0))
+    total = powers.sum(axis=1, keepdims=True)
+    wanted = powers / np.where(total > 0, total, 1)
+    near = Near(wanted.astype(np.float32), np.where(masked, 0, wanted + 1e-6), ulps=48)
+    return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": near})
+
+
+def _pictures(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """`draw.matrices`, and a few long rows."""
+    return [*draw.matrices(rng, at_once), (int(rng.integers(3, 5)), int(rng.integers(1025, 1200)))]
+
+
+def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """(rows, columns): few and many columns, around a warp and a block, and one long row."""
+    a, b = (int(n) for n in rng.integers(2, 40, 2))
+    wide = int(rng.integers(1025, 2200))
+    small = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, int(rng.integers(34, 300)))]
+    return [
+        *small,
+        (4, int(rng.integers(513, 1000))),
+        (2, wide),
+        (3, 4 * 1024 + a),
+        (700, int(rng.integers(40, 90))),
+    ]
+
+
+def _halved(m: Mistake) -> Any:
+    """Sums by halves that are rounded down: of an odd number, the last one is forgotten."""
+    threads = m.case.block[0]
+    padded = np.zeros(m.case.launch_grid[0] * threads, np.int32)
+    padded[: m["n"]] = m["x"]
+    left: Any = padded.reshape(-1, threads)
+    while left.shape[1] > 1:
+        half = left.shape[1] // 2
+        left = left[:, :half] + left[:, half : 2 * half]
+    return left[:, 0]
+
+
+def _too_large(m: Mistake) -> bool:
+    if m.name != "largest" or m.found is None or m.wanted is None:
+        return False
+    return bool((m.found[m.wrong] > m.wanted[m.wrong]).all())
+
+
+def _inclusive(m: Mistake) -> Any:
+    return np.cumsum(m["x"], dtype=np.int32)
+
+
+def _by_block(m: Mistake) -> bool:
+    """Right within the first block, and from then on as if nothing lay before."""
+    return m.found is not None and not m.wrong[: m.case.block[0]].any()
+
+
+def _same_elements(m: Mistake) -> bool:
+    if m.name != "out" or m.found is None or m.wanted is None:
+        return False
+    return sorted(m.found.tolist()) == sorted(m.wanted.tolist())
+
+
+def _behind(m: Mistake) -> bool:
+    """Only what lies behind the kept elements is wrong."""
+    if m.name != "out" or m.found is None:
+        return False
+    return not m.wrong[: int((m["x"] > 0).sum())].any()
+
+
+def _inside_right(m: Mistake) -> bool:
+    """Right wherever a pixel's 25 lie inside."""
+    return m.found is not None and m.wanted is not None and not m.wrong[2:-2, 2:-2].any()
+
+
+def _tile_edges(m: Mistake) -> bool:
+    return m.found is not None and m["rows"] > 4 and m["cols"] > 4
+
+
+def _masked_rows_wrong(m: Mistake) -> bool:
+    """Only rows are wrong that hold -infinity, and they are 0 or NaN throughout."""
+    if m.found is None or m.wrong[np.isfinite(m["x"]).all(axis=1)].any():
+        return False
+    rows = m.found[m.wrong.any(axis=1)]
+    return bool((np.isnan(rows) | (rows == 0)).all())
+
+
+_ATOMIC_ORDER = (
+    "Nothing says which block's or lane's atomic comes first: let votes and sums tell each its place."
+)
+
+EXERCISES = (
+    KernelExercise(
+        "06-block",
+        "Repair: a block's sum and maximum",
+        kernel="block_stats",
+        parameters="const int* x, int* sums, int* largest, int n",
+        once=True,
+        case=block_stats,
+        reference="block_stats.cu",
+        naive="block_stats_naive.cu",
+        level="warm-up",
+        kind="repair",
+        budgets=(
+            Budget(
+                "atomics",
+                "A tree needs no atomics: in each step a thread adds to a place of its own.",
+                most=0,
+            ),
+            Budget(
+                "shared_wavefronts",
+                "Let neighbouring threads add, so that whole warps are done early: in every step thread "
+                "t adds what lies behind the middle of what is left.",
+                allowance=1.5,
+            ),
+            Budget("load_sectors", "Each element is read once, by the thread it belongs to."),
+        ),
+        measured=Measured(1 << 13, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.fault("out of bounds", "x"),
+                "Threads beyond n must not load; they store what changes nothing.",
+            ),
+            Advice(advice.out_of_bounds, "A block has up to 1,024 threads, and may have one."),
+            Advice(advice.written_twice, "One thread of each block writes its results."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "What one thread stores and another reads needs a __syncthreads() in between: after storing, "
+                "and after every step of the tree, the last ones included. A warp is no barrier.",
+            ),
+            Advice(
+                _too_large,
+                "All elements of a block may be negative: 0 is not the number that never wins a maximum.",
+            ),
+            Advice(
+                lambda m: m.found is not None and m.name == "sums" and bool((m.found == _halved(m)).all()),
+                "A block need not have 64 or 256 threads: where an odd number is left, halving forgets one.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "Follow the elements: does each of them reach thread 0, and does every thread of the block "
+                "pass a __syncthreads() after storing and after each step?",
+            ),
+        ),
+        praise="sum and maximum are right for any n, any block and any numbers.",
+    ),
+    KernelExercise(
+        "06-scan",
+        "A scan in one launch",
+        kernel="scan",
+        parameters="const int* x, int* y, int* state, int n",
+        once=True,
+        crowded=True,
+        case=scan,
+        reference="scan.cu",
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Each element is loaded once: what lies before a block comes from the block before it.",
+                allowance=2.0,
+            ),
+        ),
+        measured=Measured(1 << 13, (256, 1, 1)),
+        advice=(
+            Advice(
+                advice.both(advice.endless, advice.in_stage("orders")),
+                "A block waits for one that has not begun, and never will while others hold its place: take "
+                "a ticket with an atomic, so that a tile's number says who came first.",
+            ),
+            Advice(
+                advice.endless,
+                "It waits for what nobody writes: each block sets its flag, and the first waits for none.",
+            ),
+            Advice(
+                advice.fault("out of bounds", "state"),
+                "`state` has two ints, and two more for each block.",
+            ),
+            Advice(advice.out_of_bounds, "Threads beyond n neither load nor store; they add 0."),
+            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "In shared memory a __syncthreads() must stand between storing and reading, and again "
+                "before the next storing; between blocks a __threadfence() between the sum and its flag, "
+                "on both sides.",
+            ),
+            Advice(advice.holds(_inclusive), "It is inclusive: what lies *before* an element leaves it out."),
+            Advice(
+                _by_block, "The first block is right: all others lack what lies before them, or a part of it."
+            ),
+        ),
+        praise="one launch, one pass, and right in whatever order blocks begin.",
+    ),
+    KernelExercise(
+        "06-compact",
+        "Keep what is positive, in order",
+        kernel="compact",
+        parameters="const int* x, const int* before, int* out, int* count, int n",
+        once=True,
+        case=compact,
+        reference="compact.cu",
+        naive="compact_naive.cu",
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget("atomics", _ATOMIC_ORDER, most=0),
+            Budget(
+                "load_sectors",
+                "Each element is loaded once, by its own thread: votes tell how many are kept before it.",
+            ),
+        ),
+        measured=Measured(1 << 13, (256, 1, 1)),
+        advice=(
+            Advice(advice.out_of_bounds, "Threads beyond n keep nothing, but their votes count as no."),
+            Advice(
+                _same_elements,
+                f"The right elements, in another order. {_ATOMIC_ORDER}",
+            ),
+            Advice(
+                lambda m: m.name == "count", "`count` is how many there are in all; the last block knows."
+            ),
+            Advice(_behind, "What lies behind the last kept element is not yours: leave it as it is."),
+            Advice(advice.written_twice, "Every place belongs to one element, and `count` to one thread."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "Warps tell each other their numbers in shared memory, with a __syncthreads() in between.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "An element's place: those kept in blocks before, in warps before, and in lanes before.",
+            ),
+        ),
+        praise="every kept element knows its place, whichever block comes first.",
+    ),
+    KernelExercise(
+        "06-blur",
+        "Blur through a tile",
+        kernel="blur",
+        parameters="const float* x, float* y, int rows, int cols",
+        once=True,
+        case=blur,
+        reference="blur.cu",
+        naive="blur_naive.cu",
+        sizes=_pictures,
+        blocks=draw.planes,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "25 loads a pixel, of which the neighbours repeat most: load the tile and its halo once.",
+                allowance=1.5,
+            ),
+        ),
+        measured=Measured((96, 128), (32, 8, 1)),
+        advice=(
+            Advice(
+                advice.fault("out of bounds", "x"),
+                "Beyond the edges, on all four sides, the nearest pixel counts: clamp row and column.",
+            ),
+            Advice(
+                advice.fault("out of bounds", "y"),
+                "Threads beyond rows or cols help to load, and store nothing.",
+            ),
+            Advice(
+                advice.out_of_bounds,
+                "The tile has (blockDim.x + 4) × (blockDim.y + 4) places, and a row of it blockDim.x + 4.",
+            ),
+            Advice(advice.written_twice, "Every pixel belongs to one thread."),
+            Advice(
+                advice.fault("barrier"),
+                "All threads of a block come to every barrier: keep it out of the guard, and let threads "
+                "beyond the edge stay.",
+            ),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "Two barriers a tile: one before it is read, one before it is filled again.",
+            ),
+            Advice(
+                advice.partly_unwritten,
+                "Some pixels were never written: there may be fewer blocks than tiles, so each walks on by "
+                "gridDim.y tiles.",
+            ),
+            Advice(
+                _inside_right,
+                "Inside it is right: at the edges the nearest pixel counts, in rows and in columns alike.",
+            ),
+            Advice(
+                _tile_edges,
+                "Is the halo loaded on all four sides and in the corners, two pixels wide, for any block?",
+            ),
+        ),
+        praise="each pixel is loaded about once, in pictures and blocks of any shape.",
+    ),
+    KernelExercise(
+        "06-softmax",
+        "Softmax of rows, online",
+        kernel="softmax",
+        parameters="const float* x, float* y, int rows, int cols",
+        once=True,
+        case=softmax,
+        reference="softmax.cu",
+        naive="softmax_naive.cu",
+        level="stretch",
+        sizes=_rows,
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget(
+                "load_sectors",
+                "Largest and sum can be had in one pass: when a larger element comes, scale the sum so far.",
+                allowance=1.2,
+            ),
+        ),
+        measured=Measured((24, 700), (128, 1, 1)),
+        advice=(
+            Advice(
+                advice.out_of_bounds, "A row has cols elements, more or fewer than the block has threads."
+            ),
+            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(
+                advice.hazard("RAW", "WAR", "WAW"),
+                "What one warp leaves for others needs a __syncthreads() before it is read, and one "
+                "before it is overwritten.",
+            ),
+            Advice(
+                _masked_rows_wrong,
+                "−∞ minus −∞ is NaN: a lane, a warp or a row that has seen nothing but −∞ has the sum 0.",
+            ),
+            Advice(advice.not_finite, "expf overflows from 89 on: subtract the row's largest element first."),
+            Advice(
+                advice.partly_unwritten,
+                "Some elements were never written: a row may be longer than the block.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "Each row's elements must add up to 1: are sums of different largest elements scaled "
+                "to a common one before they are added?",
+            ),
+        ),
+        praise="two reads and one write, whatever the scores.",
+    ),
+)
