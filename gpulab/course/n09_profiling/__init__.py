@@ -1,0 +1,1 @@
+"""Notebook 09: profiling and monitoring."""

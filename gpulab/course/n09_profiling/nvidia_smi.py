@@ -1,0 +1,17 @@
+"""What ``nvidia-smi`` wrote beside the recorded session of the monitor."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+
+from gpulab.views.tables import Table
+
+
+def wrote(tool: str) -> Table:
+    """What ``"dmon"`` or ``"query"`` wrote, a line for each phase: that of its second second."""
+    text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
+    data = json.loads(text)
+    rows = tuple((phase, *cells) for phase, cells in data[tool]["rows"])
+    title = f"{data[tool]['command']}, recorded on {data['device']} ({data['date']})"
+    return Table(title, ("phase", *data[tool]["headings"]), rows)
