@@ -1,0 +1,1 @@
+"""Notebook 12: fusion and JIT."""

@@ -1,0 +1,534 @@
+"""A function of arrays, run once with stand-ins that write down what is done to them: a graph of expressions.
+
+A `Value` stands for a device array. What is computed with it is computed, and written down as a `Node`: the
+function sees shapes, types and values as they are, so whatever Python decides with them is decided while
+tracing, and no longer there in the graph. ``cp`` is one more stand-in, put in the place of the module among
+the names that the function uses; what it gives that is no array (``cp.cuda.is_available()``) is *folded*.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from gpulab import session
+from virtualgpu.errors import GpulabError
+
+Kind = Literal["input", "map", "reduce", "matmul", "view", "kernel", "other", "host"]
+MOST_NODES = 400
+_REDUCTIONS = frozenset({
+    *("sum", "prod", "max", "min", "amax", "amin", "mean", "any", "all", "argmax", "argmin", "var", "std"),
+    *("nansum", "nanmax", "nanmin", "median"),
+})  # fmt: skip
+_PRODUCTS = frozenset({"matmul", "dot", "inner", "outer", "tensordot", "einsum", "vdot", "kron"})
+_MAPS = frozenset({
+    *("where", "clip", "astype", "copy", "copyto", "array", "ascontiguousarray", "nan_to_num", "round"),
+    "conj",
+})  # fmt: skip
+_ASKS = frozenset({"get", "item", "tolist", "tobytes", "asnumpy"})
+_MAKERS = frozenset({"ElementwiseKernel", "ReductionKernel", "RawKernel", "fuse"})
+_HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One expression: what was called, with what, and what came of it.
+
+    ``args`` and ``kwargs`` hold a `Ref` wherever an array stood; ``before`` are the nodes that it reads.
+    ``writes`` is the node whose memory an expression in place writes to. ``stream`` and ``device`` are those
+    of a ``with`` block of the function; None: as the caller has it.
+    """
+
+    number: int
+    name: str
+    kind: Kind
+    result: Any
+    call: Callable[..., Any] | None = None
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    before: tuple[int, ...] = ()
+    writes: int | None = None
+    stream: Any = None
+    device: int | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(getattr(self.result, "shape", ()))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.dtype(getattr(self.result, "dtype", np.float64))
+
+    @property
+    def nbytes(self) -> int:
+        """Of the memory that the elements take, each counted once: of a broadcast array its own."""
+        return _span(self.result)[1] if 0 in getattr(self.result, "strides", ()) else self.result.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The place of an array among the arguments of a `Node`."""
+
+    number: int
+
+
+class Trace:
+    """What a function did to its arrays.
+
+    Attributes
+    ----------
+    nodes : list of Node
+        Arguments first, then expressions in the order of the program.
+    outputs : tuple of int
+        The nodes that are returned.
+    folded : list of (str, str)
+        Calls that gave no array, and what they gave: constants from now on.
+    breaks : list of str
+        Where Python asked for a value: what follows may depend on it.
+    used : list of (str, callable, object)
+        Names from outside that hold numbers, texts or arrays: how to look them up, and what they held.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.cp = session.cp()
+        self.name = name
+        self.nodes: list[Node] = []
+        self.outputs: tuple[int, ...] = ()
+        self.returned: Any = None
+        self.folded: list[tuple[str, str]] = []
+        self.breaks: list[str] = []
+        self.used: list[tuple[str, Callable[[], Any], Any]] = []
+        self._stream, self._device = self._place()
+
+    def _place(self) -> tuple[Any, int]:
+        return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
+
+    def add(self, name: str, kind: Kind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
+        """One more node."""
+        if len(self.nodes) >= MOST_NODES:
+            raise GpulabError(
+                f"{self.name} has more than {MOST_NODES} expressions: look at a part of it, one pass of its "
+                "loop for instance."
+            )
+        stream, device = self._place()
+        node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
+        node.stream = None if stream == self._stream else stream
+        node.device = None if device == self._device else device
+        self.nodes.append(node)
+        return Value(self, node)
+
+    def held(self, name: str, array: Any) -> Value:
+        """An array that is no argument: the same one whenever the function runs."""
+        return self.add(name, "view", array, call=lambda: array)
+
+    def call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call a function of ``cp``, or a method, and write down what it did."""
+        values = list(_values((*args, *kwargs.values())))
+        result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
+        read = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
+        before = [v._node.number for v in _values(read)]
+        if name in _ASKS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
+            if values and not isinstance(result, (str, bool, type(None))):
+                self.asked(name, values[0])
+            return result
+        told = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        if isinstance(result, self.cp.ndarray):
+            kind = self._kind(name, values, result)
+            if name in ("empty", "empty_like"):  # memory alone: nothing is launched
+                return self.add(name, "view", result, (), **told)
+            out = next((v for v in values if v._array is result), None)
+            if out is not None:
+                return self._wrote(out, name, kind, before, told)
+            return self.add(name, kind, result, before, **told)
+        if isinstance(result, (tuple, list)) and any(isinstance(one, self.cp.ndarray) for one in result):
+            made = self.add(name, "other", result, before, **told)
+            number = made._node.number
+            return type(result)(
+                self.add(f"{name}[{k}]", "view", one, (number,), call=_item, args=(Ref(number), k))
+                for k, one in enumerate(result)
+            )
+        if not values:
+            self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
+        return result
+
+    def _kind(self, name: str, values: list[Value], result: Any) -> Kind:
+        for value in values:
+            if _within(result, value._array) and result is not value._array:
+                return "view"
+        if name in _PRODUCTS:
+            return "matmul"
+        if name in _REDUCTIONS:
+            return "reduce"
+        return "map" if values and (name in _MAPS or _is_ufunc(name)) else "other"
+
+    def _wrote(self, out: Value, name: str, kind: Kind, before: list[int], told: dict[str, Any]) -> Value:
+        """An expression in place: the value stands for what it holds from now on."""
+        old = out._node.number
+        made = self.add(name, "map" if kind == "view" else kind, out._array, before, writes=old, **told)
+        object.__setattr__(out, "_node", made._node)
+        return out
+
+    def kernel(self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()) -> Any:
+        """A kernel of the learner's own: taken as it is."""
+        values = list(_values((*args, *kwargs.values())))
+        result = function(*_mapped(args, _real), **_mapped(kwargs, _real))
+        told = {"call": function, "args": _mapped(args, _ref), "kwargs": _mapped(kwargs, _ref)}
+        before = [v._node.number for v in values]
+        if isinstance(result, self.cp.ndarray):
+            return self.add(name, "kernel", result, before, **told)
+        for at, value in enumerate(written):
+            old = value._node.number
+            again = {"call": _nothing, "args": (), "kwargs": {}} if at else told
+            made = self.add(name, "kernel", value._array, before, writes=old, **again)
+            object.__setattr__(value, "_node", made._node)
+        return result
+
+    def asked(self, how: str, value: Value) -> None:
+        """Python wants to know a value: the host waits for it."""
+        self.add(how, "host", value._array, (value._node.number,))
+        self.breaks.append(f"{how} of what {value._node.name!r} gives")
+
+    def run(self, function: Callable[..., Any], args: Iterable[Any]) -> Trace:
+        """Trace one call.
+
+        Raises
+        ------
+        GpulabError
+            If it does to arrays what cannot be followed.
+        """
+        given = []
+        for at, value in enumerate(args):
+            is_array = isinstance(value, self.cp.ndarray)
+            given.append(self.add(_name(function, at), "input", value) if is_array else value)
+        try:
+            self.returned = _Rebound(self).function(function)(*given)
+        except TypeError as error:
+            if "Value" not in str(error):
+                raise
+            raise GpulabError(
+                f"{self.name} does what cannot be followed ({error}): use cp as a name of the notebook, not "
+                "imported within the function, and only its functions, operators and kernels."
+            ) from error
+        self.outputs = tuple(v._node.number for v in _values((self.returned,)))
+        if not self.outputs and not any(node.writes is not None for node in self.nodes):
+            raise GpulabError(
+                f"{self.name} returns no device array and changes none, so there is nothing to follow: pass "
+                "it arrays of cp, and return what it computes."
+            )
+        return self
+
+
+def traced(function: Callable[..., Any], *args: Any) -> Trace:
+    """The graph of ``function(*args)``, which is run once.
+
+    Raises
+    ------
+    TypeError
+        If `function` is none.
+    GpulabError
+        If it cannot be followed.
+    """
+    if not callable(function):
+        raise TypeError(f"Give the function itself, and then its arguments, not {type(function).__name__}.")
+    return Trace(getattr(function, "__name__", "fn")).run(function, args)
+
+
+# --- stand-ins --------------------------------------------------------------------------------------------
+class Value:
+    """Stands for a device array while a function is traced."""
+
+    _node: Node
+    _trace: Trace
+    __slots__ = ("_node", "_trace")
+    __array_priority__ = 1000
+
+    def __init__(self, trace: Trace, node: Node) -> None:
+        object.__setattr__(self, "_trace", trace)
+        object.__setattr__(self, "_node", node)
+
+    @property
+    def _array(self) -> Any:
+        return self._node.result
+
+    def __repr__(self) -> str:
+        return f"<traced {self._node.dtype} {self._node.shape}>"
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._array, name)
+        if isinstance(found, self._trace.cp.ndarray):  # .T, .real
+            made = self._trace.add(name, "view", found, (self._node.number,))
+            made._node.call, made._node.args = getattr, (Ref(self._node.number), name)
+            return made
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            return self._trace.call(name, _method(name), (self, *args), kwargs)
+
+        return method
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method != "__call__":
+            return NotImplemented
+        name = ufunc.__name__
+        return self._trace.call(name, getattr(self._trace.cp, name), inputs, kwargs)
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__
+        return self._trace.call(name, getattr(self._trace.cp, name), args, kwargs)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._trace.call("getitem", _getitem, (self, key), {})
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        whole = key is Ellipsis or key == slice(None)
+        target = self if whole else self[key]
+        if not isinstance(target, Value) or (target._node.kind != "view" and not whole):
+            raise GpulabError("While a function is traced, x[...] = y takes slices and numbers only.")
+        self._trace.call("copyto", _set, (target, value), {})
+        if not whole:  # what the whole array holds has changed, too
+            made = self._trace.add(
+                "setitem",
+                "view",
+                self._array,
+                (target._node.number,),
+                call=_nothing,
+                writes=self._node.number,
+            )
+            object.__setattr__(self, "_node", made._node)
+
+
+def _operators() -> None:
+    pairs = {
+        "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "mod": "remainder",
+        "floordiv": "floor_divide", "pow": "power", "matmul": "matmul", "and": "bitwise_and",
+        "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+    }  # fmt: skip
+    compare = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal"}
+    for short, name in {**pairs, **compare, "ne": "not_equal"}.items():
+        setattr(Value, f"__{short}__", _forward(name, lambda a, b: (a, b)))
+        if short in pairs:
+            setattr(Value, f"__r{short}__", _forward(name, lambda a, b: (b, a)))
+            if name != "matmul":
+                setattr(Value, f"__i{short}__", _forward(name, lambda a, b: (a, b), in_place=True))
+    for short, name in {"neg": "negative", "abs": "absolute", "invert": "invert"}.items():
+        setattr(Value, f"__{short}__", _forward(name, lambda a: (a,)))
+    for name in _HOST_METHODS:
+        setattr(Value, name, _host(name))
+
+
+def _forward(name: str, order: Callable[..., tuple[Any, ...]], in_place: bool = False) -> Any:
+    def operator(self: Value, *other: Any) -> Any:
+        function = getattr(self._trace.cp, name)
+        return self._trace.call(name, function, order(self, *other), {"out": self} if in_place else {})
+
+    return operator
+
+
+def _host(name: str) -> Any:
+    def asked(self: Value) -> Any:
+        self._trace.asked(name.strip("_"), self)
+        return getattr(self._array, name)()
+
+    return asked
+
+
+_operators()
+
+
+class _Module:
+    """Stands for ``cp``, or a part of it; `wrap` gives what stands for a kernel that it makes."""
+
+    def __init__(self, trace: Trace, module: Any, wrap: Callable[[Any], Any], path: str = "") -> None:
+        self.__trace, self.__module, self.__wrap, self.__path = trace, module, wrap, path
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.__module, name)
+        if isinstance(found, types.ModuleType):
+            return _Module(self.__trace, found, self.__wrap, f"{self.__path}{name}.")
+        if name in _MAKERS:
+            return lambda *args, **kwargs: self.__wrap(found(*args, **kwargs))
+        if isinstance(found, type) or not callable(found):
+            return found
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self.__trace.call(f"{self.__path}{name}", found, args, kwargs)
+
+        return function
+
+
+class _Rebound:
+    """A function, and those that it calls, with stand-ins for ``cp`` and for kernels."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.done = trace, dict[int, Any]()
+        cp = trace.cp
+        self.kernels = cp.ElementwiseKernel, cp.ReductionKernel, type(cp.fuse(lambda x: x))
+
+    def function(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with other names around it; what is none of Python's is left as it is."""
+        if isinstance(function, types.MethodType):
+            return types.MethodType(self.function(function.__func__), function.__self__)
+        if not isinstance(function, types.FunctionType):
+            other: Callable[..., Any] = self.value(function)
+            return other
+        if id(function) in self.done:
+            known: Callable[..., Any] = self.done[id(function)]
+            return known
+        names = dict(function.__globals__)
+        parts = function.__code__, names, function.__name__, function.__defaults__
+        made = types.FunctionType(*parts, function.__closure__)
+        self.done[id(function)] = made
+        used = _names(function.__code__)
+        outside = function.__globals__
+        for name in used & names.keys():
+            names[name] = self.looked_up(name, partial(outside.get, name))
+        free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        cells = tuple(
+            types.CellType(self.looked_up(name, partial(getattr, cell, "cell_contents")))
+            for name, cell in free
+        )
+        made = types.FunctionType(*parts, cells)
+        made.__kwdefaults__ = function.__kwdefaults__
+        self.done[id(function)] = made
+        return made
+
+    def looked_up(self, name: str, look: Callable[[], Any]) -> Any:
+        """What stands for a name from outside; numbers and arrays are remembered."""
+        value = look()
+        if isinstance(value, (bool, int, float, str, np.generic)):
+            self.trace.used.append((name, look, value))
+        elif isinstance(value, self.trace.cp.ndarray):
+            self.trace.used.append((name, look, value))
+            return self.trace.held(name, value)
+        return self.value(value)
+
+    def value(self, value: Any) -> Any:
+        """What stands for a value."""
+        if value is self.trace.cp:
+            return _Module(self.trace, value, self.value)
+        if isinstance(value, self.trace.cp.RawKernel):
+            return _raw(self.trace, value)
+        if isinstance(value, self.kernels):
+            name = str(getattr(value, "name", None) or getattr(value, "__name__", "kernel"))
+            return lambda *args, **kwargs: self.trace.kernel(name, value, args, kwargs)
+        if isinstance(value, types.FunctionType) and not value.__module__.startswith(("cupy", "virtualgpu")):
+            return self.function(value)
+        return value
+
+
+def _raw(trace: Trace, kernel: Any) -> Callable[..., Any]:
+    def launch(grid: Any, block: Any, args: Any, **kwargs: Any) -> Any:
+        constant = _constant_parameters(kernel)
+        written = [
+            value
+            for at, value in enumerate(args)
+            if isinstance(value, Value) and not (at < len(constant) and constant[at])
+        ]
+        return trace.kernel(kernel.name, kernel, (grid, block, args), kwargs, written)
+
+    return launch
+
+
+def _constant_parameters(kernel: Any) -> list[bool]:
+    """Whether each parameter of a kernel is declared const, as its source says."""
+    code, name = str(kernel.code), str(kernel.name)
+    _, found, rest = code.partition(f" {name}(")
+    return ["const" in one.split("*")[0] for one in rest.partition(")")[0].split(",")] if found else []
+
+
+# --- helpers ----------------------------------------------------------------------------------------------
+def _mapped(value: Any, change: Callable[[Value], Any]) -> Any:
+    if isinstance(value, Value):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(one, change) for key, one in value.items()}
+    return type(value)(_mapped(one, change) for one in value) if type(value) in (tuple, list) else value
+
+
+def _values(values: Any) -> Iterator[Value]:
+    for value in values:
+        if isinstance(value, Value):
+            yield value
+        elif isinstance(value, (tuple, list)):
+            yield from _values(value)
+        elif isinstance(value, dict):
+            yield from _values(value.values())
+
+
+def _real(value: Value) -> Any:
+    return value._array
+
+
+def _ref(value: Value) -> Ref:
+    return Ref(value._node.number)
+
+
+def _method(name: str) -> Callable[..., Any]:
+    return lambda array, *args, **kwargs: getattr(array, name)(*args, **kwargs)
+
+
+def _getitem(array: Any, key: Any) -> Any:
+    return array[key]
+
+
+def _set(target: Any, value: Any) -> Any:
+    target[...] = value
+    return target
+
+
+def _item(values: Any, at: int) -> Any:
+    return values[at]
+
+
+def _nothing(*_: Any) -> None:
+    return None
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [_names(one) for one in code.co_consts if isinstance(one, types.CodeType)]
+    return {*code.co_names}.union(*inner)
+
+
+def _name(function: Any, at: int) -> str:
+    names = getattr(getattr(function, "__code__", None), "co_varnames", ())
+    return names[at] if at < len(names) else f"argument {at}"
+
+
+def _is_ufunc(name: str) -> bool:
+    return isinstance(getattr(np, name, None), np.ufunc)
+
+
+def _span(array: Any) -> tuple[int, int]:
+    """Address and length of the memory that an array's elements lie in."""
+    if array.size == 0:
+        return array.data.ptr, 0
+    steps = [(n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)]
+    low = sum(s for s in steps if s < 0)
+    return array.data.ptr + low, sum(map(abs, steps)) + array.itemsize
+
+
+def overlaps(one: Any, other: Any) -> bool:
+    """Whether two arrays may share memory."""
+    (a, m), (b, n) = _span(one), _span(other)
+    return a < b + n and b < a + m
+
+
+def same_elements(one: Any, other: Any) -> bool:
+    """Whether two arrays are the same elements in the same places."""
+    return (one.data.ptr, one.shape, one.strides) == (other.data.ptr, other.shape, other.strides)
+
+
+def _within(inner: Any, outer: Any) -> bool:
+    return bool(inner.size) and overlaps(inner, outer)

@@ -1,0 +1,487 @@
+"""Exercises of notebook 12."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.course.n12_fusion.figures import GELU
+from gpulab.teach.judge import (
+    Advice,
+    Answer,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    NotYet,
+    ProgramCase,
+    ProgramExercise,
+    PythonExercise,
+    advice,
+    call,
+    draw,
+)
+from virtualgpu.records import Dim3
+
+# 12-elementwise
+
+
+def affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
+    """Rows and columns."""
+    a, b = (int(n) for n in rng.integers(3, 90, 2))
+    return (1, 1), (1, 33), (a, 1), (a, b), (b, 257), (300, 128)
+
+
+def affine_case(drawn: Draw, size: Any) -> ProgramCase:
+    """Rows, and a factor and an offset for each column."""
+    x = (drawn.rng.standard_normal(size) * 3).astype(np.float32)
+    w, b = (drawn.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
+    v = x.astype(np.float64) * w + b
+    with np.errstate(over="ignore"):
+        wanted = v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
+
+    near = Near(wanted.astype(np.float32), np.abs(x * w) + np.abs(b) + 1e-4, ulps=16)
+    label = f"fused_gelu(x, w, b) with {size[0]} × {size[1]} elements"
+    return ProgramCase((x, w, b), near, True, label, place="device", unchanged=True)
+
+
+def affine_gelu(x: Any, w: Any, b: Any) -> Any:
+    """The reference: one kernel, which broadcasts."""
+    kernel = session.cp().ElementwiseKernel(
+        "float32 x, float32 w, float32 b", "float32 y", f"float v = x * w + b; y = {GELU};", "affine_gelu"
+    )
+    return kernel(x, w, b)
+
+
+def affine_at_length(x: Any, w: Any, b: Any) -> Any:
+    """The naive version: a pass for each operation."""
+    cp = session.cp()
+    v = x * w + b
+    return v / (1 + cp.exp(v * (v * v * -0.0713548 - 1.5957691)))
+
+
+# 12-maxabs
+
+
+def largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
+    """Elements, none among them."""
+    return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
+
+
+def largest_case(drawn: Draw, n: Any) -> ProgramCase:
+    """Numbers whose largest may be negative, or NaN, or infinite."""
+    x = (drawn.rng.standard_normal(n) * 100).astype(np.float32)
+    wanted: Any = np.float32(np.abs(x).max(initial=0))
+    mistakes = []
+    if n > 1:
+        x = -np.abs(x) if drawn.rng.random() < 0.7 else x
+        mistakes = [
+            (
+                np.asarray(x.max()),
+                "It is the largest element; the largest absolute value may be a negative one's.",
+            ),
+            (np.asarray(np.abs(x.max())), "Take absolute values before they are compared, not after."),
+        ]
+    if n in (31,) or n > 1000:
+        kept = float(np.abs(x).max())
+        x[int(drawn.rng.integers(0, n - 1))] = np.nan
+        wanted = np.float32(np.nan)
+        mistakes = [
+            (
+                np.asarray(np.float32(kept)),
+                "One element is NaN, and it was lost: a comparison with NaN is never true.",
+            ),
+        ]
+    if n == 0:
+        mistakes = [(np.asarray(np.float32(-np.inf)), "The largest of no absolute values is 0: begin there.")]
+    label = f"largest(x) with {n:,} elements"
+    return ProgramCase((x,), np.asarray(wanted), True, label, tuple(mistakes), place="device", unchanged=True)
+
+
+def largest(x: Any) -> Any:
+    """The reference: one reduction that maps."""
+    kernel = session.cp().ReductionKernel(
+        "float32 x", "float32 y", "fabsf(x)", "(a != a || a > b) ? a : b", "y = a", "0", "largest"
+    )
+    return kernel(x)
+
+
+def largest_at_length(x: Any) -> Any:
+    """The naive version: absolute values in memory, then their largest."""
+    cp = session.cp()
+    return cp.abs(x).max() if x.size else cp.zeros((), cp.float32)
+
+
+# 12-softmax
+
+
+def softmax_case(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Scaled and shifted scores, and the softmax of each row of them."""
+    rows, cols = size
+    x = drawn.rng.uniform(-3, 3, size) + drawn.rng.choice((0, 0, 60, -60, 900), (rows, 1))
+    steep = drawn.rng.random(rows) < 0.3
+    x[steep] += np.linspace(0, 150, cols)[:: drawn.rng.choice((1, -1))]
+    x = np.rint(x).astype(np.float32) if drawn.kind == draw.DUPLICATES else x.astype(np.float32)
+    scale = np.float32(drawn.rng.choice((0.125, 0.5, 1, 2)))
+    bias = drawn.rng.uniform(-4, 4, cols).astype(np.float32)
+    wide = x.astype(np.float64) * scale + bias
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True))
+    wanted = powers / powers.sum(axis=1, keepdims=True)
+    error = np.abs(x * scale).max(axis=1, keepdims=True) + 40
+    near = Near(wanted.astype(np.float32), wanted * error + 1e-6, ulps=8)
+    values = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": cols}
+    return Case(rows, values, {"y": near}, 4 * cols)
+
+
+def _rows(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """(rows, columns): few and many columns, around a warp and a block, and long rows."""
+    a, b = (int(n) for n in rng.integers(2, 40, 2))
+    wide = int(rng.integers(1025, 2200))
+    some, many, few = (int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (40, 90)))
+    short = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, some)]
+    return [*short, (4, many), (2, wide), (3, 4 * 1024 + a), (700, few)]
+
+
+def _unscaled(m: Mistake) -> Any:
+    v = m["x"].astype(np.float64)
+    powers = np.exp(v - v.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def _close(of: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+    return lambda m: m.found is not None and np.allclose(m.found, of(m), rtol=1e-3, atol=1e-5)
+
+
+# 12-guards
+
+
+@dataclass(frozen=True)
+class _Flags:
+    c_contiguous: bool
+
+
+@dataclass(frozen=True)
+class _Device:
+    id: int
+
+
+@dataclass(frozen=True, eq=False)
+class Stand:
+    """What a cache may ask of an array, and no more."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    flags: _Flags
+    device: _Device
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+Told = tuple[Any, ...]  # ("array", dtype, shape, contiguous, device), or ("number", type, value)
+_FIELDS = ("kind", "dtype", "shape", "contiguity", "device")
+_LOST = {
+    "dtype": "Code for float32 reads wrong numbers from float16: the dtype belongs in the key.",
+    "shape": "The code has the shape in it, all of it: another shape needs other code.",
+    "contiguity": "Code for a contiguous array computes other addresses: ask x.flags.c_contiguous.",
+    "device": "A kernel is loaded into one device: ask x.device.id.",
+    "number": "A number is a constant of the code: its value and its type belong in the key. To Python 1, "
+              "1.0 and True are equal, and one key.",
+    "count": "Another number of arguments is another program.",
+    "kind": "A number in an array's place is another program.",
+}  # fmt: skip
+
+
+def _argument(told: Told) -> Any:
+    if told[0] == "number":
+        return {"int": int, "float": float, "bool": bool}[told[1]](told[2])
+    return Stand(told[1], tuple(told[2]), _Flags(told[3]), _Device(told[4]))
+
+
+def _told(value: Any) -> Told:
+    if isinstance(value, Stand):
+        return "array", value.dtype, value.shape, value.flags.c_contiguous, value.device.id
+    return "number", type(value).__name__, float(value)
+
+
+def play(cached: Any, calls: Sequence[Sequence[Told]]) -> tuple[list[list[Told]], list[int]]:
+    """Where the answer is: call what it returns; what was compiled, and which program served each call."""
+    made: list[list[Told]] = []
+
+    def compile(*args: Any) -> Any:
+        number = len(made)
+        made.append([_told(one) for one in args])
+        return lambda *later: (number, [_told(one) for one in later])
+
+    run = cached(compile)
+    served = []
+    for each in calls:
+        number, got = run(*map(_argument, each))
+        served.append(number if got == [_told(_argument(one)) for one in each] else -1)
+    return made, served
+
+
+def judge_cached(answer: Answer) -> str:
+    """Pairs of calls that differ in one thing, and calls that come again."""
+    calls = _calls(answer.rng)
+    found = answer.ask(play, calls, shown="cached(compile)")
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise NotYet("cached(compile) should return a function that calls what compile(*args) gives.")
+    made, served = found
+    for each, number in zip(calls, served, strict=True):
+        wanted = [_told(_argument(one)) for one in each]
+        if number < 0:
+            raise NotYet("The program was called with other arguments than the call: pass on all of them.")
+        have = [tuple(tuple(v) if isinstance(v, list) else v for v in one) for one in made[number]]
+        if have != wanted:
+            raise NotYet(
+                f"{_spelt(each)} ran the program that was compiled for {_spelt(have)}. {_why(have, wanted)}"
+            )
+    distinct = {tuple(_told(_argument(one)) for one in each) for each in calls}
+    if len(made) > len(distinct):
+        raise NotYet(
+            f"{len(calls)} calls compiled {len(made)} programs; {len(distinct)} are enough: the same dtype, "
+            "shape, layout and device are one key, whatever array it is, and earlier programs stay."
+        )
+    return f"{len(distinct)} programs for {len(calls)} calls, and none ran what was not made for it."
+
+
+def _calls(rng: np.random.Generator) -> list[list[Told]]:
+    rows, cols = (int(n) for n in rng.integers(2, 40, 2))
+    base: Told = ("array", "float32", (rows, cols), True, 0)
+    other: Told = ("array", "float32", (cols,), True, 0)
+    number: Told = ("number", "int", 1)
+    near: list[Told] = [
+        ("array", "float16", (rows, cols), True, 0), ("array", "float32", (rows + 1, cols), True, 0),
+        ("array", "float32", (cols, rows + 2 * (rows == cols)), True, 0),
+        ("array", "float32", (rows, cols), False, 0), ("array", "float32", (rows, cols), True, 1),
+        ("array", "float32", (rows * cols,), True, 0),
+    ]  # fmt: skip
+    calls = [[base, other], [base, other]]
+    for one in near:
+        calls += [[one, other], [base, one], [base, other]]
+    for kind, value in (("int", 1), ("float", 1), ("bool", 1), ("int", 2), ("float", 2.5)):
+        calls += [[base, ("number", kind, value)]]
+    calls += [[base, number], [number, base], [base], [other, base], [base, other]]
+    calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
+    return calls
+
+
+def _why(have: Sequence[Told], wanted: Sequence[Told]) -> str:
+    if len(have) != len(wanted):
+        return _LOST["count"]
+    for mine, right in zip(have, wanted, strict=True):
+        if mine[0] != right[0]:
+            return _LOST["kind"]
+        if mine != right and mine[0] == "number":
+            return _LOST["number"]
+        for field, a, b in zip(_FIELDS, mine, right, strict=False):
+            if a != b:
+                return _LOST[field]
+    return ""
+
+
+def _spelt(call: Sequence[Told]) -> str:
+    def one(told: Told) -> str:
+        if told[0] == "number":
+            return repr(_argument(told))
+        layout = "" if told[3] else ", not contiguous"
+        device = f", device {told[4]}" if told[4] else ""
+        return f"{told[1]} {tuple(told[2])}{layout}{device}"
+
+    return f"({'; '.join(map(one, call))})"
+
+
+# 12-fuses
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a program: what it is called, what it does (map, reduce or product), and what it reads."""
+
+    name: str
+    does: str
+    reads: tuple[str, ...]
+
+
+def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
+    """The reference: each step joins the kernel before it, unless the rules of the notebook forbid it.
+
+    Rules: a product is alone. A kernel holds maps and at most one reduction. What a reduction gives is not
+    there before the kernel's end, so that nothing in the same kernel reads it. What is reduced in a kernel,
+    and needed outside, would have to be stored by it, and a reduction's kernel stores its result alone.
+    """
+    return [[one.name for one in group] for group in _grouped(steps)]
+
+
+def _grouped(steps: Sequence[Step]) -> list[list[Step]]:
+    groups: list[list[Step]] = []
+    for at, step in enumerate(steps):
+        joined = [*groups[-1], step] if groups else [step]
+        if groups and not _forbidden(joined, steps[at + 1 :]):
+            groups[-1] = joined
+        else:
+            groups.append([step])
+    return groups
+
+
+def _forbidden(group: Sequence[Step], later: Sequence[Step]) -> str:
+    """Why these steps are no kernel; empty if they are one."""
+    reduced = [one.name for one in group if one.does == "reduce"]
+    if any(one.does == "product" for one in group):
+        return "a product is a kernel of its own"
+    if len(reduced) > 1:
+        return "a kernel has one reduction at most"
+    if any(name in one.reads for one in group for name in reduced):
+        return "what a reduction gives is complete only at the kernel's end"
+    names = {one.name for one in group} - {*reduced}
+    if reduced and (group[-1].does != "reduce" or names & {name for one in later for name in one.reads}):
+        return "a kernel that ends in a reduction stores its result alone, and other values are needed later"
+    return ""
+
+
+def judge_kernels(answer: Answer) -> str:
+    """Named programs first, then random ones."""
+    rng = answer.rng
+    programs = [*_NAMED.values(), *(_program(rng, int(rng.integers(2, 9))) for _ in range(40))]
+    for steps in programs:
+        given = [(one.name, one.does, one.reads) for one in steps]
+        shown = "kernels(" + " ".join(f"{n} = {d}({', '.join(r)});" for n, d, r in given).rstrip(";") + ")"
+        found = call(answer, given, name="kernels", shown=shown)
+        groups = [[str(name) for name in group] for group in found] if _is_groups(found) else None
+        if groups is None:
+            raise NotYet(f"{shown} should return lists of names, a list for each kernel.")
+        if [name for group in groups for name in group] != [one.name for one in steps]:
+            raise NotYet(f"{shown} should name every step once, in the order of the program; it is {groups}.")
+        wanted = kernels_of(steps)
+        if groups != wanted:
+            raise NotYet(f"{shown} is {wanted}, not {groups}: {_difference(steps, groups)}.")
+    return "every kernel as long as it may be, and none longer."
+
+
+def _is_groups(found: Any) -> bool:
+    lists = (list, tuple)
+    return isinstance(found, lists) and all(isinstance(one, lists) and one for one in found)
+
+
+def _difference(steps: Sequence[Step], groups: Sequence[Sequence[str]]) -> str:
+    by_name = {one.name: one for one in steps}
+    for group in groups:
+        last = max(at for at, one in enumerate(steps) if one.name in group)
+        why = _forbidden([by_name[name] for name in group], steps[last + 1 :])
+        if why:
+            return why
+    return "more steps fit into one kernel"
+
+
+def _program(rng: np.random.Generator, length: int) -> list[Step]:
+    steps: list[Step] = []
+    for at in range(length):
+        does = str(rng.choice(("map", "map", "map", "reduce", "product")))
+        known = ["x", *(one.name for one in steps)]
+        latest = known[-1] if rng.random() < 0.8 else str(rng.choice(known))
+        more = (str(rng.choice(known)),) if does == "map" and rng.random() < 0.4 else ()
+        steps.append(Step("abcdefghi"[at], does, tuple(dict.fromkeys((latest, *more)))))
+    return steps
+
+
+_NAMED = {
+    "gelu": [Step("a", "map", ("x",)), Step("b", "map", ("a",)), Step("c", "map", ("a", "b"))],
+    "mean square": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",))],
+    "centred": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a"))],
+    "softmax": [Step("a", "reduce", ("x",)), Step("b", "map", ("x", "a")), Step("c", "reduce", ("b",)),
+                Step("d", "map", ("b", "c"))],
+    "twice": [Step("a", "map", ("x",)), Step("b", "reduce", ("a",)), Step("c", "map", ("a",))],
+    "two sums": [Step("a", "reduce", ("x",)), Step("b", "reduce", ("x",))],
+    "product": [Step("a", "map", ("x",)), Step("b", "product", ("a",)), Step("c", "map", ("b",))],
+}  # fmt: skip
+
+
+_SHARED = (
+    "What one warp leaves for others needs a __syncthreads() before it is read, and one before it is "
+    "overwritten."
+)
+EXERCISES = (
+    ProgramExercise(
+        "12-elementwise",
+        "Nine passes in one kernel",
+        "fused_gelu",
+        affine_case,
+        affine_gelu,
+        affine_at_length,
+        level="warm-up",
+        kind="repair",
+        sizes=affine_sizes,
+        budgets=(
+            Budget("launches", "One kernel: put the whole expression into its operation.", most=1),
+            Budget("memsets", "Let the kernel make its result; nothing needs to be filled before.", most=0),
+            Budget("copies", "Nothing has to be copied: an ElementwiseKernel broadcasts by itself.", most=0),
+            Budget("peak_used_bytes", "Memory for the result and nothing else: no temporary.",
+                   allowance=1.05, large=True),
+            Budget("double_flop", "A constant without an f is a double, and so is all that it touches: write "
+                   "1.5f, not 1.5.", most=0),
+        ),
+        praise="one read, one write, and nothing in between.",
+    ),
+    ProgramExercise(
+        "12-maxabs",
+        "The largest absolute value in one pass",
+        "largest",
+        largest_case,
+        largest,
+        largest_at_length,
+        sizes=largest_sizes,
+        budgets=(
+            Budget("launches", "Map and reduce in one kernel: absolute values need no memory.", most=1),
+            Budget("waits", "The result stays on the device: nothing has to wait for it.", most=0),
+            Budget("copies", "Nothing has to be copied.", most=0),
+        ),
+        advice=(
+            ("has no identity", "The largest of no absolute values is 0: give the reduction an identity."),
+            ("zero-size", "The largest of no absolute values is 0: give the reduction an identity."),
+        ),
+        praise="one pass, right for nothing and for what is not a number.",
+    ),
+    KernelExercise(
+        "12-softmax",
+        "Scale, bias and softmax in one kernel",
+        kernel="softmax",
+        parameters="const float* x, const float* bias, float* y, float scale, int rows, int cols",
+        once=True,
+        case=softmax_case,
+        reference="softmax_fused.cu",
+        naive="softmax_passes.cu",
+        level="stretch",
+        sizes=_rows,
+        blocks=draw.whole_warps,
+        budgets=(
+            Budget("load_sectors", "Read each score once: keep the row in shared memory meanwhile.",
+                   allowance=1.1),
+        ),
+        measured=Measured((24, 700), (128, 1, 1)),
+        advice=(
+            Advice(advice.both(advice.out_of_bounds, advice.fault("out of bounds", "x")),
+                   "A row has cols elements, more or fewer than the block has threads."),
+            Advice(advice.out_of_bounds, "A row has cols elements, and so has its place in shared memory."),
+            Advice(advice.written_twice, "Every element belongs to one thread."),
+            Advice(advice.hazard("RAW", "WAR", "WAW"), _SHARED),
+            Advice(_close(_unscaled), "This is the softmax of x: scale and bias come first."),
+            Advice(advice.not_finite, "expf overflows from 89 on: subtract the row's largest score first."),
+            Advice(advice.partly_unwritten,
+                   "Some elements were never written: a row may be longer than the block."),
+            Advice(lambda m: m.found is not None,
+                   "Each row's elements must add up to 1: is the sum that of all threads of the block?"),
+        ),
+        praise="one read and one write a score: the row was complete before it left the block.",
+    ),
+    PythonExercise("12-guards", "A cache with guards", judge_cached),
+    PythonExercise("12-fuses", "Which steps share a kernel?", judge_kernels),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Predictions of notebook 12."""
+
+from gpulab.teach.question import PredictionQuestion
+
+PREDICTIONS = (
+    PredictionQuestion(
+        "12-passes",
+        "x has a million floats. How many do the nine expressions read and write together, in millions?",
+        "Each of the nine writes a million. Reads are more: v is read twice to be squared and divided, and "
+        "whatever has two operands of full size reads both. Memory sees v * v as one read.",
+        comparison=3,
+        misconception="The arrays are read once and the result written once, so it is about 2 or 3 millions.",
+    ),
+    PredictionQuestion(
+        "12-norm",
+        "Layer norm is seven expressions. How many kernels does the fuser make of them?",
+        "Two sums over rows have to be complete before their consumers begin, and what is summed the second "
+        "time is needed again for the result: four kernels, and nearly as many bytes as before.",
+        choices=("1", "2", "4", "7"),
+        comparison="1",
+        misconception="Fusing removes all intermediate results.",
+    ),
+    PredictionQuestion(
+        "12-gemm",
+        "A product, layer norm and GELU. How many kernels are left if someone writes them by hand, with a "
+        "row in each block's shared memory?",
+        "A block of a product computes a tile, part of many rows; a layer norm needs whole rows. Between "
+        "them lies memory, or one block that computes whole rows and so reads the whole second factor.",
+        choices=("1", "2", "4 or more"),
+        comparison="1",
+        misconception="GEMM + LayerNorm + GELU can be done in one read and one write.",
+    ),
+    PredictionQuestion(
+        "12-one-launch",
+        "On a GPU, CuPy's fuse makes a softmax of one row of a million floats into a single launch. How long "
+        "does it take, beside seven launches?",
+        "The one kernel has to finish the maximum and the sum before it goes on, with a barrier of the "
+        "whole grid: it may use only as many blocks as fit at once, and its loops are plainer than CUB's.",
+        choices=("a seventh of the time", "about half", "longer"),
+        comparison="a seventh of the time",
+        misconception="Fewer launches are faster.",
+    ),
+    PredictionQuestion(
+        "12-factor",
+        "Sixteen passes over 67 million floats become one on an H200. How many times as fast?",
+        "All passes move the same bytes and are limited by them, so the factor is their number.",
+        comparison=5,
+        misconception="Fusion gains a factor of 2 to 5.",
+    ),
+    PredictionQuestion(
+        "12-retraces",
+        "Six calls: the same array twice, more rows, float16, a transposed one, and the first once more. How "
+        "often is the function compiled?",
+        "Shape, dtype and layout are guarded; a call whose guards all hold runs what is there, however long "
+        "ago it was compiled.",
+        choices=("once", "3 times", "4 times", "6 times"),
+        comparison="once",
+        misconception="A compiled function is compiled once.",
+    ),
+    PredictionQuestion(
+        "12-folded",
+        "A traced function asks `if verbose:`, a number of the notebook. You set it to the opposite and call "
+        "again. What happens?",
+        "The question was answered while tracing and is not in the graph. A guard on the name notices "
+        "that the answer may be another one; without it, the old code would run.",
+        choices=("the old kernel runs, with the old answer", "it is compiled again", "an error"),
+        comparison="the old kernel runs, with the old answer",
+        misconception="What is folded while tracing stays as it was for good.",
+    ),
+    PredictionQuestion(
+        "12-nvrtc",
+        "The same source once more, in a new process: how long is the first launch on an H200, where "
+        "compiling took 43 ms?",
+        "The cubin lies in a file whose name is a hash of source, options, architecture and versions: "
+        "nothing is left but to read it.",
+        choices=("about 43 ms", "some milliseconds", "less than 1 ms"),
+        comparison="about 43 ms",
+        misconception="A new process compiles its kernels anew.",
+    ),
+)
