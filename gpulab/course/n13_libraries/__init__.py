@@ -1,0 +1,1 @@
+"""Notebook 13: libraries and precision."""

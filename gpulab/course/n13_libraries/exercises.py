@@ -1,0 +1,420 @@
+"""Exercises of notebook 13 about numbers; those about libraries are in the folder of that name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.course.n13_libraries.libraries import exercises as libraries
+from gpulab.teach.judge import (
+    Advice,
+    Answer,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    NotYet,
+    PythonExercise,
+    advice,
+    as_float,
+    draw,
+    is_number,
+)
+from gpulab.teach.judge.python.functions import must_be_a_function, spelt
+from virtualgpu.records import Dim3
+from virtualgpu.records.formats import BF16, FP32, TF32
+
+Singles = npt.NDArray[np.float32]
+Halves = npt.NDArray[np.float16]
+
+# 13-round
+
+
+def to_bf16(drawn: Draw, size: Any, block: Dim3) -> Case:
+    """Numbers with any lower bits, exact ties of both kinds, those next to ties, and what rounds up to ∞."""
+    x = drawn.floats(size, moved=True)
+    bits = x.view(np.uint32)
+    if drawn.kind in (draw.RANDOM, draw.EXTREME):
+        chosen = drawn.rng.integers(0, 8, size)
+        low = np.array([0x8000, 0x7FFF, 0x8001, 0xFFFF, 0, 1])
+        tied = (bits & np.uint32(0xFFFF0000)) | low[np.minimum(chosen, 5)].astype(np.uint32)
+        bits = np.where(chosen < 6, tied, bits)
+        edge = drawn.rng.choice(
+            np.array([0x7F7F7FFF, 0x7F7F8000, 0xFF7FC000, 0x007F8000, 0x00008000], np.uint32), size
+        )
+        bits = np.where(drawn.rng.random(size) < 0.05, edge, bits)
+    if drawn.kind == draw.NAN:
+        odd = drawn.rng.choice(np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFFC00000], np.uint32), size)
+        bits = np.where(np.isnan(x), odd, bits)
+    x = bits.view(np.float32)
+    grid = int(drawn.rng.integers(1, draw.blocks_for(size, block[0]) + 2))
+    wanted = BF16.round_all(x).astype(np.float32)
+    return Case(grid, {"x": x, "n": size}, {"y": Near(wanted, 0.0, ulps=0)})
+
+
+def _rounded_as(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
+    """Whether it is what another rule makes of finite numbers."""
+
+    def fits(m: Mistake) -> bool:
+        if m.found is None:
+            return False
+        bits = m["x"].view(np.uint32)
+        finite = np.isfinite(m["x"])
+        made = (rule(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
+        return bool((made == np.asarray(m.found).view(np.uint32))[finite].all())
+
+    return fits
+
+
+# 13-halfsum
+
+UNIT = 24  # every half is a whole number of 2**-24
+
+
+def exact_sum(x: Halves) -> float:
+    """The sum of halves, rounded once to FP32."""
+    if not np.isfinite(x).all():
+        with np.errstate(invalid="ignore"):
+            return float(x.astype(np.float64).sum())
+    units = int(np.ldexp(x.astype(np.float64), UNIT).astype(np.int64).sum()) if x.size else 0
+    return FP32.round(Fraction(units, 1 << UNIT))
+
+
+def _sums(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
+    """Name of the data, the data, and the sentence that a wrong sum of it earns."""
+    n, ones = 100_000 - int(rng.integers(0, 999)), int(rng.integers(50_000, 65_000)) | 1
+    tiny = np.full(n, 2.0**-UNIT, np.float16)
+    big = np.full(n // 3, 65504, np.float16)
+    # An odd number of units beside 2**31: more bits than a double has, in whatever order it is added.
+    small = np.float16((2 * int(rng.integers(0, 500)) + 1) * 2.0**-UNIT)
+    lost = np.concatenate([big, [small], -big])
+    mixed = (rng.standard_normal(n) * 2.0 ** rng.integers(-20, 12, n)).astype(np.float16)
+    few = rng.standard_normal(int(rng.integers(2, 40))).astype(np.float16)
+    wide = "The accumulator needs more bits than the numbers have."
+    forgets = (
+        "A float forgets a small number beside a large sum, and which ones depends on the order. Every "
+        "FP16 number "
+        "is a whole number of 2**-24: such units add up without rounding."
+    )
+    return [
+        (f"{ones:,} ones", np.ones(ones, np.float16),
+         f"FP16 cannot tell 2,048 + 1 from 2,048, nor hold this sum. {wide}"),
+        (f"{len(big):,} times 65,504", big,
+         ("The sum is more than FP16 holds, and more than FP32 adds up exactly: do not clamp it, and round "
+         "once.")),
+        (f"{n:,} times 2**-24 after 1", np.concatenate([[np.float16(1)], tiny]).astype(np.float16),
+         f"Each of them is lost beside 1 in a narrow sum. {wide}"),
+        ("a few halfs", few, "Add all of them, and round once, at the end."),
+        ("no halfs", few[:0], "A sum of nothing is 0."),
+        (f"{n:,} halfs of all sizes", mixed, forgets),
+        ("the same halfs backwards", mixed[::-1].copy(), forgets),
+        ("large ones, a small one, and the large ones with the other sign", lost, forgets),
+        ("the same, in another order", rng.permutation(lost), forgets),
+        ("halfs with an infinite one", np.append(few, np.float16(np.inf)), ("An infinity among them is the "
+                                                                           "sum.")),
+        ("halfs with −∞", np.append(np.float16(-np.inf), few), "An infinity among them is the sum."),
+        ("∞ and −∞", np.array([np.inf, 1, -np.inf], np.float16), "∞ − ∞ is NaN."),
+        ("halfs with a NaN", np.append(few, np.float16(np.nan)), "With a NaN among them the sum is NaN."),
+    ]  # fmt: skip
+
+
+def judge_halfsum(answer: Answer) -> str:
+    """``half_sum(x)``: the exact sum of up to 100,000 halfs, rounded once to FP32."""
+    must_be_a_function("half_sum", answer.is_function, answer.kind)
+    for name, x, why in _sums(answer.rng):
+        found = answer.calling(f"half_sum of {name}", x)
+        if found is None:
+            raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
+        if not is_number(found):
+            raise NotYet(f"half_sum of {name} gives {spelt(found)}: return one number.")
+        wanted = exact_sum(x)
+        with np.errstate(over="ignore"):
+            got = float(np.float32(as_float(found)))
+        if got != wanted and not (math.isnan(got) and math.isnan(wanted)):
+            raise NotYet(
+                f"half_sum of {name} gives {got:.9g}; the sum, rounded to FP32, is {wanted:.9g}. {why}"
+            )
+    return "every order gives the same sum, to its last bit: it was rounded once."
+
+
+# 13-tf32x3
+
+MOST_PRODUCTS = 3
+_HIGH = np.uint32(0xFFFFE000)
+
+
+def on_tensor_cores(x: Any, y: Any) -> Singles:
+    """What tensor cores make of FP32 matrices by TF32: they never look at the lower 13 bits of x and y."""
+    cut = [(np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH).view(np.float32) for m in (x, y)]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (cut[0].astype(np.float64) @ cut[1].astype(np.float64)).astype(np.float32)
+
+
+def in_three(a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores) -> Singles:
+    """The reference: each matrix as a TF32 part and what is left of it, three products, small ones first."""
+
+    def parts(x: Singles) -> tuple[Singles, Singles]:
+        big = TF32.round_all(x).astype(np.float32)
+        return big, TF32.round_all(x - big).astype(np.float32)
+
+    (big_a, small_a), (big_b, small_b) = parts(a), parts(b)
+    result: Singles = product(small_a, big_b) + product(big_a, small_b) + product(big_a, big_b)
+    return result
+
+
+def _three(answer: Any, a: Singles, b: Singles) -> tuple[Any, int]:
+    """Where the answer is: what it makes of a and b, and how many products it takes."""
+    calls = 0
+
+    def product(x: Any, y: Any) -> Singles:
+        nonlocal calls
+        calls += 1
+        return on_tensor_cores(x, y)
+
+    return answer(a.copy(), b.copy(), product), calls
+
+
+def error_in_u(found: Any, a: Singles, b: Singles) -> float:
+    """The RMS error of a product over its largest possible size, |a| |b|, in units of FP32's u."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    share = (found.astype(np.float64) - a @ b) / (np.abs(a) @ np.abs(b))
+    return float(np.sqrt(np.mean(share**2)) / FP32.roundoff)
+
+
+def judge_tf32x3(answer: Answer) -> str:
+    """``three(a, b, product)``: FP32's accuracy from three products by TF32."""
+    must_be_a_function("three", answer.is_function, answer.kind)
+    rng = answer.rng
+    for kind in ("random", "positive", "of many sizes"):
+        m, n, k = (int(v) for v in rng.integers(9, 40, 3))
+        k *= 12
+        wide = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        if kind == "positive":
+            wide = np.abs(wide[0]), np.abs(wide[1])
+        if kind == "of many sizes":
+            wide = (
+                wide[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
+                wide[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
+            )
+        a, b = wide[0].astype(np.float32), wide[1].astype(np.float32)
+        shown = f"three(a, b, product) for {kind} numbers, {m} x {k} times {k} x {n}"
+        found, calls = answer.ask(_three, a, b, shown=shown)
+        if found is None:
+            raise NotYet("three returns nothing; replace the TODO and end with a return.")
+        if not isinstance(found, np.ndarray) or found.shape != (m, n):
+            raise NotYet(f"{shown} gives {spelt(found)}: return the product, an array of {m} x {n}.")
+        if not calls:
+            raise NotYet(f"{shown} never calls product: the tensor cores have to do the work.")
+        if calls > MOST_PRODUCTS:
+            raise NotYet(
+                f"{shown} takes {calls} products; {MOST_PRODUCTS} are enough: small times small is lost."
+            )
+        if found.dtype != np.float32:
+            raise NotYet(f"{shown} gives {found.dtype}: keep FP32 throughout, the GPU has little FP64.")
+        error, best = error_in_u(found, a, b), error_in_u(in_three(a, b), a, b)
+        if not error <= 1.6 * best:
+            raise NotYet(
+                f"{shown} is off by {error:.2g} u (FP32's u, RMS); {best:.2g} u are possible. "
+                f"{_why(found, a, b)}"
+            )
+    return "three products by TF32 are as good as one by FP32."
+
+
+def _why(found: Singles, a: Singles, b: Singles) -> str:
+    size = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
+
+    def near(*results: Singles) -> bool:
+        return any(bool(np.all(np.abs(found - each) <= 8 * FP32.roundoff * size)) for each in results)
+
+    big_a, big_b = (TF32.round_all(x).astype(np.float32) for x in (a, b))
+    one = on_tensor_cores(big_a, big_b)
+    if near(one, on_tensor_cores(a, b)):
+        return "That is one product's error: what the big parts leave over has to be multiplied, too."
+    if near(one + on_tensor_cores(a - big_a, big_b), one + on_tensor_cores(big_a, b - big_b)):
+        return "The lower part of one matrix is missing: both have one."
+    if error_in_u(found, a, b) < 40:
+        return (
+            "Nearly: round to TF32, do not cut. What is cut off lies all on one side, and has more bits than "
+            "product looks at."
+        )
+    return "Three products: small times big, big times small, big times big, and their sum."
+
+
+# 13-lossscale
+
+
+def _train(answer: Any, weights: Singles, grads: Sequence[Any], state: dict[str, Any]) -> list[Any]:
+    """Where the answer is: step after step, what became of the weights and of the scale."""
+    told: list[Any] = []
+    w = weights.copy()
+    for true in grads:
+        asked: list[float] = []
+
+        def backward(scale: float, true: Any = true, asked: list[float] = asked) -> Halves:
+            asked.append(float(scale))
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                return (np.asarray(true, np.float64) * scale).astype(np.float16)
+
+        before = w.copy()
+        new = answer(w, backward, state)
+        if isinstance(new, np.ndarray):
+            w = new
+        told.append([asked, before, w.copy(), dict(state), new is None])
+    return told
+
+
+def scaled_step(weights: Any, backward: Any, state: dict[str, Any]) -> Any:
+    """The reference."""
+    grads = backward(state["scale"]).astype(np.float32) / np.float32(state["scale"])
+    if not np.isfinite(grads).all():
+        state["scale"] /= 2
+        state["good"] = 0
+        return weights
+    state["good"] += 1
+    if state["good"] == state["interval"]:
+        state["scale"] *= 2
+        state["good"] = 0
+    return weights - np.float32(state["rate"]) * grads
+
+
+def judge_lossscale(answer: Answer) -> str:
+    """``scaled_step(weights, backward, state)``: one step with gradients in half precision."""
+    must_be_a_function("scaled_step", answer.is_function, answer.kind)
+    rng = answer.rng
+    for _turn in range(3):
+        n, interval = int(rng.integers(4, 30)), int(rng.integers(2, 6))
+        rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
+        # As small as what the steps change: a step that is a little wrong shows.
+        weights = (rng.standard_normal(n) * 2.0**-28).astype(np.float32)
+        state = {"scale": float(2.0 ** rng.integers(10, 17)), "good": 0, "interval": interval, "rate": rate}
+        grads: list[Any] = []
+        for step in range(5 * interval + 4):
+            size = 2.0 ** rng.integers(-28, -16, n)
+            g = rng.standard_normal(n) * size
+            if step == 1 or (step > interval and rng.random() < 0.2):
+                g[int(rng.integers(n))] = float(rng.choice([1e9, -1e9, np.nan]))
+            if step == interval + 2:
+                g[0] = 1e9
+            if step == interval + 3:
+                g[0] = np.nan
+            grads.append(g)
+        found = answer.ask(_train, weights, grads, dict(state), shown="scaled_step(weights, backward, state)")
+        _same_training(found, grads, state)
+    return "what is tiny arrives, what overflows is skipped, and the scale finds its place by itself."
+
+
+def _same_training(found: Any, grads: Sequence[Any], state: dict[str, Any]) -> None:
+    expected = dict(state)
+    for at, (true, told) in enumerate(zip(grads, found, strict=True), 1):
+        asked, before, after, now, nothing = told
+        where = f"Step {at} with scale {expected['scale']:,g}"
+        if nothing:
+            raise NotYet("scaled_step returns nothing: return the weights, in a skipped step the old ones.")
+        if asked != [expected["scale"]]:
+            if len(asked) == 1:
+                raise NotYet(
+                    f"{where} calls backward with {asked[0]:,g}: the loss is multiplied by state['scale']."
+                )
+            raise NotYet(f"{where} calls backward {len(asked)} times, not once: it is the expensive part.")
+        if not isinstance(after, np.ndarray) or after.shape != before.shape:
+            raise NotYet(f"{where} returns {spelt(after)}: return the weights, as many as there were.")
+        if after.dtype != np.float32:
+            raise NotYet(f"{where} returns weights in {after.dtype}: the master weights stay in float32.")
+        with np.errstate(all="ignore"):
+            raw = (np.asarray(true, np.float64) * expected["scale"]).astype(np.float16)
+        scale, good = expected["scale"], expected["good"]
+        wanted = scaled_step(before, lambda _scale, raw=raw: raw, expected)
+        skipped = not np.isfinite(raw).all()
+        what = (
+            f"{where}, whose gradients hold {'NaN' if np.isnan(raw).any() else 'an infinity'},"
+            if skipped
+            else where
+        )
+        slack = 4 * FP32.roundoff * (np.abs(before) + np.abs(wanted))
+        if not (np.abs(after - wanted) <= slack).all():
+            raise NotYet(f"{what} {_weights_why(skipped, raw, before, after, scale, state['rate'])}")
+        if now.get("scale") != expected["scale"]:
+            raise NotYet(f"{what} leaves the scale at {now.get('scale', 'nothing')}, not "
+                         f"{expected['scale']:,g}. "
+                         f"{_scale_why(skipped, good, state['interval'])}")  # fmt: skip
+        if now.get("good") != expected["good"]:
+            raise NotYet(f"{what} leaves state['good'] at {now.get('good', 'nothing')}, not "
+                         f"{expected['good']}: it counts "
+                         "steps since the scale last changed.")  # fmt: skip
+
+
+def _weights_why(
+    skipped: bool, raw: Halves, before: Singles, after: Singles, scale: float, rate: float
+) -> str:
+    if skipped:
+        return "changes weights: one bad gradient spoils them for good, so the whole step is skipped."
+    large = before - np.float32(rate) * raw.astype(np.float32)
+    if np.allclose(after, large, rtol=1e-5, atol=0):
+        return "uses gradients that are still scaled: divide by the scale before the step."
+    if np.array_equal(after, before):
+        return "leaves the weights as they were, with good gradients."
+    return (
+        "has other weights than weights - rate * gradients / scale, computed in float32: "
+        "halfs would lose tiny ones."
+    )
+
+
+def _scale_why(skipped: bool, good: int, interval: int) -> str:
+    if skipped:
+        return "It was too large: halve it."
+    if good + 1 == interval:
+        return "After `interval` good steps in a row it doubles: otherwise it only ever shrinks."
+    return "It changes after `interval` good steps in a row, and where something overflowed, only."
+
+
+_TIES = "Exactly half-way goes to the even one: add 0x7FFF, and 1 more where bit 16 is set."
+
+EXERCISES = (
+    KernelExercise(
+        "13-round",
+        "Round to BF16",
+        kernel="to_bf16",
+        parameters="const float* x, float* y, int n",
+        case=to_bf16,
+        reference="to_bf16.cu",
+        level="warm-up",
+        once=True,
+        measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
+        advice=(
+            Advice(advice.out_of_bounds, "Guard the end: i < n."),
+            Advice(advice.written_twice, "Each element belongs to one thread."),
+            Advice(
+                lambda m: m.found is not None and bool(np.isnan(m["x"])[m.wrong].all()),
+                "NaN has to stay NaN: neither carry into its sign, nor clear all of its fraction.",
+            ),
+            Advice(_rounded_as(lambda u: u), "That cuts the lower 16 bits off: it is rounding towards 0."),
+            Advice(_rounded_as(lambda u: u + 0x8000), f"Ties go up here, always. {_TIES}"),
+            Advice(_rounded_as(lambda u: u + 0x7FFF), f"Ties go down here, always. {_TIES}"),
+            Advice(
+                _rounded_as(lambda u: u + 0x7FFF + (~u >> 16 & 1)), f"Ties go to the odd one here. {_TIES}"
+            ),
+            Advice(
+                lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),
+                "What is nearer to ∞'s place than to the largest number becomes ∞.",
+            ),
+            Advice(advice.partly_unwritten, "Some were never written: the grid may be smaller than n."),
+            Advice(
+                lambda m: m.found is not None,
+                "BF16 is the upper 16 bits of a float: add to its bits so that a carry rounds up, then "
+                "clear the lower 16.",
+            ),
+        ),
+        praise="the nearest BF16, ties to even, for zeros, subnormal numbers, infinities and NaN as well.",
+    ),
+    PythonExercise("13-halfsum", "A sum of halfs that never stops", judge_halfsum),
+    PythonExercise("13-tf32x3", "FP32 from three times TF32", judge_tf32x3),
+    PythonExercise("13-lossscale", "A scale for the loss", judge_lossscale, level="stretch"),
+    *libraries.EXERCISES,
+)

@@ -1,0 +1,1 @@
+"""Exercises about libraries: a column-major BLAS, and a tuner with a cache."""

@@ -1,0 +1,85 @@
+"""Predictions of notebook 13."""
+
+from gpulab.course.n13_libraries.libraries import predictions as libraries
+from gpulab.teach.question import PredictionQuestion
+
+PREDICTIONS = (
+    PredictionQuestion(
+        "13-count",
+        "A counter in half precision (FP16) begins at 0, and 10,000 times 1 is added. Where does it end?",
+        "FP16 keeps 11 bits. From 2,048 on its numbers are 2 apart: 2,049 lies in the middle, and goes to "
+        "the even "
+        "one, 2,048.",
+        choices=("2,048", "9,984, a little short", "10,000", "65,504, its largest number"),
+        comparison="10,000",
+        misconception="Whole numbers far below the largest number are exact.",
+    ),
+    PredictionQuestion(
+        "13-bf16",
+        "BF16 has as many bits as FP16, and reaches as far as FP32. Where does its counter end?",
+        "What BF16 has more of the exponent it lacks in the fraction: 8 bits are kept, so it stops at 2 to "
+        "the 8th.",
+        choices=("256", "2,048, too", "4,096"),
+        comparison="2,048, too",
+        misconception="As many bits are as much accuracy.",
+    ),
+    PredictionQuestion(
+        "13-tenth",
+        "In how many of the seven formats is 0.1 exact?",
+        "A float is a whole number times a power of two, and 0.1 is none, however many bits there are.",
+        choices=("none", "FP64 alone", "FP64 and FP32"),
+        comparison="FP64 alone",
+        misconception="Rounding is a fault of narrow formats.",
+    ),
+    PredictionQuestion(
+        "13-toolarge",
+        "E4M3 ends at 448. What does 1,000 become in it, rounded as its definition has it?",
+        "E4M3 spends ∞'s bits on numbers, so only NaN is left; a conversion that saturates has to be asked "
+        "for, and "
+        "gives 448.",
+        choices=("448", "∞", "NaN"),
+        comparison="∞",
+        misconception="Every float format has infinities.",
+    ),
+    PredictionQuestion(
+        "13-walk",
+        "Sums of n random numbers in FP32, each addition rounded. n grows a hundredfold; how many times as "
+        "large is "
+        "the typical error, as a share of the sum of absolute values?",
+        "Errors go up and down and largely cancel, like steps of a random walk: they grow as the root of n.",
+        choices=("as large as before", "10 times at most", "100 times"),
+        comparison="100 times",
+        misconception="Each addition adds its worst error.",
+    ),
+    PredictionQuestion(
+        "13-tf32",
+        "One product of matrices, FP32 numbers in and out, by TF32 on tensor cores. Which other format's "
+        "error does it "
+        "have?",
+        "TF32 has FP16's fraction and FP32's exponent: it rounds the inputs as FP16 does, and only reaches "
+        "further.",
+        choices=("FP32's", "FP16's", "BF16's"),
+        comparison="FP32's",
+        misconception="TF32 is 32 bits of accuracy.",
+    ),
+    PredictionQuestion(
+        "13-switch",
+        "A program imports CuPy, multiplies once, sets os.environ['CUPY_TF32'] = '1', and multiplies again. "
+        "In what is the second product computed?",
+        "CuPy reads the variable at its first product, and keeps what it said.",
+        choices=("TF32", "FP32"),
+        comparison="TF32",
+        misconception="A variable of the environment acts whenever it is set.",
+    ),
+    PredictionQuestion(
+        "13-underflow",
+        "Gradients are often as small as 2⁻²⁴ to 2⁻³⁰. Which share of random ones of size 2⁻²⁷ becomes 0 "
+        "in FP16?",
+        "The smallest FP16 number is 2⁻²⁴; what is nearer to 0 becomes 0. A scaled loss moves all of them "
+        "up.",
+        choices=("hardly any", "about half", "nearly all"),
+        comparison="hardly any",
+        misconception="A float rounds, and never loses a number.",
+    ),
+    *libraries.PREDICTIONS,
+)
