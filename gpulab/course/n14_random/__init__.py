@@ -1,0 +1,1 @@
+"""Notebook 14: random numbers, reproducibility."""

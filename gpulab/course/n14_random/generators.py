@@ -1,0 +1,60 @@
+"""Philox and a fixed tree in NumPy: what kernels of notebook 14 are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_BUMPS = 0x9E3779B9, 0xBB67AE85
+_LOW, _32 = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def philox_words(
+    key: int,
+    first: int,
+    blocks: int,
+    *,
+    rounds: int = 10,
+    bumps: tuple[int, int] = _BUMPS,
+    early: bool = False,
+    counter_bits: int = 64,
+) -> npt.NDArray[np.uint32]:
+    """Philox4x32 of counters from `first` on: a row of four words for each.
+
+    Parameters
+    ----------
+    key
+        64 bits.
+    first, blocks
+        The first counter, of 64 bits, and how many.
+    rounds, bumps, early, counter_bits
+        Mistakes to compute: other numbers of rounds, other steps of the key, steps before a round instead of
+        after it, fewer bits of the counter.
+    """
+    counters = np.uint64(first) + np.arange(blocks, dtype=np.uint64)
+    counters &= np.uint64(2**counter_bits - 1)
+    x, y = counters & _LOW, counters >> _32
+    z = w = np.zeros_like(x)
+    for number in range(rounds):
+        step = number + early
+        k0 = np.uint64((key + step * bumps[0]) & 0xFFFFFFFF)
+        k1 = np.uint64(((key >> 32) + step * bumps[1]) & 0xFFFFFFFF)
+        one, two = x * _MULTIPLIERS[0], z * _MULTIPLIERS[1]
+        x, y, z, w = (two >> _32) ^ y ^ k0, two & _LOW, (one >> _32) ^ w ^ k1, one & _LOW
+    return np.stack([x, y, z, w], axis=1).astype(np.uint32)
+
+
+def tile_tree(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
+    """The sum of each 256 elements: 128 pairs first, then 64, and so on."""
+    tiles = -(-x.size // 256)
+    sums = np.zeros(256 * tiles, np.float32)
+    sums[: x.size] = x
+    left = sums.reshape(tiles, 256)
+    with np.errstate(invalid="ignore", over="ignore"):
+        while left.shape[1] > 1:
+            half = left.shape[1] // 2
+            left = left[:, :half] + left[:, half:]
+    return left[:, 0].copy()
