@@ -1,0 +1,487 @@
+"""Exercises of notebook 15."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gpulab.teach.judge import Answer, NotYet, PythonExercise
+from gpulab.teach.judge.python.functions import must_be_a_function, spelt
+from gpulab.teach.judge.python.several import HOWS, Gpus, gpus, tried
+from virtualgpu.words import count, size
+
+Told = dict[str, Any]
+
+
+def _fine(shown: str, told: Told, how: Any) -> None:
+    """Raise what is wrong in the order of streams, or with a host that waits or carries data itself."""
+    if told["said"]:
+        raise NotYet(f"{shown}: {' '.join(str(told['said'][0]).split())}")
+    if how == "as given":
+        if told["host_bytes"]:
+            raise NotYet(
+                f"{shown} brings {size(told['host_bytes'])} through the host's memory. Copy from GPU to GPU: "
+                "cp.copyto(there, here)."
+            )
+        if told["waits"]:
+            raise NotYet(
+                f"{shown} lets the host wait {count(told['waits'], 'time')}. Let streams wait for events "
+                "instead: stream.wait_event(event)."
+            )
+
+
+def _elsewhere(how: Any) -> str:
+    return "" if how in ("as given", "checked") else " in another order that the streams allow"
+
+
+def _got(cp: Any, array: Any) -> Any:
+    if not array.size:
+        return np.empty(array.shape, array.dtype)
+    with cp.cuda.Device(array.device.id):
+        return array.get()
+
+
+# 15-ring
+
+
+def _rung(answer: Any, many: int, brought: list[Any], how: Any) -> Told:
+    """Where the answer is: what each GPU holds afterwards, and what it cost."""
+    with gpus(many) as made, tried(made, how) as said:
+        parts = [made.put(gpu, array) for gpu, array in enumerate(brought)]
+        _, told = made.called(lambda: answer(made.cp, list(parts), list(made.streams)))
+        told["found"] = [made.read(gpu, part) for gpu, part in enumerate(parts)]
+    return {**told, "said": said}
+
+
+def judge_ring(answer: Answer) -> str:
+    """``ring(cp, parts, streams)``: each GPU's array becomes the sum, along a ring."""
+    must_be_a_function("ring", answer.is_function, answer.kind)
+    rng = answer.rng
+    cases = [
+        (4, 64),
+        (2, 7),
+        (3, int(rng.integers(40, 90)) * 3 + 1),
+        (5, 3),
+        (8, int(rng.integers(300, 400)) * 8 + 5),
+    ]
+    for many, length in cases:
+        kind = rng.choice(["int32", "int64"])
+        most = 2 * 10**8 if kind == "int32" else 10**17  # floats would round
+        brought = [rng.integers(-most, most, length).astype(kind) for _ in range(many)]
+        wanted = np.sum(brought, axis=0, dtype=kind)
+        for how in HOWS if many in (3, 4) else HOWS[:2]:
+            shown = f"ring on {many} GPUs with {count(length, 'element')}"
+            told = answer.ask(_rung, many, brought, how, shown=shown)
+            _fine(shown, told, how)
+            right = [np.array_equal(found, wanted) for found in told["found"]]
+            if not all(right):
+                raise NotYet(_of_ring(f"{shown}{_elsewhere(how)}", right, told["found"], wanted, brought))
+            most = 2 * (many - 1) * -(-length // many) * brought[0].itemsize
+            if how == "as given":
+                for way in ("out", "in"):
+                    moved = max(told[way])
+                    if moved > most:
+                        raise NotYet(
+                            f"{shown}: {size(moved)} {'go out of' if way == 'out' else 'come into'} GPU "
+                            f"{told[way].index(moved)}, and a ring needs {size(most)} at each port at most: "
+                            "2·(n − 1) chunks, to the next GPU."
+                        )
+    return "every GPU holds the sum, and no port passes more than 2·(n − 1)/n of the data, to within a chunk."
+
+
+def _of_ring(
+    shown: str, right: Sequence[bool], found: Sequence[Any], wanted: Any, brought: Sequence[Any]
+) -> str:
+    many, length = len(brought), len(wanted)
+    rank = right.index(False)
+    if right.count(True) == 1:
+        alone = f"{shown}: GPU {right.index(True)} alone holds the sum."
+        return f"{alone} Send finished chunks on, once more round."
+    holds = np.asarray(found[rank])
+    if holds.shape != wanted.shape:
+        return f"{shown}: leave each array where it is, and write the sum into it."
+    bad = np.flatnonzero(holds != wanted)
+    whole = length - length % many
+    if length % many and bad.size and bad[0] >= whole:
+        return (
+            f"{shown}: the last {count(length - whole, 'element')} of GPU {rank} are not the sum. "
+            f"{many} does not "
+            f"divide {length}: let chunk k reach from k * size // n to (k + 1) * size // n."
+        )
+    twice = any(np.array_equal(holds[bad], (wanted + own)[bad]) for own in brought)
+    return (
+        f"{shown}: GPU {rank} holds something else than the sum from element {bad[0]} on"
+        + (", with a part that has come in before" if twice else "")
+        + ". What comes in during the first n − 1 steps is added to a chunk before that chunk is sent on; "
+        "after those it is put in a chunk's place."
+    )
+
+
+# 15-broadcast
+
+_TYPES = ("float32", "float16", "int64", "uint8")
+MOST_MESSAGES = 4
+
+
+def _arrays(rng: Any, many: int) -> list[npt.NDArray[Any]]:
+    """Small arrays of mixed types and shapes, an empty one and numbers among them; values of every bit."""
+    shapes: list[tuple[int, ...]] = [(), (0,), (3,), (1, 5), (7, 3), (2, 3, 4), (33,)]
+    made = []
+    for number in range(many):
+        kind = np.dtype(_TYPES[int(rng.integers(len(_TYPES)))])
+        shape = shapes[int(rng.integers(len(shapes)))] if number % 5 else (int(rng.integers(1, 40)),)
+        wide = np.iinfo(np.int64)
+        values = np.asarray(rng.integers(wide.min, wide.max, shape))
+        made.append((values % 251 / 8 if kind.kind == "f" else values).astype(kind))
+    return made
+
+
+def _sent(answer: Any, arrays: list[Any], targets: list[int], turned: list[int], how: Any) -> Told:
+    """Where the answer is: what it returned, on which GPU, how aligned, and in how many messages."""
+    with gpus(1 + max(targets)) as made, tried(made, how) as said:
+        cp = made.cp
+        with cp.cuda.Device(0):
+            given = [cp.asarray(array.T if k in turned else array) for k, array in enumerate(arrays)]
+            given = [array.T if k in turned else array for k, array in enumerate(given)]
+        made.quiet()
+        result, told = made.called(lambda: answer(cp, given, list(targets)))
+        lists = [list(each) for each in result] if isinstance(result, list | tuple) else None
+        made.quiet()
+        told["lists"] = None
+        if lists is not None and all(isinstance(a, cp.ndarray) for each in lists for a in each):
+            told["lists"] = [
+                [[a.device.id, a.data.ptr % max(a.itemsize, 1), _got(cp, a)] for a in each] for each in lists
+            ]
+    return {**told, "said": said}
+
+
+def judge_broadcast(answer: Answer) -> str:
+    """``broadcast(cp, arrays, targets)``: GPU 0's arrays on other GPUs, in few messages."""
+    must_be_a_function("broadcast", answer.is_function, answer.kind)
+    rng = answer.rng
+    for many, targets in ((1, [1]), (12, [2, 1]), (57, [1, 3]), (400, [1])):
+        arrays = _arrays(rng, many)
+        turned = [k for k, array in enumerate(arrays) if array.ndim == 2 and rng.random() < 0.5]
+        shown = f"broadcast of {count(many, 'array')} to {count(len(targets), 'GPU')}"
+        told = answer.ask(_sent, arrays, targets, turned, "as given", shown=shown)
+        if told["host_bytes"]:
+            _fine(shown, {**told, "waits": 0}, "as given")
+        lists = told["lists"]
+        if lists is None or [len(each) for each in lists] != [many] * len(targets):
+            raise NotYet(
+                f"{shown} should return a list for each GPU of `targets`, with a device array for each."
+            )
+        for target, each in zip(targets, lists, strict=True):
+            for number, ((gpu, off, found), wanted) in enumerate(zip(each, arrays, strict=True)):
+                _arrived(f"{shown}: array {number} of GPU {target}", gpu, target, off, found, wanted)
+        for target in targets:
+            if told["messages"][target] > MOST_MESSAGES:
+                raise NotYet(
+                    f"{shown} sends GPU {target} {told['messages'][target]} messages; "
+                    f"{MOST_MESSAGES} are enough. "
+                    "Join the arrays on GPU 0, send that, and cut it up there."
+                )
+            most = sum(array.nbytes for array in arrays) + 256 * many
+            if told["in"][target] > most:
+                raise NotYet(
+                    f"{shown}: {size(told['in'][target])} come into GPU {target}, and {size(most)} would do, "
+                    "rounded up to 256 bytes each."
+                )
+    return f"400 arrays of four types arrive as they were, in at most {MOST_MESSAGES} messages."
+
+
+def _arrived(shown: str, gpu: int, target: int, off: int, found: Any, wanted: Any) -> None:
+    if gpu != target and wanted.size:
+        raise NotYet(f"{shown} lies on GPU {gpu}.")
+    if found.dtype != wanted.dtype:
+        raise NotYet(
+            f"{shown} is {found.dtype}, not {wanted.dtype}: joining arrays of mixed types converts "
+            "them. Join those "
+            "of each type, or bytes."
+        )
+    if off:
+        raise NotYet(
+            f"{shown} begins {off} bytes off a multiple of its element's size: a kernel that "
+            "reads it faults. "
+            "Begin each array at a multiple of 16 bytes, say, or join those of each type."
+        )
+    if found.shape != wanted.shape:
+        raise NotYet(
+            f"{shown} has shape {found.shape}, not {wanted.shape}: keep the order, and reshape "
+            "what is cut out."
+        )
+    if not np.array_equal(found, wanted):
+        raise NotYet(
+            f"{shown} holds {spelt(found.ravel()[:3].tolist())} …, not "
+            f"{spelt(wanted.ravel()[:3].tolist())} …: "
+            "each array goes back to its own place, in its own order of elements."
+        )
+
+
+# 15-halo
+
+
+def _swapped(answer: Any, fields: list[list[Any]], how: Any) -> Told:
+    """Where the answer is: all parts afterwards, and whether opposite ways were free of each other."""
+    rows, cols = len(fields), len(fields[0])
+    with gpus(rows * cols) as made, tried(made, how) as said:
+        parts = [[made.put(i * cols + j, fields[i][j]) for j in range(cols)] for i in range(rows)]
+        streams = [[made.streams[i * cols + j] for j in range(cols)] for i in range(rows)]
+        _, told = made.called(lambda: answer(made.cp, [list(line) for line in parts], streams))
+        told["bound"] = _bound(made, rows, cols) if how == "as given" else []
+        told["found"] = [[made.read(i * cols + j, parts[i][j]) for j in range(cols)] for i in range(rows)]
+    return {**told, "said": said}
+
+
+def _bound(made: Gpus, rows: int, cols: int) -> list[int]:
+    """A GPU whose traffic with two opposite neighbours goes one after the other, if there is one."""
+    ways: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
+        (lambda c: int(c.source), lambda c: int(c.target)), (lambda c: int(c.target), lambda c: int(c.source))
+    ]  # fmt: skip
+    for gpu in range(rows * cols):
+        i, j = divmod(gpu, cols)
+        for before, behind in (((i - 1, j), (i + 1, j)), ((i, j - 1), (i, j + 1))):
+            if not all(0 <= a < rows and 0 <= b < cols for a, b in (before, behind)):
+                continue
+            ends = [a * cols + b for a, b in (before, behind)]
+            for mine, others in ways:
+                sent = [
+                    [c.correlation_id for c in made.crossings if mine(c) == gpu and others(c) == end]
+                    for end in ends
+                ]
+                pairs = [(a, b) for a in sent[0] for b in sent[1]]
+                if pairs and all(made.follows(max(pair), min(pair)) for pair in pairs):
+                    return [gpu]
+    return []
+
+
+def judge_exchange(answer: Answer) -> str:
+    """``exchange(cp, parts, streams)``: each part's rim becomes its neighbours' edges, corners included."""
+    must_be_a_function("exchange", answer.is_function, answer.kind)
+    rng = answer.rng
+    for rows, cols in ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3)):
+        h, w = (int(n) for n in rng.integers(2, 7, 2))
+        whole = rng.permutation(rows * h * cols * w).reshape(rows * h, cols * w).astype("float32") + 1
+        rim = np.zeros((rows * h + 2, cols * w + 2), "float32")
+        rim[1:-1, 1:-1] = whole
+        cuts = [
+            [np.s_[i * h : i * h + h + 2, j * w : j * w + w + 2] for j in range(cols)] for i in range(rows)
+        ]
+        wanted = [[rim[cut] for cut in line] for line in cuts]
+        # What lies in the rims before is of no use; beyond the edge of the whole it is 0, and stays.
+        fields = [[np.where(part == 0, part, -1).astype("float32") for part in line] for line in wanted]
+        for old, new in zip(fields, wanted, strict=True):
+            for a, b in zip(old, new, strict=True):
+                a[1:-1, 1:-1] = b[1:-1, 1:-1]
+        for how in HOWS if (rows, cols) in ((3, 2), (1, 3)) else HOWS[:2]:
+            shown = f"exchange on {rows} × {cols} GPUs, parts of {h} × {w}"
+            told = answer.ask(_swapped, fields, how, shown=shown)
+            _fine(shown, told, how)
+            for i in range(rows):
+                for j in range(cols):
+                    _rim(f"{shown}{_elsewhere(how)}: part ({i}, {j})", told["found"][i][j], wanted[i][j])
+            if told["bound"]:
+                raise NotYet(
+                    f"{shown}: GPU {told['bound'][0]} deals with two opposite neighbours one "
+                    "after the other, "
+                    "though the links could serve both at once. Give each direction a stream of its own."
+                )
+            if how == "as given":
+                most = 2 * (h + w + 6) * 4 * 2
+                if max(told["out"]) > most:
+                    raise NotYet(
+                        f"{shown}: {size(max(told['out']))} go out of one GPU. Send edges, not whole parts: "
+                        f"{size(most)} are enough."
+                    )
+    return (
+        "rims and corners are the neighbours', in any order of streams, and both directions run side by side."
+    )
+
+
+def _rim(shown: str, found: Any, wanted: Any) -> None:
+    if np.array_equal(found, wanted):
+        return
+    if found.shape != wanted.shape:
+        raise NotYet(f"{shown} has another shape than before.")
+    if not np.array_equal(found[1:-1, 1:-1], wanted[1:-1, 1:-1]):
+        raise NotYet(f"{shown}: its own cells have changed. Write into rows 0 and −1, columns 0 and −1 only.")
+    corners = (0, 0, -1, -1), (0, -1, 0, -1)
+    sides = found.copy()
+    sides[corners] = wanted[corners]
+    if np.array_equal(sides, wanted):
+        raise NotYet(
+            f"{shown}: a corner is not the diagonal neighbour's. Exchange rows first, and then "
+            "columns with the "
+            "corners that came with the rows."
+        )
+    at = np.argwhere(found != wanted)[0].tolist()
+    raise NotYet(
+        f"{shown}: cell {tuple(at)} of the rim is {found[tuple(at)]:g}, not "
+        f"{wanted[tuple(at)]:g}. A neighbour's "
+        "edge is its row 1 or −2 (or column); its row 0 or −1 is a rim itself. What lies outside of "
+        "the whole stays."
+    )
+
+
+# 15-place
+
+
+def _topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], list[list[int]]]]:
+    """Machines: words for it, GPUs, which are joined, and which ranks talk round in a ring."""
+
+    def islands(sizes: Sequence[int]) -> set[tuple[int, ...]]:
+        order = rng.permutation(sum(sizes)).tolist()
+        joined, at = set(), 0
+        for many in sizes:
+            joined |= {tuple(sorted(pair)) for pair in combinations(order[at : at + many], 2)}
+            at += many
+        return joined
+
+    def groups(sizes: Sequence[int]) -> list[list[int]]:
+        order = rng.permutation(sum(sizes)).tolist()
+        starts = np.cumsum([0, *sizes]).tolist()
+        return [order[a:b] for a, b in pairwise(starts)]
+
+    number = rng.permutation(8).tolist()
+    cube = {tuple(sorted((number[a], number[a ^ bit]))) for a in range(8) for bit in (1, 2, 4)}
+    halves = [[0, 2, 4, 6], [1, 3, 5, 7]]
+    near = {tuple(sorted(pair)) for k in range(2) for pair in combinations(range(4 * k, 4 * k + 4), 2)}
+    return [
+        ("4 GPUs in pairs", 4, {(0, 1), (2, 3)}, [[0, 2], [1, 3]]),
+        ("4 GPUs in pairs", 4, islands([2, 2]), groups([2, 2])),
+        ("8 GPUs in fours", 8, near, halves),
+        ("8 GPUs in pairs", 8, islands([2] * 4), groups([2] * 4)),
+        ("8 GPUs in fours", 8, islands([4, 4]), groups([2, 2, 4])),
+        ("8 GPUs, 4 and 2 and 2", 8, islands([2, 4, 2]), groups([2, 2, 1, 3])),
+        ("8 GPUs as a cube", 8, cube, groups([8])),
+        ("12 GPUs in fours", 12, islands([4, 4, 4]), groups([3, 1, 4, 2, 2])),
+        ("6 GPUs in threes", 6, islands([3, 3]), groups([3, 3])),
+    ]
+
+
+def judge_place(answer: Answer) -> str:
+    """``place(gpus, joined, rings)``: a GPU for each rank, so that all who talk are joined."""
+    must_be_a_function("place", answer.is_function, answer.kind)
+    for words, many, joined, rings in _topologies(answer.rng):
+        shown = f"place for {words}"
+        given = sorted([list(pair) for pair in joined])
+        found = answer.calling(shown, many, given, [list(ring) for ring in rings])
+        if not isinstance(found, list | tuple) or sorted(found, key=str) != list(
+            map(int, sorted(range(many), key=str))
+        ):
+            raise NotYet(
+                f"{shown} should return a list with each GPU from 0 to {many - 1} once, in the ranks' order."
+            )
+        for ring in rings:
+            for a, b in zip(ring, [*ring[1:], ring[0]], strict=True):
+                pair = tuple(sorted((found[a], found[b])))
+                if a != b and pair not in joined:
+                    raise NotYet(
+                        f"{shown}: ranks {a} and {b} talk, and are on GPUs {found[a]} and "
+                        f"{found[b]}, which nothing "
+                        f"joins: this goes over PCIe. Joined are {_pairs(given)}; the rings are {rings}."
+                    )
+    return "whoever talks is joined, on pairs, fours, mixed islands and a cube."
+
+
+def _pairs(given: Sequence[Sequence[int]]) -> str:
+    return ", ".join(f"{a}-{b}" for a, b in given)
+
+
+# 15-shard
+
+
+def _attention(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    h = h.astype(np.float64)
+    scores = h @ h.T / np.sqrt(h.shape[1])
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    mixed = powers / powers.sum(axis=1, keepdims=True) @ h
+    made: npt.NDArray[Any] = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
+    return made
+
+
+def _sharded(answer: Any, rows: list[Any]) -> Told:
+    """Where the answer is: what it returned, and on which GPU."""
+    with gpus(len(rows)) as made:
+        cp = made.cp
+        parts = [made.put(gpu, array) for gpu, array in enumerate(rows)]
+        made.quiet()
+        result, told = made.called(lambda: answer(cp, list(parts)))
+        made.quiet()
+        outs = list(result) if isinstance(result, list | tuple) else [result]
+        good = all(isinstance(out, cp.ndarray) for out in outs)
+        told["found"] = [[out.device.id, _got(cp, out)] for out in outs] if good else None
+        told["kept"] = [np.array_equal(_got(cp, part), row) for part, row in zip(parts, rows, strict=True)]
+    return {**told, "said": []}
+
+
+def judge_shard(answer: Answer) -> str:
+    """``shard(cp, parts)``: attention whose rows lie on several GPUs, with one gather."""
+    must_be_a_function("shard", answer.is_function, answer.kind)
+    rng = answer.rng
+    drawn = [int(n) for n in rng.integers(2, 14, 3)]
+    for number, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], drawn)):
+        d = int(rng.choice([4, 8, 12]))
+        # Scores of the second and the last are so large that their powers overflow.
+        whole = (rng.standard_normal((sum(lengths), d)) * (1, 12)[number % 2]).astype(np.float32)
+        starts = np.cumsum([0, *lengths]).tolist()
+        rows = [whole[a:b] for a, b in pairwise(starts)]
+        shown = f"shard of {' + '.join(map(str, lengths))} rows of {d}"
+        told = answer.ask(_sharded, rows, shown=shown)
+        if told["host_bytes"]:
+            _fine(shown, {**told, "waits": 0}, "as given")
+        found = told["found"]
+        if found is None or [gpu for gpu, _ in found] != list(range(len(rows))):
+            raise NotYet(f"{shown} should return a list of device arrays, the k-th one on GPU k.")
+        wanted = _attention(whole)
+        local = np.concatenate([_attention(part) for part in rows])
+        for gpu, (_, out) in enumerate(found):
+            a, b = starts[gpu], starts[gpu + 1]
+            if out.shape != wanted[a:b].shape:
+                raise NotYet(
+                    f"{shown}: GPU {gpu} returns shape {out.shape}, and has rows of {wanted[a:b].shape}."
+                )
+            if np.allclose(out, wanted[a:b], rtol=2e-4, atol=2e-5):
+                continue
+            if np.allclose(out, local[a:b], rtol=2e-4, atol=2e-5):
+                raise NotYet(
+                    f"{shown}: GPU {gpu} attends to its own rows only. Softmax needs the scores "
+                    "against all rows."
+                )
+            off = ~np.isclose(out, wanted[a:b], rtol=2e-4, atol=2e-5)
+            raise NotYet(
+                f"{shown}: GPU {gpu} returns {out[off][0]:.7g} where {wanted[a:b][off][0]:.7g} is "
+                "right. Each row "
+                "needs its scores against all rows, less their maximum, and a sum over all of them."
+            )
+        if not all(told["kept"]):
+            raise NotYet(f"{shown} changes the parts, which belong to the caller.")
+        for gpu, part in enumerate(rows):
+            most = whole.nbytes - part.nbytes
+            if told["in"][gpu] > most:
+                raise NotYet(
+                    f"{shown}: {size(told['in'][gpu])} come into GPU {gpu}; the others' rows are "
+                    f"{size(most)}, and "
+                    "have to come once. Gather rows once, keep them, and compute the rest there."
+                )
+            most = max(part.nbytes * (len(rows) - 1), whole.nbytes)
+            if told["out"][gpu] > most:
+                raise NotYet(
+                    f"{shown}: {size(told['out'][gpu])} go out of GPU {gpu}. Let each send its own "
+                    "rows, instead of "
+                    "one that serves all."
+                )
+    return "rows stay where they are, and come to each GPU once."
+
+
+EXERCISES = (
+    PythonExercise("15-ring", "A ring all-reduce", judge_ring),
+    PythonExercise("15-broadcast", "400 arrays in four messages", judge_broadcast),
+    PythonExercise("15-place", "Who sits where", judge_place),
+    PythonExercise("15-halo", "Halo exchange", judge_exchange, level="stretch"),
+    PythonExercise("15-shard", "Attention over shards", judge_shard),
+)
