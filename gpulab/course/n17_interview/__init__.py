@@ -1,0 +1,1 @@
+"""Notebook 17: the interview."""

@@ -1,0 +1,402 @@
+"""Kernels with one flaw each, drawn from a seed, beside the same work without it; and sound ones.
+
+Each family writes a source with two kernels of the same arguments, ``flawed`` and ``mended``, of a size and
+for a device that vary. Nothing here knows the rules that are to find the flaw.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+DEVICES = ("T4", "A100", "RTX 4090", "H100", "H200", "L40S", "RTX 3090")
+SMS = {"T4": 40, "A100": 108, "RTX 4090": 128, "H100": 132, "H200": 132, "L40S": 142, "RTX 3090": 82}
+THREADS = {"T4": 1024, "A100": 2048, "H100": 2048, "H200": 2048}  # of an SM; 1,536 of the others
+Shape = int | tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel and what is wrong with it; `mended` is None for one with nothing wrong."""
+
+    family: str
+    cause: str
+    device: str
+    code: str
+    arrays: tuple[Any, ...]
+    flawed: tuple[Shape, Shape, int]
+    mended: tuple[Shape, Shape, int] | None = None
+
+    def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
+        """Kernel, grid, block, arguments and shared bytes of ``flawed`` or ``mended``."""
+        shape = self.flawed if name == "flawed" else self.mended
+        assert shape is not None
+        args = tuple(cp.asarray(each) if isinstance(each, np.ndarray) else each for each in self.arrays)
+        kernel = cp.RawModule(code=self.code).get_function(name)
+        if shape[2] > 48 << 10:
+            kernel.max_dynamic_shared_size_bytes = shape[2]
+        return kernel, shape[0], shape[1], args, shape[2]
+
+
+Family = Callable[[random.Random], Case]
+FAMILIES: dict[str, list[Family]] = {}
+
+
+def family(cause: str) -> Callable[[Family], Family]:
+    """A way to suffer from a cause."""
+
+    def register(made: Family) -> Family:
+        FAMILIES.setdefault(cause, []).append(made)
+        return made
+
+    return register
+
+
+def draw(seed: int | str, cause: str, at: int) -> Case:
+    """One kernel of a cause."""
+    rng = random.Random(f"{seed} {cause} {at}")
+    families = FAMILIES[cause]
+    return families[at % len(families)](rng)
+
+
+def _source(args: str, flawed: str, mended: str = "", top: str = "") -> str:
+    at = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
+    parts = [top]
+    for name, body in (("flawed", flawed), ("mended", mended)):
+        if body:
+            parts.append(f'extern "C" __global__ void {name}({args}) {{\n    {at}\n{body}\n}}')
+    return "\n".join(parts)
+
+
+def _floats(n: int) -> np.ndarray:
+    return np.random.default_rng(n).random(n, np.float32)
+
+
+def _zeros(n: int, kind: Any = np.float32) -> np.ndarray:
+    return np.zeros(n, kind)
+
+
+# --- uncoalesced ------------------------------------------------------------------------------------
+@family("uncoalesced")
+def rows_one_thread_each(rng: random.Random) -> Case:
+    device, m = rng.choice(DEVICES), rng.choice([32, 48, 64])
+    n = rng.choice([1 << 15, 1 << 16, 3 << 15])
+    code = _source(
+        "const float* x, float* y, int n, int m",
+        "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[i * m + j];\n    y[i] = s;",
+        "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[j * n + i];\n    y[i] = s;",
+    )
+    shape = n // 128, 128, 0
+    return Case("rows_one_thread_each", "uncoalesced", device, code,
+                (_floats(n * m), _zeros(n), np.int32(n), np.int32(m)), shape, shape)  # fmt: skip
+
+
+@family("uncoalesced")
+def strided_copy(rng: random.Random) -> Case:
+    device, stride, n = rng.choice(DEVICES), rng.choice([4, 8, 16, 32]), rng.choice([1 << 18, 1 << 19])
+    code = _source(
+        "const float* x, float* y, int stride",
+        "    y[i] = 2.0f * x[i * stride];",
+        "    y[i] = 2.0f * x[i];",
+    )
+    shape = n // 256, 256, 0
+    return Case("strided_copy", "uncoalesced", device, code,
+                (_floats(n * stride), _zeros(n), np.int32(stride)), shape, shape)  # fmt: skip
+
+
+@family("uncoalesced")
+def transposed_copy(rng: random.Random) -> Case:
+    device, n = rng.choice(DEVICES), rng.choice([1024, 1536, 2048])
+    args = "const float* x, float* y, int n"
+    code = "\n".join([
+        f'extern "C" __global__ void flawed({args}) {{',
+        "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 8 + threadIdx.y;",
+        "    y[c * n + r] = x[r * n + c];",
+        "}",
+        f'extern "C" __global__ void mended({args}) {{',
+        "    __shared__ float t[32][33];",
+        "    int c = blockIdx.x * 32 + threadIdx.x, r = blockIdx.y * 32 + threadIdx.y;",
+        "    for (int k = 0; k < 32; k += 8) t[threadIdx.y + k][threadIdx.x] = x[(r + k) * n + c];",
+        "    __syncthreads();",
+        "    c = blockIdx.y * 32 + threadIdx.x; r = blockIdx.x * 32 + threadIdx.y;",
+        "    for (int k = 0; k < 32; k += 8) y[(r + k) * n + c] = t[threadIdx.x][threadIdx.y + k];",
+        "}",
+    ])  # fmt: skip
+    return Case("transposed_copy", "uncoalesced", device, code, (_floats(n * n), _zeros(n * n), np.int32(n)),
+                ((n // 32, n // 8), (32, 8), 0), ((n // 32, n // 32), (32, 8), 0))  # fmt: skip
+
+
+@family("uncoalesced")
+def array_of_structs(rng: random.Random) -> Case:
+    device, fields, n = rng.choice(DEVICES), rng.choice([6, 8, 12]), rng.choice([1 << 18, 1 << 19])
+    code = _source(
+        "const float* x, float* y, int n",
+        f"    y[i] = x[i * {fields}] + x[i * {fields} + 1];",
+        "    y[i] = x[i] + x[n + i];",
+    )
+    shape = n // 256, 256, 0
+    return Case("array_of_structs", "uncoalesced", device, code,
+                (_floats(n * fields), _zeros(n), np.int32(n)), shape, shape)  # fmt: skip
+
+
+# --- re-reading -------------------------------------------------------------------------------------
+@family("re-reading")
+def naive_product(rng: random.Random) -> Case:
+    device, n, tile = rng.choice(DEVICES), rng.choice([512, 640, 768]), 16
+    args = "const float* a, const float* b, float* c, int n"
+    code = "\n".join([
+        f'extern "C" __global__ void flawed({args}) {{',
+        f"    int x = blockIdx.x * {tile} + threadIdx.x, y = blockIdx.y * {tile} + threadIdx.y;",
+        "    float s = 0;",
+        "    for (int k = 0; k < n; k++)",
+        "        s += a[y * n + k] * b[k * n + x];",
+        "    c[y * n + x] = s;",
+        "}",
+        f'extern "C" __global__ void mended({args}) {{',
+        f"    __shared__ float p[{tile}][{tile}], q[{tile}][{tile}];",
+        "    int tx = threadIdx.x, ty = threadIdx.y;",
+        f"    int x = blockIdx.x * {tile} + tx, y = blockIdx.y * {tile} + ty;",
+        "    float s = 0;",
+        f"    for (int k = 0; k < n; k += {tile}) {{",
+        "        p[ty][tx] = a[y * n + k + tx]; q[ty][tx] = b[(k + ty) * n + x];",
+        "        __syncthreads();",
+        f"        for (int j = 0; j < {tile}; j++) s += p[ty][j] * q[j][tx];",
+        "        __syncthreads();",
+        "    }",
+        "    c[y * n + x] = s;",
+        "}",
+    ])  # fmt: skip
+    shape = (n // tile, n // tile), (tile, tile), 0
+    return Case("naive_product", "re-reading", device, code,
+                (_floats(n * n), _floats(n * n), _zeros(n * n), np.int32(n)), shape, shape)  # fmt: skip
+
+
+@family("re-reading")
+def all_pairs(rng: random.Random) -> Case:
+    device, n, m = rng.choice(DEVICES), rng.choice([1 << 16, 1 << 17]), rng.choice([256, 512])
+    code = _source(
+        "const float4* p, float* out, int m",
+        """    float4 me = p[i]; float s = 0;
+    for (int j = 0; j < m; j++) {
+        float4 o = p[j];
+        s += fabsf(me.x - o.x) + fabsf(me.y - o.y) * o.w;
+    }
+    out[i] = s;""",
+        """    __shared__ float4 t[128];
+    float4 me = p[i]; float s = 0;
+    for (int k = 0; k < m; k += 128) {
+        t[threadIdx.x] = p[k + threadIdx.x];
+        __syncthreads();
+        for (int j = 0; j < 128; j++) {
+            float4 o = t[j];
+            s += fabsf(me.x - o.x) + fabsf(me.y - o.y) * o.w;
+        }
+        __syncthreads();
+    }
+    out[i] = s;""",
+    )
+    shape = n // 128, 128, 0
+    return Case(
+        "all_pairs", "re-reading", device, code, (_floats(4 * n), _zeros(n), np.int32(m)), shape, shape
+    )
+
+
+@family("re-reading")
+def wide_filter(rng: random.Random) -> Case:
+    device, radius, n = rng.choice(DEVICES), rng.choice([16, 24, 32]), rng.choice([1 << 19, 1 << 20])
+    code = _source(
+        "const float* x, const float* w, float* y, int n",
+        f"""    float s = 0;
+    for (int k = -{radius}; k <= {radius}; k++) {{
+        int at = min(max(i + k, 0), n - 1);
+        s += x[at] * w[k + {radius}];
+    }}
+    y[i] = s;""",
+        f"""    __shared__ float t[256 + 2 * {radius}], v[2 * {radius} + 1];
+    for (int k = threadIdx.x; k < 256 + 2 * {radius}; k += 256)
+        t[k] = x[min(max(int(blockIdx.x * 256) + k - {radius}, 0), n - 1)];
+    if (threadIdx.x <= 2 * {radius}) v[threadIdx.x] = w[threadIdx.x];
+    __syncthreads();
+    float s = 0;
+    for (int k = 0; k <= 2 * {radius}; k++) s += t[threadIdx.x + k] * v[k];
+    y[i] = s;""",
+    )
+    shape = n // 256, 256, 0
+    return Case("wide_filter", "re-reading", device, code,
+                (_floats(n), _floats(2 * radius + 1), _zeros(n), np.int32(n)), shape, shape)  # fmt: skip
+
+
+# --- bank conflicts ---------------------------------------------------------------------------------
+@family("bank conflicts")
+def unpadded_tile(rng: random.Random) -> Case:
+    device, n, rounds = rng.choice(DEVICES), rng.choice([512, 1024]), rng.choice([8, 16])
+
+    def body(pad: int) -> str:
+        return f"""    __shared__ float t[32][{32 + pad}];
+    int x = threadIdx.x & 31, y = threadIdx.x >> 5;
+    for (int k = y; k < 32; k += 8) t[k][x] = in[(blockIdx.x * 32 + k) * 32 + x];
+    __syncthreads();
+    float s = 0;
+    for (int r = 0; r < {rounds}; r++)
+        for (int k = y; k < 32; k += 8) s += t[x][(k + r) & 31];
+    out[i] = s;"""
+
+    shape = n, 256, 0
+    return Case("unpadded_tile", "bank conflicts", device,
+                _source("const float* in, float* out", body(0), body(1)),
+                (_floats(n * 1024), _zeros(n * 256)), shape, shape)  # fmt: skip
+
+
+@family("bank conflicts")
+def records_of_a_thread(rng: random.Random) -> Case:
+    device, fields, n = rng.choice(DEVICES), rng.choice([8, 16]), rng.choice([1 << 17, 1 << 18])
+
+    def body(at: str) -> str:
+        return f"""    __shared__ float s[128 * {fields}];
+    for (int k = 0; k < {fields}; k++) s[{at}] = x[i] + k;
+    __syncthreads();
+    float v = 0;
+    for (int r = 0; r < 8; r++)
+        for (int k = 0; k < {fields}; k++) {{ v += s[{at}]; s[{at}] = v; }}
+    y[i] = v;"""
+
+    code = _source(
+        "const float* x, float* y", body(f"threadIdx.x * {fields} + k"), body("k * 128 + threadIdx.x")
+    )
+    shape = n // 128, 128, 0
+    return Case("records_of_a_thread", "bank conflicts", device, code, (_floats(n), _zeros(n)), shape, shape)
+
+
+@family("bank conflicts")
+def strided_table(rng: random.Random) -> Case:
+    device, stride, n = rng.choice(DEVICES), rng.choice([4, 8, 16]), rng.choice([1 << 18, 1 << 19])
+
+    def body(at: str) -> str:
+        return f"""    __shared__ float t[128 * {stride}];
+    for (int k = threadIdx.x; k < 128 * {stride}; k += 128) t[k] = x[k];
+    __syncthreads();
+    float s = 0;
+    for (int r = 0; r < 64; r++) s += t[{at}];
+    y[i] = s;"""
+
+    code = _source("const float* x, float* y", body(f"((threadIdx.x + r) & 127) * {stride}"),
+                   body("(threadIdx.x + r) & 127"))  # fmt: skip
+    shape = n // 128, 128, 0
+    return Case(
+        "strided_table", "bank conflicts", device, code, (_floats(128 * stride), _zeros(n)), shape, shape
+    )
+
+
+# --- atomics ----------------------------------------------------------------------------------------
+def _summed(kind: str, add: str, n: int) -> tuple[str, str]:
+    flawed = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
+    mended = f"""    {kind} s = 0;
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];
+    for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
+    if (threadIdx.x % 32 == 0) {add.format(to="out", value="s")};"""
+    return flawed, mended
+
+
+@family("atomics")
+def one_sum(rng: random.Random) -> Case:
+    device, n = rng.choice(DEVICES), rng.choice([1 << 17, 1 << 18, 1 << 19])
+    flawed, mended = _summed("float", "atomicAdd({to}, {value})", n)
+    shape = 2 * SMS[device], 256, 0
+    return Case("one_sum", "atomics", device, _source("const float* x, float* out, int n", flawed, mended),
+                (_floats(n), _zeros(1), np.int32(n)), shape, shape)  # fmt: skip
+
+
+@family("atomics")
+def few_bins(rng: random.Random) -> Case:
+    device, bins, n = rng.choice(DEVICES), rng.choice([8, 16, 64]), rng.choice([1 << 18, 1 << 19])
+    code = _source(
+        "const int* x, float* out, int n",
+        f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bins - 1}), 1.0f);",
+        f"""    __shared__ float s[{bins}];
+    if (threadIdx.x < {bins}) s[threadIdx.x] = 0;
+    __syncthreads();
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(s + (x[k] & {bins - 1}), 1.0f);
+    __syncthreads();
+    if (threadIdx.x < {bins}) atomicAdd(out + threadIdx.x, s[threadIdx.x]);""",
+    )
+    shape = 2 * SMS[device], 256, 0
+    values = np.random.default_rng(n).integers(0, bins, n).astype(np.int32)
+    return Case("few_bins", "atomics", device, code, (values, _zeros(bins), np.int32(n)), shape, shape)
+
+
+@family("atomics")
+def counted_matches(rng: random.Random) -> Case:
+    device, n = rng.choice(DEVICES), rng.choice([1 << 19, 1 << 20])
+    code = _source(
+        "const float* x, float* out, int n",
+        "    for (int k = i; k < n; k += gridDim.x * blockDim.x)\n        if (x[k] > 0.5f) atomicAdd(out, x[k]);",
+        """    float s = 0;
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) if (x[k] > 0.5f) s += x[k];
+    for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
+    if (threadIdx.x % 32 == 0) atomicAdd(out, s);""",
+    )
+    shape = 2 * SMS[device], 256, 0
+    return Case(
+        "counted_matches", "atomics", device, code, (_floats(n), _zeros(1), np.int32(n)), shape, shape
+    )
+
+
+# --- spills -----------------------------------------------------------------------------------------
+@family("spills")
+def local_histogram(rng: random.Random) -> Case:
+    device, n = rng.choice(DEVICES), rng.choice([1 << 16, 1 << 17])
+    end = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
+    code = _source(
+        "const int* x, float* y, int n",
+        "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
+        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + end.format("c[k]"),
+        "    __shared__ int c[16][128];\n    for (int k = 0; k < 16; k++) c[k][threadIdx.x] = 0;\n"
+        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15][threadIdx.x]++;\n" + end.format("c[k][threadIdx.x]"),
+    )  # fmt: skip
+    shape = n // 128, 128, 0
+    values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
+    return Case("local_histogram", "spills", device, code, (values, _zeros(n), np.int32(n)), shape, shape)
+
+
+@family("spills")
+def local_table(rng: random.Random) -> Case:
+    device, n, size = rng.choice(DEVICES), rng.choice([1 << 18, 1 << 19]), rng.choice([32, 64])
+    code = _source(
+        "const float* x, float* y, int n",
+        f"""    float t[{size}];
+    for (int k = 0; k < {size}; k++) t[k] = x[i] * k;
+    float s = 0;
+    int at = int(x[i] * {size - 1});
+    for (int k = 0; k < {size}; k++) {{ s += t[at]; at = (at * 5 + 3) & {size - 1}; }}
+    y[i] = s;""",
+        f"""    float v = x[i], s = 0;
+    int at = int(v * {size - 1});
+    for (int k = 0; k < {size}; k++) {{ s += v * at; at = (at * 5 + 3) & {size - 1}; }}
+    y[i] = s;""",
+    )
+    shape = n // 256, 256, 0
+    return Case("local_table", "spills", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape)
+
+
+@family("spills")
+def local_queue(rng: random.Random) -> Case:
+    device, n, rounds = rng.choice(DEVICES), rng.choice([1 << 17, 1 << 18]), rng.choice([64, 96])
+
+    def body(declared: str, at: str) -> str:
+        return f"""    {declared}
+    for (int k = 0; k < 16; k++) {at.format("k")} = x[i] + k;
+    int head = i & 15;
+    for (int k = 0; k < {rounds}; k++) {{
+        {at.format("head & 15")} += {at.format("(head + 5) & 15")};
+        head += 3;
+    }}
+    y[i] = {at.format("head & 15")};"""
+
+    code = _source("const float* x, float* y, int n", body("float q[16];", "q[{0}]"),
+                   body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"))  # fmt: skip
+    shape = n // 128, 128, 0
+    return Case("local_queue", "spills", device, code, (_floats(n), _zeros(n), np.int32(n)), shape, shape)

@@ -1,0 +1,75 @@
+"""What cards share: devices to draw from, kernels of the room, and records by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gpulab import session
+from virtualgpu.records import Provenance
+
+DEVICES = ("T4", "A100", "RTX 3090", "RTX 4090", "L40S", "H100", "H200")
+_KERNELS = Path(__file__).resolve().parents[1] / "kernels"
+BY_ARITHMETIC = "arithmetic"
+
+
+def a(name: str) -> str:
+    """The article that a device's name takes, spelt as it is spoken."""
+    return "a" if name.startswith("T") else "an"
+
+
+def other(rng: Random, device: str) -> str:
+    """Another device, for the follow-up."""
+    return rng.choice([name for name in DEVICES if name != device])
+
+
+@contextmanager
+def on(device: str) -> Iterator[Any]:
+    """A virtual GPU for a moment; gives its ``cp``."""
+    with session.on_device(f"virtual:{device}") as cp:
+        yield cp
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the cards take of a device's published data: GB/s, TFLOPS of FP32 without tensor cores."""
+
+    name: str
+    sm_count: int
+    max_warps_per_sm: int
+    registers_per_sm: int
+    shared_per_sm_bytes: int
+    memory_bandwidth_gbps: float
+    fp32_tflops: float
+    pcie_gbps: float
+    provenance: Provenance
+
+
+def info(device: str) -> Published:
+    """A device's data; each of those that the cards draw from has all of them."""
+    of = session.table_info(device)
+    values = {field.name: getattr(of, field.name) for field in fields(Published)}
+    assert all(value is not None for value in values.values()), device
+    return Published(**values)
+
+
+def published(device: str) -> Provenance:
+    """Where a device's data come from."""
+    return info(device).provenance
+
+
+def kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
+    """A kernel of this room, allowed so many bytes of dynamic shared memory."""
+    made = cp.RawModule(code=source("estimates.cu")).get_function(name)
+    if shared_bytes > 48 << 10:
+        made.max_dynamic_shared_size_bytes = shared_bytes
+    return made
+
+
+def source(file: str) -> str:
+    """The text of one of this room's kernels."""
+    return (_KERNELS / file).read_text(encoding="utf-8")

@@ -1,0 +1,530 @@
+"""Exercises of notebook 17."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gpulab import session
+from gpulab.course.n17_interview.cards.laboratory import DEVICES, info, kernel, on
+from gpulab.lab.kernels import count
+from gpulab.lab.why.diagnose import diagnose as diagnosis
+from gpulab.teach.judge import (
+    Advice,
+    Answer,
+    Budget,
+    Case,
+    Draw,
+    KernelExercise,
+    Measured,
+    Mistake,
+    Near,
+    NotYet,
+    PythonExercise,
+    advice,
+    draw,
+)
+from gpulab.teach.judge.python.functions import is_number, must_be_a_function, spelt
+from virtualgpu.records import Dim3
+from virtualgpu.words import count as plural
+
+# 17-estimate
+
+_FIGURES = ("bytes", "operations", "memory_us", "compute_us", "us")
+
+
+def napkin_of(work: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, float]:
+    """What the exercise asks for."""
+    moved = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work["bytes_each"]
+    operations = 2 * work["multiply_adds"] + work["others"]
+    memory_us, compute_us = moved / card["gb_per_s"] / 1e3, operations / card["tflops"] / 1e6
+    us = max(memory_us, compute_us)
+    return dict(zip(_FIGURES, (moved, operations, memory_us, compute_us, us), strict=True))
+
+
+def _works(rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Work to estimate: an element-wise kernel, a product, a sum of rows, and something drawn."""
+    m, n, k = (int(rng.integers(200, 5000)) for _ in range(3))
+    each = [2, 4, 8, 4]
+    rng.shuffle(each)
+    return [
+        {"reads": [(m, n), (m, n)], "writes": [(m, n)], "bytes_each": each[0], "multiply_adds": m * n,
+         "others": m * n},
+        {"reads": [(m, k), (k, n)], "writes": [(m, n)], "bytes_each": each[1], "multiply_adds": m * n * k,
+         "others": 0},
+        {"reads": [(m, n)], "writes": [(m,)], "bytes_each": each[2], "multiply_adds": 0, "others": m * n},
+        {
+            "reads": [(k, 3, 7)],
+            "writes": [(k,), (n, 2)],
+            "bytes_each": 1,
+            "multiply_adds": int(rng.integers(10**6, 10**9)),
+            "others": int(rng.integers(10**6)),
+        },
+    ]  # fmt: skip
+
+
+_SLIPS = {
+    "bytes": (
+        (0.5, "Something is counted half, or twice: each array is moved once, in the bytes of its type."),
+        (2.0, "Something is counted twice: each array is moved once, in the bytes of its type."),
+        (8.0, "These are bits; bytes are asked for."),
+    ),
+    "operations": ((0.5, "A multiply-add is two operations."),),
+    "memory_us": (
+        (1e-3, "These are milliseconds: a microsecond is asked for."),
+        (1e3, "These are nanoseconds: a microsecond is asked for."),
+        (1e9 / 2**30, "GB/s on data sheets are 10⁹ bytes a second, not 2³⁰."),
+    ),
+    "compute_us": (
+        (1e-3, "These are milliseconds: a microsecond is asked for."),
+        (1e3, "These are nanoseconds: a microsecond is asked for."),
+        (0.5, "A multiply-add is two operations."),
+    ),
+}  # fmt: skip
+
+
+def judge_napkin(answer: Answer) -> str:
+    """``napkin(work, card)``: bytes, operations, both times and the larger, each of them judged."""
+    must_be_a_function("napkin", answer.is_function, answer.kind)
+    cards = [info(str(name)) for name in answer.rng.permutation(DEVICES)[:3]]
+    for at, work in enumerate(_works(answer.rng)):
+        of = cards[at % len(cards)]
+        card = {"gb_per_s": of.memory_bandwidth_gbps, "tflops": of.fp32_tflops}
+        shown = f"napkin(...) for reads {work['reads']}, writes {work['writes']} on {of.name}"
+        found, right = answer.calling(shown, dict(work), dict(card)), napkin_of(work, card)
+        if not isinstance(found, dict):
+            raise NotYet(f"{shown} gives {spelt(found)}: return a dict with {', '.join(_FIGURES)} and bound.")
+        for name in _FIGURES:
+            value: Any = found.get(name)
+            if not is_number(value):
+                raise NotYet(f"{shown}: {name} is {spelt(value)}, a number is asked for.")
+            if math.isclose(float(value), right[name], rel_tol=1e-6):
+                continue
+            slip = next(
+                (
+                    says
+                    for times, says in _SLIPS.get(name, ())
+                    if math.isclose(float(value), times * right[name], rel_tol=1e-6)
+                ),
+                "",
+            )
+            if name == "us" and not slip:
+                summed = math.isclose(float(value), right["memory_us"] + right["compute_us"], rel_tol=1e-6)
+                slip = (
+                    "Memory and arithmetic work at the same time: the larger bound counts, not the sum."
+                    if summed
+                    else ("Both bounds are right, and the larger of them is the estimate.")
+                )
+            if name == "bytes" and not slip:
+                slip = "All that is read and all that is written, in the bytes of its type."
+            raise NotYet(
+                f"{shown}: {name} is {float(value):.6g}, it should be {right[name]:.6g}. {slip}".rstrip()
+            )
+        bound = "memory" if right["memory_us"] > right["compute_us"] else "arithmetic"
+        if found.get("bound") != bound:
+            raise NotYet(
+                f"{shown}: bound is {spelt(found.get('bound'))}, it should be {bound!r}: the bound is "
+                f"what takes longer."
+            )
+    return "every figure on the way is right, so nothing cancels."
+
+
+# 17-diagnose
+
+CAUSES = ("uncoalesced", "bank conflicts", "atomics", "divergence", "grid", "nothing")
+SYMPTOMS = ("memory-bound", "compute-bound", "latency-bound", "slow", "DRAM", "issue", "load/store")
+
+
+def launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
+    """Kernels with one flaw each, in an order that is drawn: kernel, grid, block, arguments, shared bytes."""
+    n = rng.choice([1 << 17, 3 << 16])
+    ints, zeros, bins = cp.zeros(n, "int32"), cp.zeros(n, "float32"), cp.zeros(64, "float32")
+
+    def strided(step: int, many: int) -> tuple[Any, ...]:
+        x, y = cp.zeros(many * step, "float32"), cp.zeros(many, "float32")
+        return kernel(cp, "strided"), many // 256, 256, (x, y, np.int32(step), np.int32(many)), 0
+
+    def tabled(step: int) -> tuple[Any, ...]:
+        args = (cp.zeros(128 * step, "float32"), zeros, np.int32(step), np.int32(rng.choice([48, 64])))
+        return kernel(cp, "tabled", 512 * step), n // 128, 128, args, 512 * step
+
+    def forked(ways: int) -> tuple[Any, ...]:
+        return kernel(cp, "forked"), n // 256, 256, (zeros, zeros, np.int32(ways), np.int32(32)), 0
+
+    few, many = rng.choice([2, 5, 12]), 1 << 22
+    bins_of, x, y = np.int32(rng.choice([1, 8, 64])), cp.zeros(many, "float32"), cp.zeros(many, "float32")
+    made = [
+        strided(rng.choice([8, 16]), n),
+        tabled(16), tabled(rng.choice([16, 24])),
+        (kernel(cp, "counted"), n // 256, 256, (ints, bins, bins_of, np.int32(n)), 0),
+        forked(rng.choice([4, 8])),
+        (kernel(cp, "scaled"), few, 256, (zeros, cp.zeros(n, "float32"), np.int32(n)), 0),
+        strided(1, many),
+        (kernel(cp, "scaled"), many // 256, 256, (x, y, np.int32(many)), 0),
+    ]  # fmt: skip
+    rng.shuffle(made)
+    return made
+
+
+def seen_of(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
+    """Counters of a launch as a learner's function gets them, and the cause that the laboratory finds."""
+    made, grid, block, args, shared_bytes = launch
+    counters = count(made, grid, block, args, shared_bytes=shared_bytes)
+    found = diagnosis(made, grid, block, args, shared_bytes=shared_bytes)
+    device = info(session.backend().device_info().name)
+    caches = counters.caches
+    assert caches is not None
+    loads = counters.total("requests", "global", "load")
+    banks = counters.total("requests", "shared")
+    seen = {
+        "sms": device.sm_count,
+        "blocks": grid,
+        "sectors_per_load": counters.total("sectors", "global", "load") / loads if loads else 0.0,
+        "wavefronts_per_shared": counters.total("wavefronts", "shared") / banks if banks else 0.0,
+        "atomics": counters.total("requests", "global", "atomic"),
+        "active_lanes": counters.lane_efficiency,
+        "dram_share": (caches.dram_read_bytes + caches.dram_write_bytes)
+        / found.time_ns
+        / device.memory_bandwidth_gbps,
+        "us": found.time_ns / 1e3,
+    }
+    mended = [cause for cause in found.worth_mending if cause.kind != "launch"]
+    return {name: round(float(value), 4) for name, value in seen.items()}, mended[
+        0
+    ].kind if mended else "nothing"
+
+
+def judge_cause(answer: Answer) -> str:
+    """``cause(seen)``: names what hidden kernels suffer from, as the laboratory finds it."""
+    must_be_a_function("cause", answer.is_function, answer.kind)
+    rng = random.Random(answer.seed)
+    device = rng.choice(["T4", "A100", "H200"])
+    with on(device) as cp:
+        found = [each for launch in launches(cp, rng) if (each := seen_of(launch))[1] in CAUSES]
+    for seen, truth in found:
+        said = answer.calling(f"cause({seen})", dict(seen))
+        if said == truth:
+            continue
+        shown = f"On {info(device).name}, for {seen}, cause says {spelt(said)}"
+        if isinstance(said, str) and said in SYMPTOMS:
+            raise NotYet(
+                f"{shown}: that is a symptom, which unit is busy. Name the cause: one of {', '.join(CAUSES)}."
+            )
+        if said not in CAUSES:
+            raise NotYet(f"{shown}: name one of {', '.join(CAUSES)}.")
+        raise NotYet(
+            f"{shown}; without {_NAMED[truth]} it would gain most, so it is {truth!r}. {_TELLS[truth]}"
+        )
+    return f"{len(found)} hidden kernels on {info(device).name}, each for its own counter."
+
+
+_NAMED = {
+    "uncoalesced": "scattered loads", "bank conflicts": "bank conflicts", "atomics": "contended atomics",
+    "divergence": "divergence", "grid": "its few blocks", "nothing": "none of them",
+}  # fmt: skip
+_TELLS = {
+    "uncoalesced": "A load of 32 neighbouring floats needs 4 sectors.",
+    "bank conflicts": "A shared request needs one wavefront.",
+    "atomics": "Every lane of these adds to few words, one after another.",
+    "divergence": "Most lanes wait while others of their warp work.",
+    "grid": "There are fewer blocks than SMs; look at that before anything else.",
+    "nothing": "A busy DRAM alone is no fault: that is the roof.",
+}
+
+# 17-bug
+
+
+def argmax_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+    """Where each row's largest element is, the first of several; -1 for an empty row."""
+    rows, cols = size
+    x = data.integers((rows, cols), -40, 40) if data.rng.random() < 0.6 else data.any_integers((rows, cols))
+    if rows and cols:
+        low = int(data.rng.integers(rows))
+        x[low] = np.int32(data.rng.choice([-7, -(2**31)]))  # a row of equals, all negative
+        x[int(data.rng.integers(rows)), -1] = 2**31 - 1
+    wanted = np.full(rows, -1, np.int32) if cols == 0 else x.argmax(axis=1).astype(np.int32)
+    grid = max(1, rows) + int(data.rng.integers(0, 3))
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"at": wanted})
+
+
+def _other_of_equals(m: Mistake) -> bool:
+    """Each answer points at an equally large element."""
+    if m.found is None or m.wanted is None or m["cols"] == 0:
+        return False
+    x, inside = np.asarray(m["x"]), (m.found >= 0) & (m.found < m["cols"])
+    rows = np.arange(len(x))
+    return bool(inside.all() and (x[rows, m.found] == x[rows, m.wanted]).all())
+
+
+def _negative_rows(m: Mistake) -> bool:
+    """Wrong only where a row has nothing above zero."""
+    if m.found is None or m["cols"] == 0:
+        return False
+    return bool((np.asarray(m["x"]).max(axis=1)[m.wrong] <= 0).all())
+
+
+# 17-refute
+
+MOST_RUNS = 60
+SETTING = {"n": 1 << 20, "block": 256, "pad": 0, "unroll": 1}
+_CLOSE = 1.2
+
+
+class Bench:
+    """A laboratory with hidden truth: what a program takes on a device, in µs, in a setting."""
+
+    def __init__(
+        self, seed: int, device: str, change: str, pair: tuple[int, int], setting: dict[str, int], gain: float
+    ) -> None:
+        self._rng, self.runs = random.Random(seed), 0
+        self._claimed = device, change, pair, dict(setting), gain
+        self._warm: set[Any] = set()
+        self.asked: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+
+    def __call__(self, device: str = "T4", **setting: int) -> float:
+        """One run. What is not said of the setting is as on the bench: n = 2**20, block = 256 and so on."""
+        unknown = set(setting) - set(SETTING)
+        if unknown:
+            raise TypeError(f"run() has no {sorted(unknown)[0]!r}; there are {', '.join(SETTING)}.")
+        self.runs += 1
+        if self.runs > 40 * MOST_RUNS:
+            raise RuntimeError("the bench has been asked too often.")
+        now = {**SETTING, **{name: int(value) for name, value in setting.items()}}
+        key = device, tuple(sorted(now.items()))
+        self.asked.add(key)
+        us = 30.0 + now["n"] / 2**16
+        us *= 1.0 + 0.35 * abs(math.log2(now["block"] / 128)) / 3 + 0.2 * (now["unroll"] - 1) / 7
+        us *= 1.6 if device == "T4" else 1.0
+        us *= self._factor(device, now)
+        cold = key not in self._warm
+        self._warm.add(key)
+        first = self._rng.uniform(8.0, 20.0) if self.runs == 1 else self._rng.uniform(2.0, 5.0)
+        us *= self._rng.uniform(1.0, 1.04) * (first if cold else 1.0)
+        return us * (self._rng.uniform(3.0, 9.0) if self._rng.random() < 0.08 else 1.0)
+
+    def _factor(self, device: str, now: dict[str, int]) -> float:
+        """What the claimed change does: the hidden gain where it was claimed, the opposite elsewhere."""
+        claimed, change, (_, to), setting, gain = self._claimed
+        if now[change] != to:
+            return 1.0
+        here = device == claimed and all(
+            now[name] == value for name, value in setting.items() if name != change
+        )
+        base = self._plain(now, change)
+        return (1 / gain if here else gain) / base
+
+    def _plain(self, now: dict[str, int], change: str) -> float:
+        """What the change would do by itself, taken out so that the hidden gain is all there is."""
+        (start, to) = self._claimed[2]
+        if change not in ("block", "unroll", "n"):
+            return 1.0
+
+        def shape(value: int) -> float:
+            if change == "n":
+                return 30.0 + value / 2**16
+            if change == "block":
+                return 1.0 + 0.35 * abs(math.log2(value / 128)) / 3 + 0.2 * (now["unroll"] - 1) / 7
+            return 1.0 + 0.35 * abs(math.log2(now["block"] / 128)) / 3 + 0.2 * (value - 1) / 7
+
+        return shape(to) / shape(start)
+
+
+def _settled(answer: Any, seed: int, claim: dict[str, Any], gain: float) -> dict[str, Any]:
+    """Where the answer is: what it says, in how many runs, and what it looked at."""
+    pair = claim["from"], claim["to"]
+    bench = Bench(seed, claim["device"], claim["change"], pair, claim["setting"], gain)
+    said = answer(dict(claim, setting=dict(claim["setting"])), bench)
+    wanted = [
+        (claim["device"], tuple(sorted({**SETTING, **claim["setting"], claim["change"]: value}.items())))
+        for value in pair
+    ]
+    return {
+        "said": said,
+        "runs": bench.runs,
+        "looked": [key in bench.asked for key in wanted],
+        "device": any(device == claim["device"] for device, _ in bench.asked),
+    }
+
+
+def _claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
+    """Claims, and what is so: as many hold as do not."""
+    made = []
+    for at in range(8):
+        change, pair = rng.choice(
+            [("pad", (0, 1)), ("block", (64, 512)), ("unroll", (1, 4)), ("block", (1024, 256))]
+        )
+        setting = {"n": rng.choice([1 << 16, 1 << 18, 3 << 20]), "block": rng.choice([64, 128, 512]),
+                   "pad": rng.choice([2, 3]), "unroll": rng.choice([2, 8])}  # fmt: skip
+        del setting[change]
+        least = rng.choice([1.5, 2.0, 3.0])
+        # Not only true or upside down: some gain, and less than is claimed.
+        gain = (
+            least * _CLOSE * rng.choice([1.05, 1.4])
+            if at % 2
+            else rng.choice([least / _CLOSE / 1.05, 1.1, 0.6])
+        )
+        claim = {
+            "device": rng.choice(["H100", "A100", "L40S"]), "change": change, "from": pair[0], "to": pair[1],
+            "times_as_fast": least, "setting": setting,
+        }  # fmt: skip
+        made.append((claim, gain))
+    rng.shuffle(made)
+    return made
+
+
+def judge_settle(answer: Answer) -> str:
+    """``settle(claim, run)``: whether a claim ``holds`` or is ``refuted``, by an experiment that can tell."""
+    must_be_a_function("settle", answer.is_function, answer.kind)
+    rng, verdicts = random.Random(answer.seed), []
+    for number, (claim, gain) in enumerate(_claims(rng), start=1):
+        truth = "holds" if gain >= claim["times_as_fast"] else "refuted"
+        changed = f"{claim['change']} {claim['from']} → {claim['to']}"
+        shown = f"settle for claim {number}, {changed} on {claim['device']}"
+        found = answer.ask(_settled, rng.randrange(10**6), claim, gain, shown=shown)
+        said = found["said"]
+        if said not in ("holds", "refuted"):
+            raise NotYet(f"{shown} gives {spelt(said)}: return 'holds' or 'refuted'.")
+        if not found["runs"]:
+            raise NotYet(f"{shown} runs nothing: a verdict without an experiment cannot fail.")
+        if not found["device"]:
+            raise NotYet(f"{shown} measures on another device: the claim is about {claim['device']}.")
+        if not all(found["looked"]):
+            raise NotYet(
+                f"{shown} never runs the two settings that the claim compares, {claim['setting']} with "
+                f"{claim['change']} "
+                f"{claim['from']} and {claim['to']}: whatever else differs is confounded with it."
+            )
+        verdicts.append(said)
+        if said != truth:
+            least = claim["times_as_fast"]
+            raise NotYet(
+                f"{shown}: it is {gain:.2f} times as fast where at least {least:g} was claimed, so it "
+                f"{_is(truth)}, and settle says "
+                f"{said!r}. Compare from / to with what is claimed, by a statistic that a cold first run "
+                f"and a "
+                "few slow ones do not move."
+            )
+        if found["runs"] > MOST_RUNS:
+            raise NotYet(f"{shown} takes {plural(found['runs'], 'run')}; {MOST_RUNS} are enough.")
+    return "claims that hold and claims that do not are told apart, each where it was made."
+
+
+def _is(truth: str) -> str:
+    return "holds" if truth == "holds" else "is refuted"
+
+
+# 17-capstone
+
+
+def decoding_step(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+    """Attention of one query a head; scores are small, or so large that their exponentials overflow."""
+    heads, tokens = size
+    rng = data.rng
+    query, keys, values = (
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
+    )
+    scale = np.float32(rng.choice([0.1768, 1.0, 6.0]))
+    scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights /= weights.sum(axis=1, keepdims=True)
+    wanted, terms = (np.einsum("ht,htd->hd", weights, v) for v in (values, np.abs(values)))
+    given = {"query": query, "keys": keys, "values": values, "scale": scale, "heads": heads, "tokens": tokens}
+    out = Near(wanted.astype(np.float32), terms, ulps=3000)
+    return Case(heads + int(rng.integers(0, 3)), given, {"out": out})
+
+
+def _some_heads(rng: np.random.Generator, at_once: int) -> list[Any]:
+    """(heads, tokens): one of each, fewer tokens than warps, whole and ragged."""
+    drawn = [(int(rng.integers(2, 9)), int(rng.integers(2, 200))) for _ in range(3)]
+    return [(1, 1), (2, 5), (3, 32), (5, 33), *drawn, (7, 300)]
+
+
+EXERCISES = (
+    PythonExercise("17-estimate", "A napkin", judge_napkin, level="warm-up"),
+    PythonExercise("17-diagnose", "Eight hidden kernels", judge_cause),
+    KernelExercise(
+        "17-bug",
+        "Repair: where is the largest?",
+        "row_argmax",
+        "const int* x, int* at, int rows, int cols",
+        argmax_case,
+        reference="row_argmax.cu",
+        kind="repair",
+        sizes=draw.matrices,
+        once=True,
+        measured=Measured((40, 700), (256, 1, 1)),
+        budgets=(Budget("atomics", "A tree in shared memory needs none.", most=0),),
+        advice=(
+            Advice(
+                advice.out_of_bounds,
+                "The grid may have more blocks than there are rows, and a row fewer columns than threads.",
+            ),
+            Advice(advice.fault("barrier"), "All threads of a block have to come to every barrier."),
+            Advice(advice.hazard("WAW"), "One thread of one block writes a row's answer."),
+            Advice(
+                advice.hazard("RAW", "WAR"),
+                "Other warps have written what is read: a barrier of the whole block after each step.",
+            ),
+            Advice(advice.written_twice, "One thread writes a row's answer."),
+            Advice(
+                _other_of_equals,
+                "Of several equal ones the first is asked for: compare places where values are equal.",
+            ),
+            Advice(_negative_rows, "A row may be negative throughout: 0 is not the least there is."),
+            Advice(advice.partly_unwritten, "Each row has an answer, an empty one -1."),
+            Advice(
+                lambda m: m.found is not None,
+                "Does the tree lose an element where the number of threads is odd, and does every thread "
+                "see all its columns?",
+            ),
+        ),
+        praise="the first of the largest, for every row, block and sign.",
+    ),
+    PythonExercise("17-refute", "Settle a claim", judge_settle, level="stretch"),
+    KernelExercise(
+        "17-capstone",
+        "One decoding step",
+        "attend",
+        "const float* query, const float* keys, const float* values, float* out, float scale, int heads, "
+        "int tokens",
+        decoding_step,
+        reference="attend.cu",
+        naive="attend_naive.cu",
+        level="stretch",
+        sizes=_some_heads,
+        blocks=draw.whole_warps,
+        once=True,
+        measured=Measured((12, 256), (256, 1, 1), slack=3.0),
+        budgets=(
+            Budget("load_sectors", "Keys and values are read once, by neighbouring lanes.", allowance=1.3),
+            Budget(
+                "warp_instructions",
+                "A score is a product of 32 numbers: all lanes of a warp share it.",
+                allowance=1.6,
+            ),
+            Budget("atomics", "Warps meet in shared memory.", most=0),
+        ),
+        advice=(
+            Advice(advice.out_of_bounds, "The grid may have more blocks than there are heads."),
+            Advice(advice.fault("barrier"), "All warps of a block come to the barrier."),
+            Advice(advice.hazard("RAW", "WAR"), "Warps meet in shared memory, and a barrier lies between."),
+            Advice(advice.written_twice, "One warp writes a head's numbers."),
+            Advice(
+                lambda m: m.found is not None and bool(np.isnan(m.found).any()),
+                "An exponential overflows, or nothing is divided by nothing: take the largest score off, and "
+                "mind a warp that has no token.",
+            ),
+            Advice(
+                lambda m: m.found is not None,
+                "When a higher score comes, both the sum and the weights so far shrink, in each warp and "
+                "where warps are joined.",
+            ),
+        ),
+        praise="every key and value read once, for any number of tokens and warps.",
+    ),
+)
