@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(
     r"<summary>Solution of (?P<id>[\w-]+)</summary>\s*```python\n(?P<code>.*?)\n```", re.DOTALL
 )
-CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", .+\)$', re.MULTILINE)
+CHECK = re.compile(r'^gl\.check\("(?P<id>[\w-]+)", (?P<answer>.+)\)$', re.MULTILINE)
 _MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
@@ -39,7 +39,8 @@ def cells(path: Path) -> Iterator[str]:
 
 def run(sources: Sequence[str], name: str) -> None:
     """Run pieces of code one after the other, as a notebook's kernel would, in silence."""
-    names: dict[str, Any] = {"__name__": "__main__"}
+    # A kernel shows what display is given; here its picture is made, and nobody looks.
+    names: dict[str, Any] = {"__name__": "__main__", "display": repr}
     for number, source in enumerate(sources, 1):
         code = compile(_MAGIC.sub("", source), f"{name}, cell {number}", "exec")
         with contextlib.redirect_stdout(io.StringIO()):

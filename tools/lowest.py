@@ -38,11 +38,23 @@ def main() -> None:
     call(*install, "--resolution", "lowest-direct", "-r", "pyproject.toml", "--extra", "test")
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", scratch)
+        call(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", scratch)
         (wheel,) = Path(scratch).glob("*.whl")
+        call(
+            *uv,
+            "tool",
+            "run",
+            "--quiet",
+            "twine",
+            "check",
+            "--strict",
+            wheel,
+            *Path(scratch).glob("*.tar.gz"),
+        )
         call(*install, "--no-deps", wheel)
         empty = Path(scratch) / "a learner's folder"
         empty.mkdir()
-        call(PYTHON, "-m", "gpulab", "doctor", folder=empty)
+        call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=empty)
         call(PYTHON, "-m", "gpulab", "copy", folder=empty)
         course = empty / "gpulab-course"
         first = min(path.name for path in course.glob("*.ipynb"))

@@ -6,8 +6,9 @@ runs those of the room's own tests that pass over the changed line, and lists th
 
 A fault is a comparison or an operator exchanged, a whole number off by one, ``and`` for ``or``, a condition
 negated, a statement or a keyword left out, nothing returned, an error not raised. Texts of messages,
-annotations, ``assert`` and documentation are left alone. Faults that change no behaviour are listed in
-``tools/equivalent_mutants.tsv`` with the reason, and are not counted.
+annotations, ``assert``, documentation and a picture's measures (constants called ``*_PX``) are left alone.
+Faults that change no behaviour are listed in ``tools/equivalent_mutants.tsv`` with the reason, and are not
+counted. Tests that want a GPU run with its stand-in where ``ROOMS`` says ``gpu:``.
 """
 
 from __future__ import annotations
@@ -41,11 +42,36 @@ _WATCH, _REPORT = "GPULAB_MUTATE_WATCH", "GPULAB_MUTATE_REPORT"
 _BUDGET_S, _PATIENCE, _GRACE_S = 6.0, 4.0, 40.0
 
 
-# Room -> the tests that belong to it: files and folders, the quickest first.
+def _in(folder: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"tests/{folder}/test_{name}.py" for name in names)
+
+
 def _virtual(*names: str) -> tuple[str, ...]:
-    return tuple(f"tests/virtual/test_{name}.py" for name in names)
+    return _in("virtual", names)
 
 
+def _allocators(*names: str) -> tuple[str, ...]:
+    return _in("allocators", names)
+
+
+def _sanitizer(*names: str) -> tuple[str, ...]:
+    return _in("engine", tuple(f"sanitizer{name}" for name in names))
+
+
+def _views(*names: str) -> tuple[str, ...]:
+    return _in("views", names)
+
+
+def _teach(*names: str) -> tuple[str, ...]:
+    return _in("teach", names)
+
+
+# Tests that run with a virtual GPU in a real one's place, as the stage `fake-gpu` runs them.
+_GPU = "gpu:"
+_GPU_PLUGIN = ("-p", "tests.real.fake_gpu", "--fake-gpu")
+_ON_A_GPU = ("gpu:tests/real", "gpu:tests/session/test_real_gpu.py")
+
+# Room -> the tests that belong to it: files and folders, the quickest first.
 ROOMS: dict[str, tuple[str, ...]] = {
     "virtualgpu/compile": (
         "tests/ptx",
@@ -54,9 +80,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *_virtual("signature"),
     ),
     "virtualgpu/compile/ptx": ("tests/ptx", "tests/engine", "tests/fuzz/test_parser_fuzz.py"),
-    "virtualgpu/sanitizer": ("tests/engine",),
+    "virtualgpu/sanitizer": _sanitizer("", "_order", "_copies", "_patterns", "_blocks", "_words"),
+    "virtualgpu/sanitizer/report": _sanitizer("_words", "_patterns", ""),
     "virtualgpu/engine/run": ("tests/engine", *_virtual("kernels")),
     "virtualgpu/engine/ir": ("tests/engine", "tests/counters"),
+    "virtualgpu/engine/machine": ("tests/engine",),
     "virtualgpu/engine/lower": ("tests/engine",),
     "virtualgpu/engine/lower/ops": ("tests/engine",),
     "virtualgpu/engine/observe": ("tests/engine", "tests/counters"),
@@ -80,9 +108,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         ),
         *("pool_model", "backend", "fork", "published"),
     ),
-    "virtualgpu/allocators": ("tests/allocators", "tests/memory"),
+    "virtualgpu/allocators": _allocators("released", "fragments", "statistics", "replay", "steps"),
+    "virtualgpu/allocators/snapshot": _allocators("snapshot", "torch_recorded"),
+    "virtualgpu/allocators/torch": _allocators("torch_model", "torch_recorded"),
     "virtualgpu/allocators/cupy": (
-        "tests/allocators/test_cupy.py",
+        *_allocators("cupy"),
         *_virtual("memory_hooks", "pool", "pool_recorded"),
     ),
     "virtualgpu/cp": _virtual("random", "cupy_names", "as_cupy", "arrays_rules"),
@@ -121,23 +151,65 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "tests/recordings/test_files.py",
         "tests/views",
     ),
-    "virtualgpu/trace": ("tests/trace",),
+    "virtualgpu/trace": ("tests/trace", "tests/session/test_check_streams.py"),
+    "virtualgpu/trace/files": ("tests/trace/test_files.py", "tests/session/test_recorded_timelines.py"),
+    "virtualgpu/trace/cupti": ("tests/trace/test_cupti_records.py", "tests/trace/test_stream_order.py"),
     "virtualgpu/model/recording": (
         *_virtual("recorder", "nvtx", "line_watch"),
         "tests/session/test_timeline.py",
         "tests/session/test_check_streams.py",
     ),
-    "gpulab/session": ("tests/session", "tests/real"),
-    "gpulab/lab": ("tests/session", "tests/recordings", "tests/real"),
-    "gpulab/real": ("tests/real", "tests/session"),
-    "gpulab/views": ("tests/views",),
-    "gpulab/views/parts": ("tests/views",),
-    "gpulab/views/warp": ("tests/views",),
-    "gpulab/views/launch": ("tests/views",),
-    "gpulab/views/device": ("tests/views",),
-    "gpulab/views/occupancy": ("tests/views",),
-    "gpulab/views/tables": ("tests/views", "tests/session/test_tables.py"),
-    "gpulab/teach": ("tests/teach",),
+    "gpulab/session": (
+        *_in("session", ("choice", "arguments", "waiting")),
+        "gpu:tests/real/test_order.py",
+        "gpu:tests/session/test_real_gpu.py",
+    ),
+    "gpulab/session/pools": ("tests/memory",),
+    "gpulab/lab": ("tests/session", "tests/recordings", *_ON_A_GPU),
+    "gpulab/lab/faults": ("tests/session/test_sandbox.py", "tests/session/test_who_wrote.py"),
+    "gpulab/lab/fusion": ("tests/session/test_traffic.py",),
+    "gpulab/lab/libraries": (
+        "tests/session/test_calls.py",
+        "tests/session/test_follow.py",
+        "tests/session/test_tune.py",
+    ),
+    "gpulab/lab/links": ("tests/session/test_collective.py",),
+    "gpulab/lab/monitor": ("tests/session/test_monitor.py", "tests/real/test_load.py"),
+    "gpulab/lab/precision": ("tests/session/test_precision.py",),
+    "gpulab/lab/profiling": ("tests/session/test_profile.py", "tests/trace/test_profile.py"),
+    "gpulab/lab/why": ("tests/session/test_diagnose.py", "tests/session/test_roofline.py"),
+    "gpulab/lab/memory": ("tests/memory", "tests/session/test_ladder.py"),
+    "gpulab/real": (*_ON_A_GPU, "tests/real"),
+    "gpulab/real/cupti": (*_ON_A_GPU, "tests/trace/test_cupti_records.py"),
+    "gpulab/real/memory": ("tests/memory",),
+    "gpulab/views": _views("common", "launch_chart", "device_and_occupancy", "timeline"),
+    "gpulab/views/access": _views("access"),
+    "gpulab/views/allocator": _views("allocator_view"),
+    "gpulab/views/collective": ("tests/session/test_collective.py",),
+    "gpulab/views/device": _views("device_and_occupancy"),
+    "gpulab/views/graph": _views("graph_view"),
+    "gpulab/views/ladder": _views("ladder_chart"),
+    "gpulab/views/launch": _views("launch_chart"),
+    "gpulab/views/memory": ("tests/memory/test_chart.py",),
+    "gpulab/views/monitor": ("tests/session/test_monitor.py",),
+    "gpulab/views/roofline": ("tests/session/test_roofline.py",),
+    "gpulab/views/layers": ("tests/session/test_follow.py",),
+    "gpulab/views/traffic": ("tests/session/test_traffic.py",),
+    "gpulab/views/occupancy": _views("device_and_occupancy"),
+    "gpulab/views/precision": ("tests/session/test_precision.py",),
+    "gpulab/views/parts": _views("parts", "layers", "contrast", "common", "graph_view", "timeline"),
+    "gpulab/views/tables": (*_views("trace_views"), "tests/session/test_tables.py"),
+    "gpulab/views/timeline": _views("timeline", "trace_views"),
+    "gpulab/views/warp": _views("warp_stepper"),
+    "gpulab/teach": _teach("store", "folders", "prediction", "quiz", "progress", "widgets", "first_lines"),
+    "gpulab/teach/interview": ("tests/interview",),
+    "gpulab/teach/predictions": _teach("numbers", "prediction", "course_predictions", "widgets"),
+    "gpulab/teach/classroom": _teach("classroom"),
+    "gpulab/teach/judge": _teach("judge", "kernel_costs"),
+    "gpulab/teach/judge/kernel": _teach("judge", "kernel_costs"),
+    "gpulab/teach/judge/python": _teach("programs", "moving_data"),
+    "gpulab/teach/judge/process": _teach("processes"),
+    "gpulab/diagnosis": ("tests/session/test_doctor.py",),
     "gpulab/course": ("tests/teach",),
 }
 
@@ -246,11 +318,21 @@ def _is_text(node: ast.AST) -> bool:
     )
 
 
+def _is_measure(targets: list[ast.expr]) -> bool:
+    """Whether a statement gives pixels of a picture, one more or less of which is a matter of taste."""
+    names = [n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+    return bool(names) and all(name.endswith("_PX") for name in names)
+
+
 def _sites(node: Any, statement: Any, inside: bool = False) -> Iterator[tuple[Any, Any, bool]]:
     """Nodes that faults may go into, with the statement that each is in, and whether it is in a function."""
     if isinstance(node, (ast.JoinedStr, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return
     if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        return
+    if isinstance(node, ast.keyword) and node.arg in _GUARDS:
+        return
+    if isinstance(node, ast.Assign) and not inside and _is_measure(node.targets):
         return
     simple = isinstance(node, ast.stmt) and not hasattr(node, "body")
     statement = node if simple else statement
@@ -430,7 +512,11 @@ def copy_tree(target: Path) -> None:
 def passage(tree: Path, room: str, tests: list[str], cache: Path) -> Passage:
     """Run a room's tests once without any fault, and note what runs where."""
     digest = hashlib.sha256()
-    own = {*files_of(room, tree), *(str(f.relative_to(tree)) for t in tests for f in _python_files(tree / t))}
+    places = [tree / test.removeprefix(_GPU) for test in tests]
+    own = {
+        *files_of(room, tree),
+        *(str(f.relative_to(tree)) for place in places for f in _python_files(place)),
+    }
     for name in sorted(own):
         digest.update(name.encode() + b"\0" + (tree / name).read_bytes())
     kept = (
@@ -442,15 +528,34 @@ def passage(tree: Path, room: str, tests: list[str], cache: Path) -> Passage:
         kept.parent.mkdir(exist_ok=True)
         temporary = kept.with_suffix(f".{os.getpid()}")
         environment = {_WATCH: str(tree / room), _REPORT: str(temporary), "GPULAB_CACHE_DIR": str(cache)}
-        arguments = ["-p", "mutate", "-m", "not gpu and not browser and not slow", *tests]
-        if _pytest(tree, arguments, environment, 1800) not in (0, 1):
-            raise SystemExit(f"The tests of {room} do not run.")
+        facts: dict[str, Any] = {"seconds": {}, "lines": {}}
+        for prefix, mine in _by_device(tests):
+            chosen = (*_GPU_PLUGIN, "-m", "gpu") if prefix else ("-m", "not gpu and not browser and not slow")
+            if _pytest(tree, ["-p", "mutate", *chosen, *mine], environment, 3600) not in (0, 1):
+                raise SystemExit(f"The tests of {room} do not run.")
+            _add_facts(facts, json.loads(temporary.read_text(encoding="utf-8")), prefix)
+        temporary.write_text(json.dumps(facts), encoding="utf-8")
         temporary.replace(kept)
     facts = json.loads(kept.read_text(encoding="utf-8"))
     lines = {
         name: {int(n): found for n, found in by_line.items()} for name, by_line in facts["lines"].items()
     }
     return Passage(facts["seconds"], lines)
+
+
+def _by_device(tests: list[str]) -> list[tuple[str, list[str]]]:
+    """The tests as they are, and those with a GPU's stand-in, where there are any of a kind."""
+    gpu = [test.removeprefix(_GPU) for test in tests if test.startswith(_GPU)]
+    plain = [test for test in tests if not test.startswith(_GPU)]
+    return [(prefix, names) for prefix, names in (("", plain), (_GPU, gpu)) if names]
+
+
+def _add_facts(facts: dict[str, Any], more: dict[str, Any], prefix: str) -> None:
+    facts["seconds"].update({prefix + test: took for test, took in more["seconds"].items()})
+    for name, by_line in more["lines"].items():
+        known = facts["lines"].setdefault(name, {})
+        for line, found in by_line.items():
+            known.setdefault(line, []).extend(test and prefix + test for test in found)
 
 
 def _python_files(place: Path) -> list[Path]:
@@ -466,23 +571,33 @@ def outcome(tree: Path, mutant: Mutant, tests: list[str], expected_s: float, cac
         own = Path(folder) / "cache"
         shutil.copytree(cache, own, copy_function=_linked) if cache.exists() else own.mkdir()
         listed = Path(folder) / "tests.txt"
-        listed.write_text("\n".join(tests), encoding="utf-8")
         file.write_text(mutant.text, encoding="utf-8")
+        status: int | None = 0
         try:
-            status = _pytest(
-                tree, ["-x", f"@{listed}"], {"GPULAB_CACHE_DIR": str(own)}, expected_s * _PATIENCE + _GRACE_S
-            )
+            for prefix, mine in _by_device(tests):
+                listed.write_text("\n".join(mine), encoding="utf-8")
+                arguments = ["-x", *(_GPU_PLUGIN if prefix else ()), f"@{listed}"]
+                limit_s = (expected_s * _PATIENCE + _GRACE_S) * _crowd()
+                status = _pytest(tree, arguments, {"GPULAB_CACHE_DIR": str(own)}, limit_s)
+                if status not in (0, 5):
+                    break
         finally:
             file.write_bytes(before)
     return "timeout" if status is None else "survived" if status in (0, 5) else "killed"
 
 
+def _crowd() -> float:
+    """How many times longer things take while others compute, too."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else 1.0
+
+
 def _linked(source: str, target: str) -> None:
     """The same file at another place; a cache replaces its files whole and so never writes into one."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    with contextlib.suppress(FileNotFoundError):  # another process was still writing it
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copyfile(source, target)
 
 
 def files_of(room: str, root: Path = ROOT) -> list[str]:
@@ -504,7 +619,7 @@ def examine(
     known = equivalents()
     counted = [m for m in every if m.key not in known]
     chosen = random.Random(f"{seed} {room}").sample(counted, min(sample, len(counted)))
-    tests = [name for name in ROOMS[room] if (tree / name).exists()]
+    tests = [name for name in ROOMS[room] if (tree / name.removeprefix(_GPU)).exists()]
     find = "from virtualgpu.compile.cache import directory; print(directory())"
     found_at = subprocess.run(
         [sys.executable, "-c", find], cwd=tree, env={**os.environ, "PYTHONPATH": str(tree)},
@@ -632,7 +747,7 @@ if _WATCH in os.environ:
     def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         """Watch one test."""
         _note("")  # whatever ran outside of tests: imports
-        started = time.monotonic()
+        started = sum(os.times()[:4])  # processor time, children's too: others compute meanwhile
         threading.settrace(_trace)
         sys.settrace(_trace)
         yield
@@ -640,7 +755,7 @@ if _WATCH in os.environ:
             _now.clear()
             return
         _note(item.nodeid)
-        _seconds[item.nodeid] = time.monotonic() - started
+        _seconds[item.nodeid] = sum(os.times()[:4]) - started
 
     def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         """Leave tests out that fail without any fault, or do not run here."""

@@ -21,6 +21,8 @@ from typing import Any
 from tools.cells import ROOT, cells, notebooks, run
 
 DEVICE = "virtual:A100"
+# A kernel of notebook 02 is told how many blocks an SM of this device can hold.
+ELSEWHERE = {"02": ("virtual:T4", "virtual:RTX 4090")}
 
 _FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
@@ -41,16 +43,20 @@ def requests() -> list[Request]:
     from tools.corpus import CASES
     from tools.corpus.workloads import WORKLOADS
     from virtualgpu.compile import nvrtc
+    from virtualgpu.cp._random import bits
 
     found = [Request(c.code, (*c.options, *nvrtc.CUPY_OPTIONS), ()) for c in CASES]
     found += [Request(w.code, nvrtc.CUPY_OPTIONS, ()) for w in WORKLOADS]
     found += [Request(code, nvrtc.CUPY_OPTIONS, ()) for code in course_kernels()]
+    for code, options in map(bits.source, bits.STRUCTS):
+        found.append(Request(code, (*options, *nvrtc.CUPY_OPTIONS), ()))
     with recorded(found), kernels_alone():
         doctor()
         for path in notebooks():
-            session.use_device("virtual:T4")
-            session.use_device(DEVICE)  # a fresh one, whose pool holds nothing of the notebook before
-            run(list(cells(path)), path.name)
+            for device in (*ELSEWHERE.get(path.name[:2], ()), DEVICE):
+                session.use_device("virtual:V100")
+                session.use_device(device)  # a fresh one, whose pool holds nothing of the notebook before
+                run(list(cells(path)), path.name)
         session.use_device(DEVICE)
         run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
     return list({(r.options, r.name_expressions, plain_key(r)): r for r in found}.values())

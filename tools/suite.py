@@ -1,8 +1,11 @@
 """Run the test suite in stages, all of them even if one fails, and sum up.
 
 ``python -m tools.suite lint types unit notebooks browser`` runs those stages with the Python that runs this
-file. Each stage's time and pytest's closing line are repeated at the end; the exit status is 1 if any
-stage failed.
+file. Tests that are spread over all cores come first; what takes one core runs beside them and after them,
+as many at a time as there are cores. Browser tests mostly wait, and must not be kept waiting: they run beside
+all others, which give way to them. Each stage's time, its processor time and pytest's closing line are
+repeated at the end; the exit status is 1 if any stage failed. A file whose tests have passed is left out
+until something changes (`tools.unchanged`).
 """
 
 from __future__ import annotations
@@ -11,15 +14,19 @@ import argparse
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import lowest
+from tools import lowest, unchanged
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTEST_COUNT = re.compile(r"(\d+) (passed|failed|errors?|skipped|xfailed|xpassed|deselected)")
@@ -34,11 +41,20 @@ class Result:
     ok: bool
     seconds: float
     closing: str
+    processor_s: float = 0.0
 
 
-def tee(command: list[str], environment: dict[str, str]) -> tuple[int, list[str]]:
-    """Run a command with its output shown as it comes; return its status and its lines."""
-    print(f"\n$ {' '.join(command)}".replace(sys.executable, "python"), flush=True)
+Show = Callable[[str], None]
+
+
+def shown(text: str) -> None:
+    """Print at once."""
+    print(text, flush=True)
+
+
+def tee(command: list[str], environment: dict[str, str], show: Show = shown) -> tuple[int, list[str], float]:
+    """Run a command with its output shown as it comes; return its status, lines and processor time."""
+    show(f"\n$ {' '.join(command)}".replace(sys.executable, "python"))
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -52,14 +68,22 @@ def tee(command: list[str], environment: dict[str, str]) -> tuple[int, list[str]
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            show(line.rstrip("\n"))
             lines.append(line.rstrip())
-    return process.returncode, lines
+        spent_s = 0.0
+        if hasattr(os, "wait4"):
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            spent_s = used.ru_utime + used.ru_stime
+    return process.returncode, lines, spent_s
 
 
 def counts(line: str) -> dict[str, int]:
-    """Read pytest's closing line, such as ``3 passed, 1 skipped in 0.5s``."""
-    return {name.rstrip("s") if name == "errors" else name: int(n) for n, name in PYTEST_COUNT.findall(line)}
+    """Read one of pytest's closing lines or more, such as ``3 passed, 1 skipped in 0.5s``."""
+    found: Counter[str] = Counter()
+    for number, name in PYTEST_COUNT.findall(line):
+        found[name.removesuffix("s") if name == "errors" else name] += int(number)
+    return dict(found)
 
 
 def pytest(*arguments: str) -> list[str]:
@@ -72,16 +96,24 @@ def notebooks() -> list[str]:
     return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
 
 
-def workers(spread: str = "loadfile") -> list[str]:
-    """Spread tests over the cores. One process on a GPU: side by side they would measure each other.
-
-    Cells of a notebook stay together; of the tests an idle worker takes over what another has left.
-    """
+def cores() -> int:
+    """Processes that run tests side by side. One on a GPU: they would measure each other."""
     on_gpu = os.environ.get("GPULAB_DEVICE", "").startswith("cuda")
-    cores = min(os.cpu_count() or 1, 8)
-    if on_gpu or cores == 1 or importlib.util.find_spec("xdist") is None:
+    return 1 if on_gpu else min(os.cpu_count() or 1, 8)
+
+
+def workers() -> list[str]:
+    """Spread tests over the cores; an idle worker takes over what another has left."""
+    if cores() == 1 or importlib.util.find_spec("xdist") is None:
         return []
-    return ["-n", str(cores), "--dist", spread]
+    return ["-n", str(cores()), "--dist", "worksteal"]
+
+
+def left_out(stage: str) -> tuple[str, ...]:
+    """Let files whose tests have passed in a stage be left out of it until something changes."""
+    if not unchanged.wanted():
+        return ()
+    return ("-p", "tools.unchanged", f"--unchanged=.cache/green/{stage}.json")
 
 
 def lint() -> list[list[str]]:
@@ -97,32 +129,64 @@ def types() -> list[list[str]]:
 
 
 def unit() -> list[list[str]]:
-    return [pytest(*workers("worksteal"), "-m", "not browser", "--without-gpu", "tests")]
+    return [pytest(*workers(), *left_out("unit"), "-m", "not browser", "--without-gpu", "tests")]
+
+
+def speed() -> list[list[str]]:
+    """What was promised to be fast, in processor time beside a loop that is disturbed as much."""
+    return [[sys.executable, "-m", "tools.bench.table", "--check"]]
 
 
 def fast() -> list[list[str]]:
-    return [pytest(*workers("worksteal"), "-m", "not browser and not slow", "--without-gpu", "tests")]
+    return [pytest(*workers(), "-m", "not browser and not slow", "--without-gpu", "tests")]
 
 
 def notebook_cells() -> list[list[str]]:
     # Lax: a cell must run; its output is compared only where the cell asks for it (NBVAL_CHECK_OUTPUT).
     options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "no:cacheprovider")
-    return [pytest(*workers(), "-p", "tests.kernels", *options, *notebooks())] if notebooks() else []
+    named = notebooks()
+    return [pytest(*left_out("notebooks"), "-p", "tests.kernels", *options, *named)] if named else []
 
 
 def browser() -> list[list[str]]:
-    return [pytest("-m", "browser", "tests")]
+    return [pytest(*left_out("browser"), "-m", "browser", "tests/browser")]
 
 
 def fake_gpu() -> list[list[str]]:
     """The code for real GPUs, with a virtual GPU in the place of one."""
     plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [f"tests/gpu/test_{name}.py" for name in ("device", "judge_gpu", "public", "traces")]
-    return [pytest(*workers(), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
+    return [pytest(*left_out("fake-gpu"), *plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 
 def gpu() -> list[list[str]]:
     return [pytest("-m", "gpu", "tests")]
+
+
+# What a processor decides beside each instruction alone, which `test_every_instruction` takes to
+# every level: conversions and roundings of all kinds of numbers, textures, fused steps, random programs.
+OF_PROCESSORS = (
+    "engine/test_conversions.py", "engine/test_rounding.py", "engine/test_narrow_types.py",
+    "engine/test_half_atomics.py", "engine/test_contraction.py", "virtual/test_textures.py",
+    "fuzz/test_fuzz.py",
+)  # fmt: skip
+
+
+def processors() -> list[list[str]]:
+    """What processors may differ in, with code for those that most people have, where it runs here."""
+    from virtualgpu.engine.machine import processor
+
+    commands = []
+    for level in processor.levels()[:2]:
+        if lacks := processor.lacking(level):
+            print(f"skipped {level}: this processor lacks {', '.join(lacks)}", flush=True)
+            continue
+        chosen = (
+            f"--processor={level}", "-p", "no:cacheprovider", "-p", "no:nbval",
+            *(f"tests/{name}" for name in OF_PROCESSORS),
+        )  # fmt: skip
+        commands.append(pytest(*left_out(f"processors-{level}"), *chosen))
+    return commands
 
 
 def oldest() -> list[list[str]]:
@@ -131,7 +195,7 @@ def oldest() -> list[list[str]]:
     chosen = ("-m", "not browser and not slow", "--without-gpu", *(f"tests/{name}" for name in tests))
     # Older packages may be slower; the order of streams leans on none of them.
     chosen = ("-k", "not (processor_time or check_streams or stream_orders or graph_capture)", *chosen)
-    run_tests = pytest(*workers("worksteal"), "-p", "no:cacheprovider", *chosen)
+    run_tests = pytest("-p", "no:cacheprovider", *chosen)
     return [[sys.executable, "-m", "tools.lowest"], [str(lowest.PYTHON), *run_tests[1:]]]
 
 
@@ -140,34 +204,45 @@ COURSE = ("anywidget", "filelock", "ipykernel", "llvmlite", "matplotlib", "numpy
 NEEDS = {
     "lint": ("ruff",),
     "types": ("mypy",),
+    "speed": ("llvmlite",),
     "unit": ("pytest",),
     "fast": ("pytest",),
     "notebooks": ("pytest", "nbval", *COURSE),
     "browser": ("pytest",),
     "fake-gpu": ("pytest",),
     "gpu": ("pytest",),
+    "processors": ("pytest", "llvmlite"),
     "lowest": ("uv", "hatchling", "xdist"),
 }
+# Stages that take all cores, and the one that others give way to.
+SPREAD = ("unit", "fast", "gpu")
+IN_FRONT = "browser"
 STAGES: dict[str, Callable[[], list[list[str]]]] = {
     "lint": lint,
     "types": types,
+    "speed": speed,
     "unit": unit,
     "fast": fast,
     "notebooks": notebook_cells,
     "browser": browser,
     "fake-gpu": fake_gpu,
     "gpu": gpu,
+    "processors": processors,
     "lowest": oldest,
 }
 
 
 def stage_environment(scratch: str) -> dict[str, str]:
-    """Keep the learner's own progress, predictions and device choice out of the tests."""
+    """Keep the learner's own progress, predictions and device choice out of the tests, and all that is
+    compiled in one place for every worker and stage."""
     environment = dict(os.environ)
     environment["GPULAB_HOME"] = str(Path(scratch) / "gpulab")
     environment["JUPYTER_CONFIG_DIR"] = str(Path(scratch) / "jupyter")
+    environment.setdefault("GPULAB_CACHE_DIR", str(ROOT / ".cache" / "tests"))
     environment["IPYTHONDIR"] = str(Path(scratch) / "ipython")
     environment["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    # Hundreds of processes import the same modules: none of them should compile those again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     # A notebook's kernel finds this checkout, whatever is installed.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return environment
@@ -183,25 +258,102 @@ def kernel_obstacle(environment: dict[str, str]) -> str:
     return f"Nothing can run: {sys.executable} cannot use gpulab in a notebook ({last})"
 
 
-def run(name: str, environment: dict[str, str]) -> Result:
-    """Run one stage."""
-    print(f"\n=== {name} " + "=" * (90 - len(name)), flush=True)
+def lacking(name: str) -> list[str]:
+    """Packages that a stage needs and that are not installed."""
+    return [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
+
+
+def run(
+    name: str, environment: dict[str, str], show: Show = shown, commands: list[list[str]] | None = None
+) -> Result:
+    """Run one stage, or some of its commands."""
+    show(f"\n=== {name} " + "=" * (90 - len(name)))
     start = time.perf_counter()
-    missing = [package for package in NEEDS[name] if importlib.util.find_spec(package) is None]
-    if missing:
+    if missing := lacking(name):
         return Result(name, False, 0.0, f"pip install {' '.join(missing)}")
     if name in ("gpu", "notebooks") and (reason := kernel_obstacle(environment)):
-        print(reason, flush=True)
+        show(reason)
         return Result(name, False, 0.0, reason)
-    ok, closing = True, ""
-    for command in STAGES[name]():
-        status, lines = tee(command, environment)
+    ok, closings, spent_s = True, [], 0.0
+    for command in STAGES[name]() if commands is None else commands:
+        status, lines, processor_s = tee(command, environment, show)
+        spent_s += processor_s
         if "pytest" in command:
-            closing = next((line.strip("= ") for line in reversed(lines) if counts(line)), "no test ran")
+            closings.append(
+                next((line.strip("= ") for line in reversed(lines) if counts(line)), "no test ran")
+            )
             ok &= status in (0, NO_TESTS_COLLECTED)
         else:
             ok &= status == 0
-    return Result(name, ok, time.perf_counter() - start, closing)
+    return Result(name, ok, time.perf_counter() - start, "; ".join(closings), spent_s)
+
+
+def parts(name: str) -> list[list[list[str]]]:
+    """A stage's commands, each alone where none needs what another has done."""
+    if lacking(name):
+        return [[]]
+    commands = STAGES[name]()
+    return [[command] for command in commands] if name == "processors" and commands else [commands]
+
+
+def merged(results: list[Result]) -> Result:
+    """The parts of a stage as one."""
+    return Result(
+        results[0].name,
+        all(each.ok for each in results),
+        sum(each.seconds for each in results),
+        "; ".join(each.closing for each in results if each.closing),
+        sum(each.processor_s for each in results),
+    )
+
+
+def aside(command: list[str]) -> list[str]:
+    """A command that gives way to others."""
+    return ["nice", *command] if shutil.which("nice") else command
+
+
+def run_all(stages: Sequence[str], environment: dict[str, str]) -> list[Result]:
+    """Run stages side by side so that no core is idle; what runs beside others is shown when it has ended."""
+    names = list(dict.fromkeys(stages))
+    give_way = aside if IN_FRONT in names and len(names) > 1 else list
+    found: dict[str, list[Result]] = {name: [] for name in names}
+    left = deque(
+        (name, [give_way(command) for command in commands])
+        for name in names
+        if name not in (*SPREAD, IN_FRONT)
+        for commands in parts(name)
+    )
+    live = len(names) == 1 or cores() == 1
+    telling = threading.Lock()
+
+    def told(name: str, commands: list[list[str]] | None = None) -> None:
+        said: list[str] = []
+        found[name].append(run(name, environment, shown if live else said.append, commands))
+        with telling:
+            shown("\n".join(said))
+
+    def go_on() -> None:
+        while True:
+            try:
+                name, commands = left.popleft()
+            except IndexError:
+                return
+            told(name, commands)
+
+    with ThreadPoolExecutor(cores() + 2) as beside:
+        running = [beside.submit(told, IN_FRONT)] if IN_FRONT in names else []
+        try:
+            running += [beside.submit(go_on) for _ in range(cores() > 1)]
+            for name in names:
+                if name in SPREAD:
+                    commands = [give_way(command) for command in STAGES[name]()]
+                    found[name].append(run(name, environment, shown, commands))
+            running += [beside.submit(go_on) for _ in range(max(cores() - 1, 1))]
+            for each in running:
+                each.result()
+        finally:
+            left.clear()
+    return [merged(found[name]) for name in names]
 
 
 def summarise(results: list[Result]) -> str:
@@ -210,7 +362,8 @@ def summarise(results: list[Result]) -> str:
     total = {"passed": 0, "failed": 0, "skipped": 0}
     for result in results:
         state = "ok" if result.ok else "FAILED"
-        lines.append(f"{result.name:10} {state:7} {result.seconds:6.0f} s  {result.closing}")
+        times = f"{result.seconds:6.0f} s {result.processor_s:6.0f} s of processors"
+        lines.append(f"{result.name:10} {state:7} {times}  {result.closing}")
         found = counts(result.closing)
         total["passed"] += found.get("passed", 0)
         total["failed"] += found.get("failed", 0) + found.get("error", 0)
@@ -226,7 +379,7 @@ def main() -> None:
     stages = parser.parse_args().stages
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch:
         environment = stage_environment(scratch)
-        results = [run(name, environment) for name in stages]
+        results = run_all(stages, environment)
     print(summarise(results), flush=True)
     raise SystemExit(0 if all(result.ok for result in results) else 1)
 

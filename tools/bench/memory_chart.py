@@ -23,7 +23,8 @@ m = gl.memory(rate_hz={rate_hz})
 m
 """
 _WORK = """
-began, before, rows = time.perf_counter(), m.cpu_ns, m._sampler.added
+sampler = m._recorder.sampler
+began, before, rows = time.perf_counter(), sampler.cpu_ns, sampler.added
 turns, until = 0, began + {seconds}
 while time.perf_counter() < until:
     x = cp.empty(1 << 20, cp.uint8)
@@ -31,8 +32,9 @@ while time.perf_counter() < until:
     turns += 1
     time.sleep({pause_s})
 took = time.perf_counter() - began
-ticks = m._sampler.added - rows
-told = dict(share=(m.cpu_ns - before) / 1e9 / took, ticks=ticks, hz=ticks / took, allocations=turns / took)
+ticks = sampler.added - rows
+share = (sampler.cpu_ns - before) / 1e9 / took
+told = dict(share=share, ticks=ticks, hz=ticks / took, allocations=turns / took)
 """
 
 

@@ -31,7 +31,7 @@ def recorded_launches(launches: int = LAUNCHES) -> tuple[float, float]:
         for _ in range(launches):
             kernel((1,), (32,), (x,))
         middle = time.perf_counter()
-        recorder = session.timeline_recorder()
+        recorder = session.backend().timeline_recorder()
         recorder.start()
         for _ in range(launches):
             kernel((1,), (32,), (x,))

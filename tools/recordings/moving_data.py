@@ -41,6 +41,12 @@ extern "C" __global__ void twice(const float* x, float* y, long long n, int roun
         y[i] = 2 * sum;
     }
 }
+// Plain loads, so that a cache may serve them: `rounds` passes over all of x, one after the other.
+extern "C" __global__ void passes(const float* x, float* y, long long n, int rounds) {
+    for (int r = 0; r < rounds; ++r)
+        for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
+             i += (long long)gridDim.x * blockDim.x) y[i] = x[i] + (r ? y[i] : 0);
+}
 extern "C" __global__ void every(float* x, long long n, long long step) {
     long long i = (blockIdx.x * (long long)blockDim.x + threadIdx.x) * step;
     if (i < n) x[i] += 1;
@@ -195,8 +201,8 @@ def arrays() -> dict[str, Any]:
     n = BIG_BYTES // 4
     pageable, pinned, x = np.ones(n, np.float32), cupyx.zeros_pinned(n, np.float32), cp.ones(n, cp.float32)
     blank = np.ones(n, np.float32)
-    small = [np.ones(1024, np.float32) for _ in range(1000)]
     staging = cupyx.zeros_pinned(1024 * 1000, np.float32)
+    small = staging.reshape(1000, 1024)
     calls: dict[str, Callable[[], Any]] = {
         "asarray pageable": lambda: cp.asarray(pageable),
         "asarray pageable blocking": lambda: cp.asarray(pageable, blocking=True),
@@ -299,7 +305,7 @@ def zero_copy() -> dict[str, Any]:
 
     watch = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
-    twice, gather = module.get_function("twice"), module.get_function("gather")
+    twice, passes, gather = (module.get_function(name) for name in ("twice", "passes", "gather"))
     n = BIG_BYTES // 4
     pinned = cupyx.zeros_pinned(n, np.float32)
     pinned[...] = 1
@@ -314,6 +320,9 @@ def zero_copy() -> dict[str, Any]:
         for rounds in (1, 8):
             taken = (source, y, count, np.int32(rounds))
             told[f"{name}, {rounds} reads"] = watch.both(partial(twice, (blocks,), (256,), taken))
+        for rounds in (1, 8):
+            taken = (source, y, np.int64(n // 8), np.int32(rounds))
+            told[f"{name}, 8 MiB in {rounds} passes"] = watch.both(partial(passes, (blocks,), (256,), taken))
         taken = (source, few, y, np.int32(4096))
         told[f"{name}, 4096 of {n}"] = watch.both(partial(gather, (16,), (256,), taken))
         told[f"{name}, sum"] = watch.both(source.sum)

@@ -24,7 +24,7 @@ import numpy as np
 
 import gpulab
 from gpulab import session
-from gpulab.lab.recorded import FORMAT, INDEX, Recorded, in_words
+from gpulab.lab.recorded import FORMAT, INDEX, RecordedLaunch, in_words
 from tools.cells import cells, notebooks, run
 from tools.corpus import Case
 from virtualgpu.errors import UnknownDeviceError
@@ -91,14 +91,16 @@ def shown_in_notebooks(devices: Iterable[str]) -> list[Shown]:
 def _noted(found: dict[tuple[Any, ...], Shown], number: str) -> Iterator[None]:
     launch: Callable[..., Any] = gpulab.launch
 
-    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), *more: Any, **named: Any) -> Any:
+    def noting(kernel: Any, grid: Any, block: Any, args: Sequence[Any] = (), **named: Any) -> Any:
         cp = session.cp()
         host = tuple(cp.asnumpy(arg) if isinstance(arg, cp.ndarray) else arg for arg in args)
-        chart = launch(kernel, grid, block, args, *more, **named)
+        chart = launch(kernel, grid, block, args, **named)
         trace, source = chart.trace, kernel_source(kernel)
         title = f"{number}_{source.name}_{'x'.join(map(str, trace.grid))}"
         shown = Shown(title, Launch(source, trace.grid, trace.block, host, trace.shared_bytes))
-        found.setdefault(shown.key, shown)
+        if shown.key not in found:
+            alike = sum(f"{each.title}_".startswith(f"{title}_") for each in found.values())
+            found[shown.key] = replace(shown, title=f"{title}_{alike + 1}") if alike else shown
         return chart
 
     setattr(gpulab, "launch", noting)  # noqa: B010
@@ -156,14 +158,14 @@ class Recorder:
     prefix: str
     date: str
     versions: str
-    entries: list[Recorded] = field(default_factory=list)
+    entries: list[RecordedLaunch] = field(default_factory=list)
 
     def keep(self, title: str, what: str, trace: Any, args: Sequence[Any], source: KernelSource) -> None:
         """Write a trace as a record of this GPU."""
         record = as_recorded(trace, f"{self.date}, {self.versions}")
         path = save(record, self.folder / f"{self.prefix}_{title}_{what}.npz")
         self.entries.append(
-            Recorded(
+            RecordedLaunch(
                 path.stem, what, record.provenance.device, self.date, trace.kernel_name, trace.grid,
                 trace.block,
                 getattr(trace, "shared_bytes", 0), in_words(args), source.code, source.options,

@@ -49,6 +49,9 @@ stream that is kept busy, pageable ones in a row.
 - The host: launches cost what they cost on one recorded host (`virtualgpu/model/cost/host.py`). Pageable
   copies of more than 16 MiB differ by a factor of 2 between hosts and from run to run.
 - GPUs other than these two follow from published figures, and have not been compared.
+- Several GPUs: copies between two and all-reduces of two follow records of two H200; NCCL's other calls and
+  rings of more GPUs are extrapolated by bytes and steps, and have not been compared. Its choice of algorithms
+  (trees, NVLS), its set-up and its graphs are left out.
 - CuPy's own kernels are priced by their traffic and arithmetic only, not by their blocks.
 
 The kept launches are no clean test. Their recordings had been seen before the model was built, and their

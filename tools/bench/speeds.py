@@ -1,0 +1,315 @@
+"""``gpulab bench --check``: whether everything is still as fast as was promised.
+
+A figure is processor time over that of a reference loop, each the least of several rounds in which all take
+turns: a busy machine stretches both, and has no say in which is larger. Limits are some 1.6 times what was
+measured when a figure was entered, on two cores of an AMD EPYC that did much else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpulab.views.tables import Table
+from tools.bench.table import Loaded, cases, empty_cache, load, provenance
+from virtualgpu.engine.machine import processor
+
+Work = Callable[[], object]
+ROUNDS = 3
+ROOT = Path(__file__).resolve().parents[2]
+_RECORDED_LAUNCHES = 1000
+# What takes so many loops evens out by itself whatever disturbs it.
+_LONG = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How long something took, in reference loops and in milliseconds of processor time."""
+
+    name: str
+    limit: float
+    loops: float
+    milliseconds: float
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is above its limit."""
+        return self.loops > self.limit
+
+
+# In reference loops.
+LIMITS = {
+    "vector add, 1,048,576 threads": 0.23,
+    "tiled matmul, 256 × 256": 0.8,
+    "Mandelbrot, 1024 × 768, limit 256": 0.55,
+    "vector add, 1,048,576 threads, x86-64-v3": 0.23,
+    "tiled matmul, 256 × 256, x86-64-v3": 0.8,
+    "Mandelbrot, 1024 × 768, limit 256, x86-64-v3": 0.82,
+    "matmul_tiled: PTX to machine code": 8,
+    "mandelbrot: PTX to machine code": 5.4,
+    "1,000 launches": 60,
+    "1,000 launches under a timeline": 60,
+    "1,000 launches under gl.check_streams": 93,
+    "allocator: lives of 100,000 events": 9.6,
+    "allocator: ten maps of 100,000 events": 2.8,
+    "overlap of 100,000 intervals": 19.5,
+    "timeline of 100,000 operations laid out": 25,
+    "timeline of 25,000 operations saved": 19,
+    "a file of 1,000,000 events opened": 370,
+    "32,768 blocks placed": 0.7,
+    "any view shown": 2.0,
+    "a launch counted": 15.0,
+    "a launch diagnosed": 2.1,
+    "gl.traffic of nine expressions": 2.6,
+    "1,000,000 random numbers of Philox4x32-10": 0.9,
+    "a right answer judged": 19,
+    "import gpulab": 1.4,
+}
+
+
+def reference() -> int:
+    """Some hundredths of a second of what Python does all day, and of NumPy's."""
+    table: dict[int, int] = {}
+    for number in range(200_000):
+        table[number & 1023] = table.get(number & 511, 0) + number
+    values = np.arange(100_000, dtype=np.float64)
+    for _ in range(100):
+        values = np.sqrt(values * values + 1.0)
+    return len(table) + int(values[0])
+
+
+def spent_s() -> float:
+    """Processor time of this process and of those that it has waited for."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+@contextmanager
+def compiled_for(level: str) -> Iterator[None]:
+    """Compile kernels for a processor meanwhile."""
+    before = os.environ.get(processor.VARIABLE)
+    os.environ[processor.VARIABLE] = level
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[processor.VARIABLE]
+        else:
+            os.environ[processor.VARIABLE] = before
+
+
+def _kernels(level: str) -> Iterator[tuple[str, Work]]:
+    for case in cases():
+        loaded = load(case)
+        name = case.name if level == processor.NATIVE else f"{case.name}, {level}"
+        yield name, partial(loaded.launch, "counters")
+        if level == processor.NATIVE and case.kernel != "vector_add":
+            yield f"{case.kernel}: PTX to machine code", _compiling(loaded)
+
+
+def _compiling(loaded: Loaded) -> Work:
+    from virtualgpu.engine import Program
+
+    numbers = itertools.count()
+
+    def work() -> None:
+        with empty_cache():
+            loaded.launch("counters", Program(f"{loaded.ptx}\n// copy {next(numbers)}\n", loaded.code))
+
+    return work
+
+
+def _launches() -> Iterator[tuple[str, Work]]:
+    import gpulab as gl
+    from gpulab import session
+
+    session.use_device("virtual:A100")
+    cp = session.cp()
+    kernel = cp.RawKernel('extern "C" __global__ void add(float* x) { x[threadIdx.x] += 1.0f; }', "add")
+    x = cp.ones(32, cp.float32)
+
+    def plain() -> None:
+        for _ in range(_RECORDED_LAUNCHES):
+            kernel((1,), (32,), (x,))
+
+    def recorded() -> None:
+        recorder = session.backend().timeline_recorder()
+        recorder.start()
+        plain()
+        if len(recorder.stop().activities) != _RECORDED_LAUNCHES:
+            raise RuntimeError("The timeline lacks a launch, so that its time means nothing.")
+
+    def checked() -> None:
+        with gl.check_streams() as found:
+            plain()
+        if found.findings:
+            raise RuntimeError("The order of launches in one stream was complained of.")
+
+    yield f"{_RECORDED_LAUNCHES:,} launches", plain
+    yield f"{_RECORDED_LAUNCHES:,} launches under a timeline", recorded
+    yield f"{_RECORDED_LAUNCHES:,} launches under gl.check_streams", checked
+
+
+def _diagnosed() -> Iterator[tuple[str, Work]]:
+    """Counting a launch, and saying why it is slow, which is to take twice as long at most."""
+    import gpulab as gl
+    from gpulab import session
+
+    session.use_device("virtual:A100")
+    flawed = importlib.import_module("gpulab.course.n17_interview.cards.hidden.flawed")
+    case = flawed.draw(5, "uncoalesced", 2)
+    kernel, grid, block, args, _ = case.launch(session.cp(), "flawed")
+    yield "a launch counted", lambda: gl.count(kernel, grid, block, args)
+    yield "a launch diagnosed", lambda: gl.diagnose(kernel, grid, block, args)
+
+
+def _arrays() -> Iterator[tuple[str, Work]]:
+    """Array code looked at by `gl.traffic`, and random numbers drawn as the device draws them."""
+    import gpulab as gl
+    from gpulab import session
+
+    session.use_device("virtual:A100")
+    cp = session.cp()
+    x, w, b = (cp.random.standard_normal((256, 1024)).astype(cp.float32) for _ in range(3))
+
+    def gelu(x: Any, w: Any, b: Any) -> Any:
+        v = x * w + b
+        return v / (1 + cp.exp(v * (v * v * -0.0713548 - 1.5957691)))
+
+    generator = cp.random.Generator(cp.random.Philox4x3210(1))
+    yield "gl.traffic of nine expressions", lambda: gl.traffic(gelu, x, w, b)
+    yield "1,000,000 random numbers of Philox4x32-10", lambda: generator.random(1_000_000).get()
+
+
+def _records(folder: Path) -> Iterator[tuple[str, Work]]:
+    """Long records, made as the tests make theirs."""
+    from gpulab.views.timeline.view import TimelineView
+    from virtualgpu.allocators.steps import at, history
+    from virtualgpu.model.placement import place_blocks
+    from virtualgpu.trace.files.read import open_file
+    from virtualgpu.trace.files.write import save
+    from virtualgpu.trace.overlap import overlap
+
+    def tests(name: str) -> Any:
+        return importlib.import_module(f"tests.{name}")
+
+    traces, timelines, intervals = (
+        tests(name) for name in ("allocators.traces", "views.timelines", "trace.test_overlap")
+    )
+    trace = traces.trace_of(traces.many_rows())
+    lives = history(trace)
+    steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
+    yield "allocator: lives of 100,000 events", lambda: history(trace)
+    yield "allocator: ten maps of 100,000 events", lambda: [at(lives, step) for step in steps]
+    generated = intervals.generated(7, 100_000, 10_000_000, 900)
+    yield "overlap of 100,000 intervals", lambda: overlap(generated)
+    many = timelines.many()
+    yield "timeline of 100,000 operations laid out", lambda: TimelineView(many).close()
+    fewer = timelines.many(25_000)
+    yield "timeline of 25,000 operations saved", lambda: save(fewer, folder / "saved.json")
+    large = folder / "large.json"
+    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
+    with large.open("w") as file:
+        file.write('{"traceEvents": [')
+        file.write(",\n".join(event % (10 * number) for number in range(1_000_000)))
+        file.write("]}")
+    yield "a file of 1,000,000 events opened", lambda: open_file(large)
+    durations = np.random.default_rng(4).uniform(500.0, 3000.0, 32_768)
+    yield "32,768 blocks placed", lambda: place_blocks(durations, 132, 8, 0.6)
+
+
+def _answers() -> Iterator[tuple[str, Work]]:
+    """A right answer whose kernels were compiled before, of an exercise with long ones."""
+    from gpulab.teach import folders
+    from gpulab.teach.judge import KernelExercise
+    from gpulab.teach.judge.check import judge
+
+    exercise = folders.exercise("03-branch")
+    assert isinstance(exercise, KernelExercise)
+
+    def work() -> None:
+        if not judge(exercise, exercise.source(exercise.reference)):
+            raise RuntimeError("The right answer was not judged to its end.")
+
+    work()
+    yield "a right answer judged", work
+
+
+def _slowest_view() -> tuple[str, Work]:
+    """What every display of a view brings along, its picture first, of the view that takes longest."""
+    made = [make() for make in importlib.import_module("tests.views.makers").MAKERS.values()]
+    shows = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(made)]
+    for _, show in shows:
+        show()
+    least = measured(shows)
+    return "any view shown", dict(shows)[max(least, key=least.__getitem__)]
+
+
+def _imports() -> None:
+    subprocess.run([sys.executable, "-c", "import gpulab"], check=True, cwd=ROOT)
+
+
+def works(folder: Path) -> Iterator[tuple[str, Work]]:
+    """What each figure times, ready to run, one after the other."""
+    yield from _kernels(processor.NATIVE)
+    if processor.architecture() == "x86" and not processor.lacking("x86-64-v3"):
+        with compiled_for("x86-64-v3"):
+            yield from _kernels("x86-64-v3")
+    yield from _launches()
+    yield from _diagnosed()
+    yield from _arrays()
+    yield from _answers()
+    yield from _records(folder)
+    yield _slowest_view()
+    yield "import gpulab", _imports
+
+
+def measured(ready: Sequence[tuple[str, Work]], rounds: int = ROUNDS) -> dict[str, float]:
+    """The least processor time of each work, in seconds; all take turns."""
+    least: dict[str, float] = {}
+    for name, work in itertools.chain.from_iterable(itertools.repeat(ready, rounds)):
+        begun = spent_s()
+        work()
+        least[name] = min(spent_s() - begun, least.get(name, float("inf")))
+    return least
+
+
+def judged(
+    name: str, work: Work, limits: Mapping[str, float] = LIMITS, rounds: int = ROUNDS, loop: Work = reference
+) -> Figure:
+    """One figure beside the reference loop; two more tries where it is too slow."""
+    if limits[name] > _LONG:
+        rounds = 1
+    for left in (2, 1, 0):
+        least = measured([("", loop), (name, work)], rounds)
+        found = Figure(name, limits[name], least[name] / least[""], 1e3 * least[name])
+        if not found.slow or not left:
+            return found
+    raise AssertionError("the last try returns")
+
+
+def check() -> int:
+    """Measure every figure, print them, and say how many are above their limit."""
+    with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
+        found = [judged(name, work) for name, work in works(Path(folder))]
+    rows = tuple(
+        (each.name, f"{each.milliseconds:,.1f}", f"{each.loops:.3f}", f"{each.limit:g}",
+         "slow" if each.slow else "ok")
+        for each in found
+    )  # fmt: skip
+    print(Table(provenance().label, ("what", "processor ms", "loops", "limit", ""), rows).text())
+    return sum(each.slow for each in found)

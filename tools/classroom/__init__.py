@@ -1,0 +1,1 @@
+"""Recipes for classrooms, and a class of simulated learners."""

@@ -1,0 +1,334 @@
+"""A class that is not there: a real JupyterHub and its proxy, and learners who all run notebook 00.
+
+``python -m tools.classroom.simulate --learners 30`` starts the hub of `jupyterhub_config.py` with an
+authenticator that lets all in, has every learner start a server and run notebook 00 over the proxy, as
+JupyterLab does, and save it; then it kills one kernel, one server and the hub, and looks whether anything is
+lost. It prints times and memory as JSON; the exit status is 1 if something failed or was lost. It needs
+JupyterHub beside gpulab (``--python`` names that environment's) and configurable-http-proxy (``--proxy``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psutil
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest
+from tornado.websocket import websocket_connect
+
+NOTEBOOK = "00_start_here.ipynb"
+START_S, CELL_S, HUB_S = 600.0, 300.0, 120.0
+_CONFIG = """
+load_subconfig({config!r})
+c.JupyterHub.authenticator_class = "dummy"
+c.JupyterHub.spawner_class = "simple"
+c.SimpleLocalProcessSpawner.home_dir_template = {homes!r} + "/{{username}}"
+c.Spawner.poll_interval = 2
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_port = {hub_port}
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.ConfigurableHTTPProxy.command = [{proxy!r}]
+c.ConfigurableHTTPProxy.pid_file = {homes!r} + "/proxy.pid"
+# What runs goes on while the hub is away.
+c.JupyterHub.cleanup_servers = c.JupyterHub.cleanup_proxy = False
+c.JupyterHub.concurrent_spawn_limit = 0
+c.JupyterHub.services = [{{"name": "class", "api_token": {token!r}}}]
+c.JupyterHub.load_roles = [{{
+    "name": "class", "services": ["class"],
+    "scopes": ["admin:users", "admin:servers", "access:servers", "list:users"],
+}}]
+"""
+
+
+class Hub:
+    """A hub with its proxy on ports of their own, in a folder of its own."""
+
+    def __init__(self, folder: Path, python: str, proxy: str) -> None:
+        self.folder, self.python = folder, python
+        self.token = secrets.token_hex(16)
+        port, hub_port, proxy_port = _free_ports(3)
+        self.url = f"http://127.0.0.1:{port}"
+        self.config = folder / "config.py"
+        self.config.write_text(
+            _CONFIG.format(
+                config=str(Path(__file__).with_name("jupyterhub_config.py")), homes=str(folder), port=port,
+                hub_port=hub_port, proxy_port=proxy_port, proxy=proxy, token=self.token,
+            )
+        )  # fmt: skip
+        self.process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Start the hub, or start it again, and wait until it answers."""
+        environment = os.environ | {"GPULAB_HUB_STATE": str(self.folder / "state")}
+        environment["PATH"] = os.pathsep.join((str(Path(self.python).parent), os.environ.get("PATH", "")))
+        environment.pop("PYTHONPATH", None)
+        with (self.folder / "hub.log").open("ab") as log:
+            command = [self.python, "-m", "jupyterhub", "-f", str(self.config)]
+            self.process = subprocess.Popen(
+                command, cwd=self.folder, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+        until = time.monotonic() + HUB_S
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                break
+            try:
+                await self.ask("GET", "/hub/api/users")
+                return
+            except Exception:  # not there yet, in one of many ways
+                await asyncio.sleep(0.3)
+        raise SystemExit(f"The hub did not start:\n{(self.folder / 'hub.log').read_text()[-3000:]}")
+
+    def kill(self) -> None:
+        """End the hub's process and nothing else."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        """What the hub, or a learner's server behind it, answers to a request."""
+        request = HTTPRequest(
+            self.url + path, method=method, headers={"Authorization": f"token {self.token}"},
+            body=json.dumps(body) if body is not None else None, allow_nonstandard_methods=True,
+            request_timeout=START_S,
+        )  # fmt: skip
+        answer = await AsyncHTTPClient().fetch(request)
+        return json.loads(answer.body) if answer.body else None
+
+
+class Learner:
+    """One account, its server and its kernel."""
+
+    def __init__(self, hub: Hub, name: str) -> None:
+        self.hub, self.name, self.kernel = hub, name, ""
+        self.home = hub.folder / name
+        self.errors: list[str] = []
+        self.seconds: dict[str, float] = {}
+
+    async def learn(self) -> None:
+        """Start a server, run the notebook, save it."""
+        begun = time.monotonic()
+        await self.hub.ask("POST", f"/hub/api/users/{self.name}")
+        await self.server()
+        self.seconds["server"] = time.monotonic() - begun
+        notebook = (await self.mine("GET", f"/api/contents/{NOTEBOOK}"))["content"]
+        session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": "python3"}}
+        self.kernel = (await self.mine("POST", "/api/sessions", session))["kernel"]["id"]
+        await self.run([c["source"] for c in notebook["cells"] if c["cell_type"] == "code"])
+        notebook["metadata"]["simulated"] = self.name
+        whole = {"type": "notebook", "format": "json", "content": notebook}
+        await self.mine("PUT", f"/api/contents/{NOTEBOOK}", whole)
+        self.seconds["all"] = time.monotonic() - begun
+
+    async def server(self) -> None:
+        """Start this learner's server and wait until it is ready."""
+        await self.hub.ask("POST", f"/hub/api/users/{self.name}/server", {})
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            if (await self.hub.ask("GET", f"/hub/api/users/{self.name}"))["servers"].get("", {}).get("ready"):
+                return
+            await asyncio.sleep(0.5)
+        raise TimeoutError(f"{self.name}'s server did not start.")
+
+    async def mine(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask this learner's server."""
+        return await self.hub.ask(method, f"/user/{self.name}{path}", body)
+
+    async def run(self, sources: Sequence[str]) -> list[str]:
+        """Run cells over the proxy; returns what the last one printed or gave."""
+        address = f"{self.hub.url.replace('http', 'ws')}/user/{self.name}/api/kernels/{self.kernel}/channels"
+        request = HTTPRequest(address, headers={"Authorization": f"token {self.hub.token}"})
+        line = await websocket_connect(request, max_message_size=1 << 28)
+        told: list[str] = []
+        try:
+            for source in sources:
+                told, asked = [], uuid4().hex
+                await line.write_message(json.dumps(_execute(asked, source)))
+                async with asyncio.timeout(CELL_S):
+                    while (message := await _message(line, asked)) != ("status", "idle"):
+                        kind, text = message
+                        told += [text] if kind in ("stream", "execute_result") else []
+                        self.errors += [text] if kind == "error" else []
+        finally:
+            line.close()
+        return told
+
+    def processes(self) -> list[psutil.Process]:
+        """This learner's server and kernels."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("HOME") == str(self.home):
+                    found.append(process)
+            except (psutil.Error, OSError):
+                continue
+        return found
+
+    def memory_mb(self) -> float:
+        """What they hold, shared pages divided by those who share them."""
+        held = 0
+        for process in self.processes():
+            try:
+                full = process.memory_full_info()
+            except (psutil.Error, OSError):
+                continue
+            held += getattr(full, "pss", 0) or full.rss
+        return held / 1e6
+
+    def kept(self) -> bool:
+        """Whether the notebook is there as it was saved."""
+        path = self.home / "gpulab-course" / NOTEBOOK
+        return bool(json.loads(path.read_text())["metadata"].get("simulated") == self.name)
+
+
+def _execute(message_id: str, source: str) -> dict[str, Any]:
+    header = {
+        "msg_id": message_id,
+        "msg_type": "execute_request",
+        "username": "",
+        "session": "s",
+        "version": "5.3",
+    }
+    content = {
+        "code": source,
+        "silent": False,
+        "store_history": True,
+        "user_expressions": {},
+        "allow_stdin": False,
+    }
+    return {"header": header, "parent_header": {}, "metadata": {}, "channel": "shell", "content": content}
+
+
+async def _message(line: Any, asked: str) -> tuple[str, str]:
+    """The next message that answers what was asked: its kind, and its text."""
+    while True:
+        raw = await line.read_message()
+        if raw is None:
+            raise ConnectionError("The kernel's line has closed.")
+        if isinstance(raw, bytes):
+            continue  # pictures' buffers
+        message = json.loads(raw)
+        if message["parent_header"].get("msg_id") != asked:
+            continue
+        kind, content = message["header"]["msg_type"], message["content"]
+        if kind == "status":
+            return kind, content["execution_state"]
+        if kind == "error":
+            return kind, f"{content['ename']}: {content['evalue']}"
+        return kind, str(content.get("text") or content.get("data", {}).get("text/plain", ""))
+
+
+async def blows(learners: list[Learner], hub: Hub) -> list[str]:
+    """Kill a kernel, a server and the hub; a sentence for everything that is lost."""
+    lost = []
+    first, second, third = (learners * 3)[:3]
+    for process in first.processes():
+        if "ipykernel_launcher" in " ".join(process.cmdline()):
+            process.kill()
+    await asyncio.sleep(5)
+    if await first.run(["print(6 * 7)"]) != ["42\n"]:
+        lost.append("a killed kernel did not come back")
+    for process in second.processes():
+        if "jupyterhub.singleuser" in " ".join(process.cmdline()):
+            process.kill()
+    await asyncio.sleep(8)  # the hub looks every 2 s
+    await second.server()
+    if not second.kept():
+        lost.append("a killed server lost its notebook")
+    hub.kill()
+    if await third.run(["print(6 * 7)"]) != ["42\n"]:
+        lost.append("while the hub was away a kernel was not reached")
+    await hub.start()
+    if not (await hub.ask("GET", f"/hub/api/users/{third.name}"))["servers"].get("", {}).get("ready"):
+        lost.append("the new hub does not know a server that runs")
+    if await third.run(["print(6 * 7)"]) != ["42\n"]:
+        lost.append("behind the new hub a kernel was not reached")
+    return lost + [f"{learner.name}'s notebook is lost" for learner in learners if not learner.kept()]
+
+
+async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[str, Any]:
+    """Let a class learn; what came of it."""
+    AsyncHTTPClient.configure(None, max_clients=2 * count + 10, defaults={"connect_timeout": START_S})
+    hub = Hub(folder, python, proxy)
+    learners = [Learner(hub, f"learner{number:02}") for number in range(1, count + 1)]
+    for learner in learners:
+        learner.home.mkdir()
+    try:
+        await hub.start()
+        begun = time.monotonic()
+        await asyncio.gather(*(learner.learn() for learner in learners))
+        all_s = time.monotonic() - begun
+        memory = [learner.memory_mb() for learner in learners]
+        lost = await blows(learners, hub)
+    finally:
+        _end(folder, learners)
+    return {
+        "learners": count,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "all_done_s": round(all_s, 1),
+        "server_ready_s": round(statistics.median(learner.seconds["server"] for learner in learners), 1),
+        "memory_mb": {"median": round(statistics.median(memory)), "most": round(max(memory))},
+        "errors": [f"{learner.name}: {error}" for learner in learners for error in learner.errors],
+        "lost": lost,
+    }
+
+
+def _end(folder: Path, learners: list[Learner]) -> None:
+    """End what was started here, found by the folder that it works in."""
+    ours = [process for learner in learners for process in learner.processes()]
+    for process in psutil.process_iter():
+        try:
+            if str(folder) in " ".join(process.cmdline()) and process.pid != os.getpid():
+                ours.append(process)
+        except (psutil.Error, OSError):
+            continue
+    pid_file = folder / "proxy.pid"
+    if pid_file.is_file() and psutil.pid_exists(pid := int(pid_file.read_text().split()[0])):
+        ours.append(psutil.Process(pid))
+    for process in ours:
+        try:
+            process.kill()
+        except psutil.Error:
+            continue
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def main() -> int:
+    """Print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--learners", type=int, default=30)
+    parser.add_argument(
+        "--python", default=sys.executable, help="of the environment with gpulab and JupyterHub"
+    )
+    parser.add_argument("--proxy", default="configurable-http-proxy")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="gpulab-class-", ignore_cleanup_errors=True) as folder:
+        found = asyncio.run(simulate(given.learners, given.python, given.proxy, Path(folder).resolve()))
+    print(json.dumps(found, indent=1))
+    return 1 if found["errors"] or found["lost"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""A gallery to look at before anything is installed: views as pages that work alone and offline.
+
+``python -m tools.gallery`` writes the README's views to ``gallery/``, each the page that its ``save`` makes,
+and an index. ``python -m tools.gallery OUT --course 02 05a`` (or ``all``) runs notebooks of the course, too,
+and adds every view that their cells end in. All figures are modelled, on the device that the pages name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import html
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.pictures import CELLS, IMAGES, ROOT, SETUP
+
+DEVICE = "virtual:A100"
+# What the index says of the README's views beside their own sentence.
+TITLES = {
+    "device_card": "What a GPU is made of",
+    "launch_chart": "Where blocks run, and when",
+    "warp_stepper": "One warp, step by step",
+    "occupancy_chart": "What limits occupancy",
+    "timeline": "Streams over time",
+    "graph": "A CUDA graph beside its launches",
+    "memory_map": "Why 1 GiB is refused while more is free",
+    "access": "What 32 addresses cost",
+}
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 66rem; padding: 0 1rem; }
+main { display: grid; grid-template-columns: repeat(auto-fill, minmax(19rem, 1fr)); gap: 1.2rem; padding: 0;
+  list-style: none; }
+main article { border: 1px solid #8888; border-radius: .5rem; padding: .8rem; }
+main img { width: 100%; height: 11rem; object-fit: cover; object-position: top left; border-radius: .3rem;
+  background: #fff; }
+h2 { font-size: 1.05rem; margin: .4rem 0; } p { margin: .3rem 0; }
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: its file, what it is called and says, and its picture's file."""
+
+    file: str
+    title: str
+    said: str
+    picture: str = ""
+
+
+def readme_pages(out: Path, names: list[str]) -> list[Page]:
+    """Save the README's views, made of the same cells as its pictures."""
+    os.environ["GPULAB_DEVICE"] = DEVICE
+    names_of_cells: dict[str, Any] = {}
+    exec(SETUP, names_of_cells)
+    made = []
+    for name in names:
+        view = last_value(CELLS[name], names_of_cells)
+        view.save(out / f"{name}.html")
+        made.append(Page(f"{name}.html", TITLES[name], repr(view), _picture(name, out)))
+    return made
+
+
+def last_value(code: str, names: dict[str, Any]) -> Any:
+    """Run a cell and return the value of the expression that it ends in; None if it ends in none."""
+    tree = ast.parse(code)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, "<cell>", "exec"), names)
+        return None
+    exec(compile(ast.Module(tree.body[:-1], []), "<cell>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names)
+
+
+def course_pages(out: Path, notebook: Path) -> list[Page]:
+    """Run a notebook in a process of its own, and save the views that its cells end in."""
+    command = [sys.executable, "-m", "tools.gallery", str(out), "--one", str(notebook)]
+    environment = {**os.environ, "GPULAB_DEVICE": DEVICE, "GPULAB_HOME": str(out / ".learner")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    shutil.rmtree(out / ".learner", ignore_errors=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{notebook.name} did not run:\n{done.stderr[-2000:]}")
+    return [Page(**page) for page in json.loads(done.stdout)]
+
+
+def run_notebook(out: Path, notebook: Path) -> list[Page]:
+    """Run a notebook here, as `course_pages` has it done."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell: Any = InteractiveShell.instance()
+    made = []
+    title, section = notebook.stem, ""
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            for heading in re.findall(r"^#+ (.*)", source, re.M):
+                title, section = (
+                    (heading, "") if section == "" and title == notebook.stem else (title, heading)
+                )
+            continue
+        if cell["cell_type"] != "code":
+            continue
+        value = shell.run_cell(source).result
+        if not (hasattr(value, "_writers") and ".html" in value._writers()):
+            continue
+        name = f"{notebook.stem.split('_')[0]}-{cell['id']}.html"
+        value.save(out / name)
+        made.append(Page(name, f"{title}: {section}" if section else title, repr(value).split("\n")[0]))
+    return made
+
+
+def index(pages: list[Page]) -> str:
+    """The page that leads to all others, by relative names."""
+    cards = "\n".join(
+        f'<article><a href="{html.escape(page.file)}">'
+        + (f'<img src="{html.escape(page.picture)}" alt="" loading="lazy">' if page.picture else "")
+        + f"<h2>{html.escape(page.title)}</h2></a><p>{html.escape(page.said)}</p></article>"
+        for page in pages
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n<title>gpulab: a gallery</title>\n'
+        f"<style>{_STYLE}</style></head>\n<body><h1>gpulab: a gallery</h1>\n"
+        "<p>Views of the course, as its notebooks show them. They answer to mouse and keyboard, need no "
+        "server and no network, and say what was modelled, and on which device.</p>\n"
+        f"<main>\n{cards}\n</main></body></html>\n"
+    )
+
+
+def _picture(name: str, out: Path) -> str:
+    """The picture's address as the index has it; a copy where the gallery lies outside the checkout."""
+    picture = IMAGES / f"{name}.png"
+    if out.is_relative_to(ROOT):
+        return Path(os.path.relpath(picture, out)).as_posix()
+    shutil.copy(picture, out)
+    return picture.name
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the gallery."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", nargs="?", type=Path, default=ROOT / "gallery")
+    parser.add_argument("--only", nargs="+", choices=list(CELLS), default=list(CELLS), metavar="NAME")
+    parser.add_argument("--course", nargs="+", default=[], metavar="NN", help="notebooks to run, too; or all")
+    parser.add_argument("--one", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    out = given.out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    if given.one:
+        with _silent():
+            pages = run_notebook(out, given.one)
+        print(json.dumps([asdict(page) for page in pages]))
+        return
+    pages = readme_pages(out, given.only)
+    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        if "all" in given.course or path.stem.split("_")[0] in given.course:
+            pages += course_pages(out, path)
+            print(f"{path.name}: {len(pages)} pages so far", flush=True)
+    (out / "index.html").write_text(index(pages), encoding="utf-8")
+    print(f"{len(pages)} pages and an index in {given.out}")
+
+
+if __name__ == "__main__":
+    main()

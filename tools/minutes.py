@@ -1,0 +1,142 @@
+"""How long a notebook takes, computed from what stands in it, and where it is said.
+
+150 words a minute, 4 s a line of code, 45 s a prediction, 10 minutes for questions and quiz, and 5 to 35 an
+exercise: 5, and 45 s for each line of its folded solution that its stub lacks. ``python -m tools.minutes``
+prints the table, ``--write`` puts the minutes into the notebooks' openings and headings and into the README.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from tools.cells import CHECK, SOLUTION, notebooks
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+MOST = 100  # a notebook that takes longer is split or cut
+
+WORDS_A_MINUTE = 150
+LINE_MIN = 4 / 60
+PREDICTION_MIN = 45 / 60
+EXERCISE_MIN = (5, 35)
+SOLUTION_LINE_MIN = 45 / 60
+QUESTIONS_MIN = 10
+QUESTIONS = ("Questions", "Check yourself")
+
+_HELP = re.compile(r"<details><summary>(?:Hint|Solution|Answers).*?</details>", re.DOTALL)
+_HEADING = re.compile(r"^## (?P<title>.*?)(?: \((?P<minutes>\d+) min\))?$", re.MULTILINE)
+_OPENING = re.compile(r"\*\*(?P<minutes>\d+) minutes")
+_ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
+
+
+@dataclass
+class Section:
+    """A section of a notebook, by its heading, and its minutes."""
+
+    title: str
+    minutes: float = 0.0
+
+
+def sections(notebook: Any) -> Iterator[Section]:
+    """A notebook's sections; what precedes the first heading belongs to the one named ''."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    solutions = {match["id"]: match["code"] for match in SOLUTION.finditer(text)}
+    section = Section("")
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (heading := _HEADING.match(cell.source)):
+            yield section
+            section = Section(heading["title"])
+            if heading["title"].startswith(QUESTIONS):
+                section.minutes = QUESTIONS_MIN
+        if not section.title.startswith(QUESTIONS):
+            section.minutes += cell_minutes(cell, solutions)
+    yield section
+
+
+def cell_minutes(cell: Any, solutions: dict[str, str]) -> float:
+    """What one cell takes; hints and solutions belong to their exercise."""
+    if cell.cell_type == "markdown":
+        return len(re.findall(r"\w[\w'’.,-]*", _HELP.sub("", cell.source))) / WORDS_A_MINUTE
+    if check := CHECK.search(cell.source):
+        stub = {line.strip() for line in cell.source.splitlines()}
+        lines = [line for line in solutions[check["id"]].splitlines() if line.strip() not in stub | {""}]
+        least, most = EXERCISE_MIN
+        return min(least + SOLUTION_LINE_MIN * len(lines), most)
+    if "gl.predict(" in cell.source:
+        return PREDICTION_MIN
+    return LINE_MIN * len([line for line in cell.source.splitlines() if line.strip()])
+
+
+def total(notebook: Any) -> int:
+    """A notebook's minutes, to the next five."""
+    return 5 * round(sum(section.minutes for section in sections(notebook)) / 5)
+
+
+def said(notebook: Any) -> int | None:
+    """The minutes that its opening promises."""
+    match = _OPENING.search(notebook.cells[0].source)
+    return int(match["minutes"]) if match else None
+
+
+def said_by_section(notebook: Any) -> dict[str, int]:
+    """The minutes in its headings."""
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    return {m["title"]: int(m["minutes"]) for m in _HEADING.finditer(text) if m["minutes"]}
+
+
+def said_in_readme(number: str) -> int | None:
+    """The minutes in the README's table of the course."""
+    match = re.search(_ROW.format(number=number), README.read_text(encoding="utf-8"), re.MULTILINE)
+    return int(match[2]) if match and match[2] else None
+
+
+def number(path: Path) -> str:
+    """A notebook's number: 05a of ``05a_sectors.ipynb``."""
+    return path.name.split("_")[0]
+
+
+def write(path: Path) -> None:
+    """Put the minutes into a notebook's opening and headings, and into the README."""
+    notebook = nbformat.read(path, as_version=4)
+    minutes = {section.title: max(round(section.minutes), 1) for section in sections(notebook)}
+    whole = total(notebook)
+    notebook.cells[0].source = _OPENING.sub(f"**{whole} minutes", notebook.cells[0].source, count=1)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown" and (heading := _HEADING.match(cell.source)) and heading["minutes"]:
+            cell.source = _HEADING.sub(
+                f"## {heading['title']} ({minutes[heading['title']]} min)", cell.source, 1
+            )
+    nbformat.write(notebook, path)
+    readme = README.read_text(encoding="utf-8")
+    row = re.compile(_ROW.format(number=number(path)), re.MULTILINE)
+    README.write_text(row.sub(rf"\g<1>{whole}\g<3>", readme), encoding="utf-8")
+
+
+def main() -> None:
+    """Print the minutes of every notebook, or write them."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put them into the notebooks and the README")
+    parser.add_argument("prefixes", nargs="*", help="first letters of notebook names")
+    options = parser.parse_args()
+    for path in notebooks():
+        if not path.name[0].isdigit():  # the glossary
+            continue
+        if options.prefixes and not path.name.startswith(tuple(options.prefixes)):
+            continue
+        if options.write:
+            write(path)
+        notebook = nbformat.read(path, as_version=4)
+        print(f"{number(path):4} {total(notebook):4} min, said: {said(notebook)}")
+        for section in sections(notebook):
+            print(f"     {section.minutes:5.1f}  {section.title or '(opening)'}")
+
+
+if __name__ == "__main__":
+    main()

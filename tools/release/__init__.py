@@ -1,0 +1,1 @@
+"""What a release is made with and checked by; nothing here is installed."""

@@ -1,0 +1,131 @@
+"""Badges and set-up cells, fed by one entry: ``[project.urls]`` of pyproject.toml.
+
+``python -m tools.release.addresses --write`` puts Binder and Colab badges into the README, and into every
+notebook of the course a hidden set-up cell that installs gpulab where it is missing, as on Colab. While there
+is no ``Repository`` in ``[project.urls]`` (a GitHub address), it takes them out again: none is invented.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST = "00_start_here.ipynb"
+CELL_ID = "set-up"
+_REPOSITORY = re.compile(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?$")
+_TITLE = re.compile(r"\A(# .*\n)(\n\[!\[Binder\].*\n)?")
+_SET_UP = """\
+# Installs gpulab where it is missing, as on Colab; elsewhere this does nothing.
+import importlib.util
+
+if importlib.util.find_spec("gpulab") is None:
+    %pip install --quiet "gpulab @ git+{repository}"
+"""
+
+
+def repository(root: Path = ROOT) -> str:
+    """The repository's address; empty while there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is none that Binder and Colab open.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    address = str(project.get("urls", {}).get("Repository", ""))
+    if address and not _REPOSITORY.match(address):
+        raise ValueError(f"{address} is no GitHub repository (https://github.com/OWNER/NAME).")
+    return address.removesuffix("/").removesuffix(".git")
+
+
+def badges(address: str) -> str:
+    """A line of badges; empty without an address."""
+    if not address:
+        return ""
+    name = address.removeprefix("https://github.com/")
+    start = quote(f"lab/tree/gpulab-course/{FIRST}", safe="")
+    binder = f"https://mybinder.org/v2/gh/{name}/HEAD?urlpath={start}"
+    colab = f"https://colab.research.google.com/github/{name}/blob/HEAD/notebooks/{FIRST}"
+    return (
+        f"[![Binder](https://mybinder.org/badge_logo.svg)]({binder}) "
+        f"[![Colab](https://colab.research.google.com/assets/colab-badge.svg)]({colab})\n"
+    )
+
+
+def with_badges(readme: str, address: str) -> str:
+    """The README with the badges below its title, or without any."""
+    line = badges(address)
+    return _TITLE.sub(lambda title: title[1] + (f"\n{line}" if line else ""), readme, count=1)
+
+
+def with_set_up(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
+    """A notebook with the hidden cell below its title, or without."""
+    notebook.cells = [cell for cell in notebook.cells if cell.get("id") != CELL_ID]
+    if address:
+        hidden = {
+            "jupyter": {"source_hidden": True},
+            "tags": ["hide-input", "remove-cell"],
+            "cellView": "form",
+        }
+        source = _SET_UP.format(repository=address).rstrip()
+        cell = nbformat.v4.new_code_cell(source, id=CELL_ID, metadata=hidden)  # type: ignore[no-untyped-call]
+        notebook.cells.insert(1, cell)
+    return notebook
+
+
+def stale(root: Path = ROOT) -> list[str]:
+    """Files that are not as the entry in pyproject.toml wants them."""
+    address = repository(root)
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    found = ["README.md"] if with_badges(readme, address) != readme else []
+    for path in _notebooks(root):
+        source = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        before = [(cell.get("id"), cell.source) for cell in source.cells]
+        if [(cell.get("id"), cell.source) for cell in with_set_up(source, address).cells] != before:
+            found.append(f"notebooks/{path.name}")
+    return found
+
+
+def write(root: Path = ROOT) -> list[str]:
+    """Bring all files in line; returns those that have changed."""
+    address, changed = repository(root), stale(root)
+    for name in changed:
+        path = root / name
+        if path.suffix == ".md":
+            path.write_text(with_badges(path.read_text(encoding="utf-8"), address), encoding="utf-8")
+        else:
+            notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+            nbformat.write(with_set_up(notebook, address), path)  # type: ignore[no-untyped-call]
+    return changed
+
+
+def _notebooks(root: Path) -> list[Path]:
+    return sorted((root / "notebooks").glob("[0-9][0-9]*.ipynb"))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Say what is not in line, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write badges and cells, or take them out")
+    given = parser.parse_args(arguments)
+    try:
+        if not repository():
+            print("pyproject.toml has no [project.urls] Repository: no badges, no set-up cells.")
+        changed = write() if given.write else stale()
+    except ValueError as error:
+        print(error)
+        return 1
+    for name in changed:
+        print(f"{'written' if given.write else 'not in line'}: {name}")
+    return 0 if given.write else bool(changed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,87 @@
+"""What comes with gpulab: packages with their licences and sizes, read off this environment.
+
+``python -m tools.release.contents`` prints a line for every package that an installation without extras
+brings, the largest first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+
+_NAME = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    """One installed distribution."""
+
+    name: str
+    version: str
+    licence: str
+    size_bytes: int
+
+
+def closure(name: str = "gpulab") -> list[Package]:
+    """What `name` requires here, and what that requires, without extras; the largest first."""
+    seen: dict[str, Package] = {}
+    waiting = [name]
+    while waiting:
+        key = _key(waiting.pop())
+        if key in seen:
+            continue
+        try:
+            found = metadata.distribution(key)
+        except metadata.PackageNotFoundError:
+            continue  # of another platform
+        seen[key] = _package(found)
+        waiting += required(found.requires or [])
+    seen.pop(_key(name), None)
+    return sorted(seen.values(), key=lambda package: -package.size_bytes)
+
+
+def required(requirements: list[str]) -> Iterator[str]:
+    """Names of the requirements that belong to no extra."""
+    for requirement in requirements:
+        text, _, marker = requirement.partition(";")
+        if "extra" not in marker and (match := _NAME.match(text)):
+            yield match[0]
+
+
+def licence(of: metadata.Distribution) -> str:
+    """What its metadata call its licence, in a few words; empty if they do not."""
+    of_metadata = of.metadata
+    classifiers = [
+        text.rpartition(" :: ")[2]
+        for text in of_metadata.get_all("Classifier") or []
+        if text.startswith("License ::") and text != "License :: OSI Approved"
+    ]
+    said = of_metadata["License-Expression"] or "; ".join(classifiers) or of_metadata["License"] or ""
+    return said.strip().split("\n")[0][:60]
+
+
+def _package(found: metadata.Distribution) -> Package:
+    size = 0
+    for file in found.files or []:
+        path = found.locate_file(file)
+        size += path.stat().st_size if path.is_file() and not str(file).endswith(".pyc") else 0  # type: ignore[attr-defined]
+    return Package(found.metadata["Name"], found.version, licence(found), size)
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def main() -> None:
+    """Print the table."""
+    packages = closure()
+    for package in packages:
+        size = f"{package.size_bytes / 1e6:8.1f} MB"
+        print(f"{size}  {package.name:28} {package.version:14} {package.licence or 'not said'}")
+    print(f"{sum(package.size_bytes for package in packages) / 1e6:8.1f} MB  in {len(packages)} packages")
+
+
+if __name__ == "__main__":
+    main()

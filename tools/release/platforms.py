@@ -1,0 +1,110 @@
+"""Can everything that pyproject.toml asks for be had as wheels, on every platform and Python?
+
+``python -m tools.release.platforms`` lets uv resolve the dependencies, and each extra that learners install,
+for Linux, Windows and macOS on both processors and Pythons 3.11 to 3.14, from wheels alone, and lists what
+fails.
+It needs a package index, and some minutes; ``--python 3.13 --platform macos --extra cuda13`` tries less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# As uv names them; the oldest systems that wheels of the day are made for.
+PLATFORMS = {
+    "linux": "x86_64-manylinux_2_28",
+    "linux-arm64": "aarch64-manylinux_2_28",
+    "windows": "x86_64-pc-windows-msvc",
+    "macos": "aarch64-apple-darwin",
+    "macos-x86": "x86_64-apple-darwin",
+}
+# CuPy is made for Linux and Windows.
+ON_A_GPU = ("linux", "linux-arm64", "windows")
+# Nobody makes them any more: Intel Macs have conda, or another computer.
+WITHOUT = {"macos-x86": "llvmlite"}
+EXTRAS = {"": tuple(PLATFORMS), "test": tuple(PLATFORMS), "cuda13": ON_A_GPU, "cuda12": ON_A_GPU}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One resolution: what was asked for, how many packages it takes, or why there is none."""
+
+    python: str
+    platform: str
+    extra: str
+    packages: int
+    problem: str = ""
+
+    @property
+    def line(self) -> str:
+        """One line of the list."""
+        asked = f"Python {self.python:4}  {self.platform:11}  {self.extra or '(no extra)':10}"
+        return f"{asked}  {self.problem or f'{self.packages} packages'}"
+
+
+def command(python: str, platform: str, extra: str) -> list[str]:
+    """What uv is asked."""
+    asked = [
+        sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", "--quiet", "--no-header",
+        "--no-annotate", "--only-binary", ":all:", "--python-version", python, "--python-platform",
+        PLATFORMS[platform],
+    ]  # fmt: skip
+    return [*asked, "--extra", extra] if extra else asked
+
+
+def outcome(python: str, platform: str, extra: str) -> Outcome:
+    """Resolve once."""
+    done = subprocess.run(command(python, platform, extra), cwd=ROOT, capture_output=True, text=True)
+    return read(python, platform, extra, done.returncode, done.stdout, done.stderr)
+
+
+def read(python: str, platform: str, extra: str, status: int, out: str, err: str) -> Outcome:
+    """What uv's answer says."""
+    if status == 0:
+        return Outcome(python, platform, extra, sum("==" in line for line in out.splitlines()))
+    said = " ".join(line.strip(" ╰─▶×│") for line in err.splitlines())
+    return Outcome(python, platform, extra, 0, f"fails: {said[:400] or f'uv gave {status}'}")
+
+
+def surprising(found: Outcome) -> bool:
+    """Whether it fails for another reason than the one that is known."""
+    known = WITHOUT.get(found.platform)
+    return bool(found.problem) and not (known and f"{known}>=" in found.problem)
+
+
+def asked_for(
+    pythons: Sequence[str], platforms: Sequence[str], extras: Sequence[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Everything to try."""
+    for extra, python, platform in product(extras, pythons, platforms):
+        if platform in EXTRAS[extra]:
+            yield python, platform, extra
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print a line for each; the exit status is 1 if one fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", action="append", choices=PYTHONS)
+    parser.add_argument("--platform", action="append", choices=list(PLATFORMS))
+    parser.add_argument("--extra", action="append", choices=list(EXTRAS))
+    given = parser.parse_args(arguments)
+    pythons, platforms_ = given.python or PYTHONS, given.platform or list(PLATFORMS)
+    found = []
+    for asked in asked_for(pythons, platforms_, given.extra or list(EXTRAS)):
+        found.append(outcome(*asked))
+        print(found[-1].line, flush=True)
+    failed = [one for one in found if one.problem]
+    print(f"{len(found) - len(failed)} of {len(found)} can be had from wheels alone.")
+    return 1 if any(surprising(one) for one in failed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

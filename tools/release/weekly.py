@@ -1,0 +1,176 @@
+"""What rots by itself, for a weekly job: ``python -m tools.release.weekly [STEP ...]``.
+
+newest
+    An environment of its own (``.venv-newest``) with the newest version of every dependency.
+ptx
+    The newest NVRTC compiles every kernel of the course, and the parser reads its PTX.
+notebooks
+    All notebooks run with those versions, on each of the devices.
+links
+    Every address in notebooks and documents answers.
+platforms
+    Everything can be had as wheels (`tools.release.platforms`).
+
+All steps run even if one fails; the exit status is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tools.environment import python_of
+from tools.release import platforms
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / ".venv-newest"
+DEVICES = ("virtual:T4", "virtual:A100", "virtual:RTX 4090", "virtual:H100")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`\\\])}|]+[^\s<>\"'`\\\])}|.,;:!?]")
+# Names that documentation reserves for examples, and this computer itself.
+_NOWHERE = re.compile(
+    r"^https?://(localhost|127\.|[\w.-]*example\.|[\w.-]+\.(example|test|invalid)\b|this-computer)"
+)
+_PARSE = """
+from gpulab.teach import folders
+from virtualgpu.compile import nvrtc
+from virtualgpu.compile.ptx import parser
+kernels = folders.kernels()
+failed = []
+for name, code in kernels.items():
+    try:
+        parser.parse(nvrtc.compile_ptx(code, target=nvrtc.supported_targets()[-1]).ptx)
+    except Exception as error:
+        failed.append(f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}")
+print("NVRTC", nvrtc.version(), "target", nvrtc.supported_targets()[-1], "kernels", len(kernels))
+print("\\n".join(failed))
+raise SystemExit(bool(failed))
+"""
+
+
+def call(*command: str | Path, device: str = "") -> bool:
+    """Run a command in the checkout; whether it succeeded."""
+    words = [str(word) for word in command]
+    print(
+        "$",
+        " ".join(words).replace(str(ROOT), ".").partition("\n")[0],
+        f"(on {device})" if device else "",
+        flush=True,
+    )
+    environment = os.environ | ({"GPULAB_DEVICE": device} if device else {})
+    return subprocess.run(words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL).returncode == 0
+
+
+def newest() -> bool:
+    """Make the environment with the newest versions."""
+    uv = (sys.executable, "-m", "uv")
+    install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", python_of(VENV), "-e", ".[test]")
+    made = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
+    return made and call(python_of(VENV), "-m", "gpulab", "doctor", "--details")
+
+
+def ptx() -> bool:
+    """Parse what the newest NVRTC makes of the course's kernels."""
+    return call(_python(), "-c", _PARSE)
+
+
+def notebooks() -> bool:
+    """Run all notebooks on each device."""
+    paths = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    options = ("--nbval-lax", "--nbval-current-env", "--nbval-cell-timeout=240", "-p", "tests.kernels")
+    command: list[str | Path] = [
+        _python(),
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *options,
+        *map(str, paths),
+    ]
+    failed = [device for device in DEVICES if not call(*command, device=device)]
+    return not failed
+
+
+def links() -> bool:
+    """Ask every address once, and once more where it did not answer."""
+    asked = addresses(_texts())
+    bad = {address: said for address in asked if (said := _answer(address))}
+    print(f"{len(asked) - len(bad)} of {len(asked)} addresses answer.")
+    for address, said in bad.items():
+        print(f"  {said}: {address}")
+    return not bad
+
+
+def addresses(texts: Iterable[str]) -> list[str]:
+    """The addresses in texts, each once, without those that lead nowhere on purpose."""
+    found = {address.partition("#")[0] for text in texts for address in _ADDRESS.findall(text)}
+    return sorted(address for address in found if not _NOWHERE.match(address))
+
+
+def _texts() -> Iterable[str]:
+    for name in DOCUMENTS:
+        yield (ROOT / name).read_text(encoding="utf-8")
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        yield from ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+
+
+def _answer(address: str) -> str:
+    """Why an address does not answer; empty if it does, if only not to programs."""
+    said = ""
+    for wait_s in (0, 5):
+        time.sleep(wait_s)
+        request = urllib.request.Request(address, headers={"User-Agent": "Mozilla/5.0 (gpulab link check)"})
+        try:
+            with urllib.request.urlopen(request, timeout=30):
+                return ""
+        except urllib.error.HTTPError as error:
+            if error.code in (401, 403, 405, 429):
+                return ""
+            said = str(error.code)
+        except (OSError, ValueError) as error:
+            said = f"{type(error).__name__}: {error}"
+    return said
+
+
+def _python() -> Path:
+    python = python_of(VENV)
+    return python if python.is_file() else Path(sys.executable)
+
+
+STEPS: dict[str, Callable[[], bool]] = {
+    "newest": newest,
+    "ptx": ptx,
+    "notebooks": notebooks,
+    "links": links,
+    "platforms": lambda: platforms.main([]) == 0,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the steps and sum up."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"of: {', '.join(STEPS)}; all by default")
+    steps = parser.parse_args(arguments).steps or list(STEPS)
+    if unknown := sorted(set(steps) - set(STEPS)):
+        parser.error(f"there is no step {unknown[0]}; steps: {', '.join(STEPS)}")
+    outcomes = {name: STEPS[name]() for name in steps}
+    for name, passed in outcomes.items():
+        print(f"{'passed' if passed else 'FAILED'}  {name}")
+    return 0 if all(outcomes.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
